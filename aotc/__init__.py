@@ -1,0 +1,1 @@
+"""The toolchain: builds, signs, verifies and inspects ahead-of-time compiled bundles."""

@@ -1,0 +1,62 @@
+"""The error families that only a build can meet; the runtime does not know what capture is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aotc_runtime.errors import AotcError, Finding, family_of
+
+
+class UsageError(AotcError):
+    """AOTC-E00x: a command was given arguments it cannot work with."""
+
+    exit_code = 2
+
+
+class BuildManifestError(AotcError):
+    """AOTC-E80x: the build manifest or a target file says something that cannot be built."""
+
+    exit_code = 3
+
+
+class CaptureError(AotcError):
+    """AOTC-E82x: the program does something that cannot be shipped."""
+
+    exit_code = 3
+
+
+class CompileError(AotcError):
+    """AOTC-E90x: the compiler failed, crashed or was not available."""
+
+    exit_code = 4
+
+
+class ParityError(AotcError):
+    """AOTC-E95x: an executable's results differ from plain JAX by more than the tolerance."""
+
+    exit_code = 8
+
+
+class BudgetExceededError(AotcError):
+    """AOTC-E97x: a size, memory or time budget was exceeded."""
+
+    exit_code = 9
+
+
+BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
+    ("AOTC-E00", UsageError),
+    ("AOTC-E80", BuildManifestError),
+    ("AOTC-E81", BuildManifestError),
+    ("AOTC-E82", CaptureError),
+    ("AOTC-E83", CaptureError),
+    ("AOTC-E90", CompileError),
+    ("AOTC-E95", ParityError),
+    ("AOTC-E97", BudgetExceededError),
+)
+
+
+def raise_if(findings: Iterable[Finding]) -> None:
+    """As `aotc_runtime.errors.raise_if`, with the build families included."""
+    collected = tuple(findings)
+    if collected:
+        raise family_of(collected[0].code, BUILD_FAMILIES)(*collected)

@@ -1,0 +1,107 @@
+"""The values that flow through a build, each made from the one before.
+
+    BuildManifest -> CapturedEntryPoint -> Module -> Executable -> Bundle -> Attestation
+
+All are frozen. The build manifest and target file types are pydantic models in `aotc.config`; what
+ends up in a bundle are `aotc_runtime.schema` types, used here directly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aotc_runtime.schema.manifest import (
+    Argument,
+    BundleManifest,
+    Cost,
+    Memory,
+    Target,
+    TensorSpec,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The StableHLO of one entry point at one profile, as a versioned portable artifact.
+
+    artifact: portable artifact bytes without locations, source paths or names from the program.
+    custom_call_targets: every custom call in it, sorted.
+    """
+
+    artifact: bytes
+    digest: str
+    stablehlo_version: str
+    custom_call_targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedProfile:
+    """One entry point traced at one shape profile.
+
+    sizes: dimension to size.  arguments: the module's parameters, in order.
+    input_shapes, output_shapes: concrete, in leaf order.
+    """
+
+    sizes: dict[str, int]
+    input_shapes: tuple[tuple[int, ...], ...]
+    output_shapes: tuple[tuple[int, ...], ...]
+    outputs: tuple[TensorSpec, ...]
+    arguments: tuple[Argument, ...]
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """What the backend made of a module for a target.
+
+    serialized: canonical bytes: the same module, target and toolchain give the same bytes.
+    isa: required processor features; tuning: attributes that require nothing.
+    diagnostics: lines the compiler printed, for people.
+    """
+
+    serialized: bytes
+    digest: str
+    isa: tuple[str, ...]
+    tuning: tuple[str, ...]
+    custom_call_targets: tuple[str, ...]
+    memory: Memory
+    cost: Cost
+    thunks: dict[str, int]
+    compile_seconds: float
+    diagnostics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A packed bundle on disk. manifests: by target name; bytes: size of the file or folder."""
+
+    path: Path
+    root_digest: str
+    manifests: dict[str, BundleManifest]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """A signed in-toto statement about a root digest. envelope: DSSE JSON bytes."""
+
+    root_digest: str
+    key_id: str
+    envelope: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CompileJob:
+    """One executable to make: a module for a target. label: for progress, e.g. predict[batch=8]."""
+
+    label: str
+    module: Module
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds by stage of one build."""
+
+    stages: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,46 @@
+"""The only door for our own JSON: one value has one spelling (RFC 8785).
+
+Own documents hold no floats and only ASCII keys, for which msgspec's sorted encoding is exactly
+RFC 8785. Decoding re-encodes and compares, so that duplicate keys, white space, other escapes or
+another key order are refused rather than interpreted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from aotc_runtime.errors import BundleFormatError, Finding
+
+
+def encode(value: Any) -> bytes:
+    """The canonical JSON bytes of a value."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
+    """Read canonical JSON into a type. Raises BundleFormatError (AOTC-E101, AOTC-E102)."""
+    try:
+        value = msgspec.json.decode(data, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E101",
+                where=where,
+                expected=f"JSON that is a valid {type_.__name__}",
+                found=str(error),
+                hint="it is damaged, or not aotc's: rebuild it with `aotc build`",
+            )
+        ) from error
+    if encode(value) != data:
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E102",
+                where=where,
+                expected="canonical JSON: sorted keys, no white space, no duplicate keys",
+                found="another spelling of the same value",
+                hint="it was rewritten after the build: use the bytes `aotc build` wrote",
+            )
+        )
+    return value

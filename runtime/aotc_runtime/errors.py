@@ -1,0 +1,147 @@
+"""Everything that can be refused, as data first and as exceptions second.
+
+A check yields `Finding`s; `raise_if` is the one place that turns findings into an exception, and
+`render` the one place that turns them into text. The code of a finding decides its family, and the
+family decides the exit code (docs/errors.md lists them all; both are stable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason for a refusal.
+
+    code: stable, `AOTC-E…`.  where: file, key path, blob or entry point.  expected, found: short
+    phrases that complete those words.  hint: what to do or type next.
+    """
+
+    code: str
+    where: str
+    expected: str
+    found: str
+    hint: str
+
+    def to_json(self) -> dict[str, str]:
+        return {
+            "code": self.code,
+            "where": self.where,
+            "expected": self.expected,
+            "found": self.found,
+            "hint": self.hint,
+        }
+
+
+def render(findings: Sequence[Finding]) -> str:
+    """All findings as text for people, one block each."""
+    return "\n".join(
+        f"{f.code} {f.where}\n  expected  {f.expected}\n  found     {f.found}\n  hint      {f.hint}"
+        for f in findings
+    )
+
+
+class AotcError(Exception):
+    """Base of every error that aotc raises on purpose; carries one or more findings."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, *findings: Finding) -> None:
+        if not findings:
+            raise ValueError("an AotcError needs at least one Finding")
+        super().__init__(*findings)
+        self.findings: tuple[Finding, ...] = findings
+
+    @property
+    def code(self) -> str:
+        """The code of the first finding."""
+        return self.findings[0].code
+
+    def __str__(self) -> str:
+        return render(self.findings)
+
+
+class BundleFormatError(AotcError):
+    """AOTC-E1xx: the bytes are not a well-formed bundle."""
+
+    exit_code = 5
+
+
+class IntegrityError(AotcError):
+    """AOTC-E2xx: a digest, a size or the set of blobs is not what was signed."""
+
+    exit_code = 5
+
+
+class TrustError(AotcError):
+    """AOTC-E3xx: nobody this policy trusts vouches for the bundle, or the policy refuses it."""
+
+    exit_code = 5
+
+
+class IncompatibleRuntimeError(AotcError):
+    """AOTC-E4xx: built for another runtime (jaxlib, XLA) than the one running."""
+
+    exit_code = 6
+
+
+class IncompatibleHostError(AotcError):
+    """AOTC-E50x: this host's processor or devices cannot run the executables."""
+
+    exit_code = 7
+
+
+class ResourceError(AotcError):
+    """AOTC-E55x: too little memory, or another resource is missing."""
+
+    exit_code = 7
+
+
+class ShapeError(AotcError):
+    """AOTC-E6xx: a call whose arguments, shapes or dtypes no executable serves."""
+
+    exit_code = 2
+
+
+class ReadinessError(AotcError):
+    """AOTC-E70x: a fixture did not match; the bundle is not ready."""
+
+    exit_code = 8
+
+
+class BackendError(AotcError):
+    """AOTC-E75x: XLA failed to load or to run an executable."""
+
+    exit_code = 7
+
+
+# First match wins; longer prefixes stand before shorter ones.
+FAMILIES: list[tuple[str, type[AotcError]]] = [
+    ("AOTC-E1", BundleFormatError),
+    ("AOTC-E2", IntegrityError),
+    ("AOTC-E3", TrustError),
+    ("AOTC-E4", IncompatibleRuntimeError),
+    ("AOTC-E50", IncompatibleHostError),
+    ("AOTC-E55", ResourceError),
+    ("AOTC-E6", ShapeError),
+    ("AOTC-E70", ReadinessError),
+    ("AOTC-E75", BackendError),
+]
+
+
+def family_of(code: str, families: Iterable[tuple[str, type[AotcError]]] = ()) -> type[AotcError]:
+    """The exception class of a code; a toolchain passes its own families to look there first."""
+    for prefix, family in (*families, *FAMILIES):
+        if code.startswith(prefix):
+            return family
+    raise KeyError(f"no error family for code {code}")
+
+
+def raise_if(findings: Iterable[Finding]) -> None:
+    """Raise all findings together, as the family of the first; return when there are none."""
+    collected: tuple[Any, ...] = tuple(findings)
+    if collected:
+        raise family_of(collected[0].code)(*collected)

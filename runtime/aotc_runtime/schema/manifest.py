@@ -1,0 +1,312 @@
+"""The bundle manifest: one per target, the config blob of that target's OCI image manifest.
+
+Written by `aotc`, read by everyone; canonical JSON (see `aotc_runtime.canonical`), so it holds no
+floats: tolerances and measured errors are decimal strings. The meaning of every field is also in
+docs/bundle-format.md.
+
+Versions of the format:
+    1.0  2026-11  first version.
+A reader takes its own major version and any minor version it knows.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from aotc_runtime.schema.tree import Tree
+
+FORMAT_VERSION = "1.0"
+
+Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+Size = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
+Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
+"""A non-negative number as `repr(float)` writes it."""
+
+
+class OutOfProfilePolicy(StrEnum):
+    """What a call does whose shapes match no profile."""
+
+    FAIL = "fail"
+
+
+class DType(StrEnum):
+    """Element types, by their numpy and ml_dtypes names."""
+
+    BOOL = "bool"
+    INT4 = "int4"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT4 = "uint4"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FLOAT8_E4M3FN = "float8_e4m3fn"
+    FLOAT8_E5M2 = "float8_e5m2"
+    COMPLEX64 = "complex64"
+    COMPLEX128 = "complex128"
+
+
+class ParameterKind(StrEnum):
+    """How a parameter may be passed; the names of `inspect.Parameter`'s kinds."""
+
+    POSITIONAL_ONLY = "positional_only"
+    POSITIONAL_OR_KEYWORD = "positional_or_keyword"
+    KEYWORD_ONLY = "keyword_only"
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every part of the manifest: immutable, no unknown fields."""
+
+
+class BlobRef(_Part, frozen=True):
+    """A blob of the same OCI layout. size: bytes."""
+
+    digest: Digest
+    size: Size
+
+
+class TensorSpec(_Part, frozen=True):
+    """One array of an entry point.
+
+    path: names from the parameter (or the result) down to the leaf, joined by "/".
+    shape: an integer, or an expression over dimension names such as "batch", "2*seq+1" or
+        "batch*seq"; "?" where the axis varies in a way that is not multilinear.
+    weak_type: jax's weak typing of a Python scalar result.
+    """
+
+    path: str
+    dtype: DType
+    shape: tuple[Size | str, ...]
+    weak_type: bool
+
+
+class Parameter(_Part, frozen=True):
+    """One parameter of an entry point, as the caller passes it."""
+
+    name: str
+    kind: ParameterKind
+    tree: Tree
+    donated: bool
+
+
+class InputArgument(_Part, frozen=True, tag="input", tag_field="from"):
+    """An executable argument that a call passes: `leaf` is the index into the entry point's inputs.
+
+    aliased: whether XLA may reuse the buffer for an output, which makes it unusable afterwards.
+    """
+
+    leaf: Count
+    aliased: bool
+
+
+class WeightArgument(_Part, frozen=True, tag="weight", tag_field="from"):
+    """An executable argument bound at load: a tensor of a weights set."""
+
+    set: str
+    tensor: str
+
+
+type Argument = InputArgument | WeightArgument
+
+
+class ParityRan(_Part, frozen=True, tag="ran", tag_field="status"):
+    """The executable ran its fixture on the build host against plain JAX.
+
+    max_abs, max_rel: largest absolute and relative error over all outputs.  ulp_max: largest
+    distance in units in the last place.  elements: how many numbers were compared.  worst: path of
+    the output with the largest error against its tolerance.
+    """
+
+    max_abs: Decimal
+    max_rel: Decimal
+    ulp_max: Count
+    elements: Count
+    worst: str
+
+
+class ParityNotRun(_Part, frozen=True, tag="not-run-here", tag_field="status"):
+    """The build host could not run the executable; says why. Never counts as passed."""
+
+    reason: str
+
+
+type Parity = ParityRan | ParityNotRun
+
+
+class Memory(_Part, frozen=True):
+    """XLA's memory analysis of one executable, bytes."""
+
+    argument_bytes: Size
+    output_bytes: Size
+    temp_bytes: Size
+    alias_bytes: Size
+
+
+class Cost(_Part, frozen=True):
+    """XLA's cost analysis of one executable: operation and byte counts."""
+
+    flops: Count
+    transcendentals: Count
+    bytes_accessed: Count
+
+
+class ProfileRecord(_Part, frozen=True):
+    """One executable: an entry point compiled for one shape profile.
+
+    sizes: dimension name to size.  input_shapes, output_shapes: concrete, in leaf order.
+    arguments: what the executable takes, in its order (arguments XLA never reads are left out).
+    custom_call_targets: what must be registered before the executable is deserialized.
+    thunks: how many steps of each kind XLA emitted ("kernel" is generated code; the others are
+        library calls and control flow).
+    """
+
+    sizes: dict[str, Positive]
+    input_shapes: tuple[tuple[Size, ...], ...]
+    output_shapes: tuple[tuple[Size, ...], ...]
+    arguments: tuple[Argument, ...]
+    module: BlobRef
+    executable: BlobRef
+    fixture: BlobRef
+    parity: Parity
+    memory: Memory
+    cost: Cost
+    custom_call_targets: tuple[str, ...]
+    thunks: dict[str, Count]
+
+
+class Tolerance(_Part, frozen=True):
+    """|actual - expected| <= atol + rtol * |expected|; integers and booleans must be equal."""
+
+    rtol: Decimal
+    atol: Decimal
+
+
+class LiftedConstant(_Part, frozen=True):
+    """An array the function closed over, moved to the weights set "closure" by the capture."""
+
+    tensor: str
+    dtype: DType
+    shape: tuple[Size, ...]
+
+
+class EntryPoint(_Part, frozen=True):
+    """A named pure function.
+
+    parameters: what a call passes, in the function's order.  bound: parameter to weights set.
+    static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
+    became weights.
+    """
+
+    function: str
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[TensorSpec, ...]
+    result: Tree
+    outputs: tuple[TensorSpec, ...]
+    dimensions: tuple[str, ...]
+    out_of_profile: OutOfProfilePolicy
+    bound: dict[str, str]
+    static: dict[str, str]
+    tolerance: Tolerance
+    lifted: tuple[LiftedConstant, ...]
+    profiles: tuple[ProfileRecord, ...]
+
+
+class Dimension(_Part, frozen=True):
+    """The accepted sizes of a named dimension, both ends included."""
+
+    minimum: Positive
+    maximum: Positive
+
+
+class WeightTensor(_Part, frozen=True):
+    """One tensor of a weights set."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Size, ...]
+
+
+class WeightSet(_Part, frozen=True):
+    """A safetensors blob. origin: "source", "init" or "closure"."""
+
+    blob: BlobRef
+    origin: str
+    tensors: tuple[WeightTensor, ...]
+
+
+class Target(_Part, frozen=True):
+    """The machine that was compiled for, as the target file describes it.
+
+    features: LLVM feature names the code may use.  tuning: attributes that shape code generation
+    but require nothing of the host.  threads: the number of threads loops are cut for.
+    """
+
+    name: Name
+    platform: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    tuning: tuple[str, ...]
+    threads: Positive
+    options: dict[str, str]
+
+
+class Requirements(_Part, frozen=True):
+    """What a host must offer; compared with `HostFacts` before anything is deserialized.
+
+    isa: processor features in LLVM's spelling.  memory_bytes: weights plus the largest executable's
+    arguments, outputs and temporaries.
+    """
+
+    platform: str
+    architecture: str
+    isa: tuple[str, ...]
+    devices: Positive
+    custom_call_targets: tuple[str, ...]
+    memory_bytes: Size
+
+
+class BuiltWith(_Part, frozen=True):
+    """The toolchain. xla: jaxlib's XLA interface version; ifrt: its IFRT version."""
+
+    aotc: str
+    jax: str
+    jaxlib: str
+    jaxlib_commit: str
+    xla: Count
+    ifrt: Count
+    stablehlo: str
+
+
+class BundleManifest(_Part, frozen=True):
+    """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers."""
+
+    format_version: str
+    name: Name
+    version: str
+    target: Target
+    requires: Requirements
+    built_with: BuiltWith
+    accepts_jaxlib: tuple[str, ...]
+    dimensions: dict[str, Dimension]
+    weights: dict[str, WeightSet]
+    entry_points: dict[str, EntryPoint]
+
+
+def replace_parity(profile: ProfileRecord, parity: Parity) -> ProfileRecord:
+    """The same profile with the parity that was measured."""
+    return msgspec.structs.replace(profile, parity=parity)

@@ -1,0 +1,37 @@
+"""Proofs as values: types that only verification makes (held by a test in tests/house).
+
+`system.pjrt` and `serving` ask for these types, so that bytes nobody verified cannot reach XLA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedBlob:
+    """Bytes whose digest and size are the signed ones. data: a read-only view, mapped."""
+
+    digest: str
+    data: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedBundle:
+    """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
+
+    root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the
+    chosen target.  blobs: by digest.
+    """
+
+    root_digest: str
+    signers: tuple[str, ...]
+    manifest: BundleManifest
+    blobs: Mapping[str, VerifiedBlob]
+
+    def blob(self, ref: BlobRef) -> VerifiedBlob:
+        """The verified bytes behind a reference of the manifest."""
+        return self.blobs[ref.digest]

@@ -1,0 +1,83 @@
+"""Pytrees as data, so that a process without jax can flatten arguments and rebuild results.
+
+A `Leaf` holds the index of its tensor in the entry point's `inputs` or `outputs`. Dict items are
+in sorted key order, which is the order in which jax flattens a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+
+class _Node(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every node."""
+
+
+class Leaf(_Node, frozen=True, tag="leaf", tag_field="node"):
+    """One array: `index` into the entry point's inputs or outputs."""
+
+    index: int
+
+
+class NoneNode(_Node, frozen=True, tag="none", tag_field="node"):
+    """`None`, which jax treats as a node without children."""
+
+
+class DictNode(_Node, frozen=True, tag="dict", tag_field="node"):
+    """A dict with string keys."""
+
+    items: dict[str, Tree]
+
+
+class ListNode(_Node, frozen=True, tag="list", tag_field="node"):
+    """A list."""
+
+    items: tuple[Tree, ...]
+
+
+class TupleNode(_Node, frozen=True, tag="tuple", tag_field="node"):
+    """A plain tuple."""
+
+    items: tuple[Tree, ...]
+
+
+class NamedTupleNode(
+    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="namedtuple"
+):
+    """A named tuple; the runtime rebuilds one with the same type name and fields."""
+
+    type: str
+    fields: tuple[str, ...]
+    items: tuple[Tree, ...]
+
+
+class RecordNode(_Node, frozen=True, tag="record", tag_field="node"):
+    """Any other registered pytree (Equinox module, dataclass): its type name and named children."""
+
+    type: str
+    fields: tuple[str, ...]
+    items: tuple[Tree, ...]
+
+
+type Tree = Leaf | NoneNode | DictNode | ListNode | TupleNode | NamedTupleNode | RecordNode
+
+
+def children(tree: Tree) -> tuple[Tree, ...]:
+    """The direct children in flattening order; empty for a leaf or None."""
+    match tree:
+        case Leaf() | NoneNode():
+            return ()
+        case DictNode(items=items):
+            return tuple(items[key] for key in sorted(items))
+        case _:
+            return tree.items
+
+
+def leaves(tree: Tree) -> Iterator[int]:
+    """The indices of the leaves, in flattening order."""
+    if isinstance(tree, Leaf):
+        yield tree.index
+    for child in children(tree):
+        yield from leaves(child)
