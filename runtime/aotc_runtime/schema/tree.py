@@ -11,33 +11,33 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 
-class _Node(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _Node(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="node"):
     """Base of every node."""
 
 
-class Leaf(_Node, frozen=True, tag="leaf", tag_field="node"):
+class Leaf(_Node, frozen=True, tag="leaf"):
     """One array: `index` into the entry point's inputs or outputs."""
 
     index: int
 
 
-class NoneNode(_Node, frozen=True, tag="none", tag_field="node"):
+class NoneNode(_Node, frozen=True, tag="none"):
     """`None`, which jax treats as a node without children."""
 
 
-class DictNode(_Node, frozen=True, tag="dict", tag_field="node"):
+class DictNode(_Node, frozen=True, tag="dict"):
     """A dict with string keys."""
 
     items: dict[str, Tree]
 
 
-class ListNode(_Node, frozen=True, tag="list", tag_field="node"):
+class ListNode(_Node, frozen=True, tag="list"):
     """A list."""
 
     items: tuple[Tree, ...]
 
 
-class TupleNode(_Node, frozen=True, tag="tuple", tag_field="node"):
+class TupleNode(_Node, frozen=True, tag="tuple"):
     """A plain tuple."""
 
     items: tuple[Tree, ...]
@@ -53,7 +53,7 @@ class NamedTupleNode(
     items: tuple[Tree, ...]
 
 
-class RecordNode(_Node, frozen=True, tag="record", tag_field="node"):
+class RecordNode(_Node, frozen=True, tag="record"):
     """Any other registered pytree (Equinox module, dataclass): its type name and named children."""
 
     type: str
