@@ -43,9 +43,7 @@ class TupleNode(_Node, frozen=True, tag="tuple"):
     items: tuple[Tree, ...]
 
 
-class NamedTupleNode(
-    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="namedtuple"
-):
+class NamedTupleNode(_Node, frozen=True, tag="namedtuple"):
     """A named tuple; the runtime rebuilds one with the same type name and fields."""
 
     type: str
