@@ -15,10 +15,14 @@ from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
     Cost,
+    LiftedConstant,
     Memory,
+    Parameter,
     Target,
     TensorSpec,
+    Tolerance,
 )
+from aotc_runtime.schema.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,46 @@ class Module:
 class CapturedProfile:
     """One entry point traced at one shape profile.
 
-    sizes: dimension to size.  arguments: the module's parameters, in order.
-    input_shapes, output_shapes: concrete, in leaf order.
+    sizes: dimension to size.  arguments: the module's parameters, in order.  input_shapes,
+    output_shapes: concrete, in leaf order.
     """
 
     sizes: dict[str, int]
     input_shapes: tuple[tuple[int, ...], ...]
     output_shapes: tuple[tuple[int, ...], ...]
-    outputs: tuple[TensorSpec, ...]
     arguments: tuple[Argument, ...]
     module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedEntryPoint:
+    """A function traced at every shape profile: all that a bundle says of it but its executables."""
+
+    name: str
+    function: str
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[TensorSpec, ...]
+    result: Tree
+    outputs: tuple[TensorSpec, ...]
+    dimensions: tuple[str, ...]
+    bound: dict[str, str]
+    static: dict[str, str]
+    tolerance: Tolerance
+    lifted: tuple[LiftedConstant, ...]
+    profiles: tuple[CapturedProfile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedProgram:
+    """Everything the capture learned from a build manifest's program, without the arrays.
+
+    sources: Python file below the manifest's folder to its digest.  weights: set name to origin
+    ("source", "init", "closure").
+    """
+
+    entry_points: dict[str, CapturedEntryPoint]
+    weights: dict[str, str]
+    sources: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,255 @@
+"""How a function is called: every parameter from weights, from an input, or fixed at build.
+
+The function is traced over one flat list of leaves: first the leaves of bound weights, then those
+of inputs, each in the order of the function's parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from aotc.capture import program, tree
+from aotc.capture.weights import Weights, check_x64
+from aotc.config.build_manifest import (
+    EntryPointSpec,
+    InputDict,
+    InputLeaf,
+    InputLike,
+    InputList,
+    InputTree,
+)
+from aotc.errors import CaptureError, raise_if
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import ParameterKind
+
+_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY: ParameterKind.KEYWORD_ONLY,
+}
+
+
+Evaluate = Callable[[Callable[[], Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """A function with the source of each of its parameters.
+
+    kinds: all parameters that are passed, in the function's order.  bound: parameter to weights
+    set.  inputs: parameter to its input tree.  fixed: parameter to the value it has for ever.
+    defaulted: parameters left at the function's own default, with that default's text.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    kinds: Mapping[str, ParameterKind]
+    bound: Mapping[str, str]
+    inputs: Mapping[str, InputTree]
+    fixed: Mapping[str, Any]
+    defaulted: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatLeaf:
+    """One leaf of a call. owner: weights set or parameter.  path: of the leaf within it."""
+
+    owner: str
+    path: str
+    is_weight: bool
+    donated: bool
+    aval: jax.ShapeDtypeStruct
+
+
+@dataclass(frozen=True, slots=True)
+class FlatCall:
+    """A call at one shape profile. trees: abstract value of each parameter, in leaf order."""
+
+    plan: CallPlan
+    trees: Mapping[str, Any]
+    leaves: Sequence[FlatLeaf]
+
+    def __call__(self, *leaves: Any) -> Any:
+        """Call the user's function with these leaves in place of the abstract ones."""
+        iterator = iter(leaves)
+        values: dict[str, Any] = dict(self.plan.fixed)
+        for parameter, abstract in self.trees.items():
+            structure = jax.tree.structure(abstract)
+            values[parameter] = jax.tree.unflatten(
+                structure, [next(iterator) for _ in range(structure.num_leaves)]
+            )
+        positional = [
+            values.pop(name)
+            for name, kind in self.plan.kinds.items()
+            if kind is ParameterKind.POSITIONAL_ONLY
+        ]
+        return self.plan.function(*positional, **values)
+
+
+def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
+    """Match the manifest's names with the function's parameters.
+
+    Raises CaptureError (AOTC-E820 if the function cannot be found, AOTC-E821 if the names do not
+    fit its signature).
+    """
+    where = f"entry_points.{name}"
+    function = program.resolve(spec.function, root, f"{where}.function")
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise CaptureError(
+            Finding(
+                code="AOTC-E821",
+                where=f"{where}.function",
+                expected="a function whose signature Python can tell",
+                found=str(error),
+                hint="wrap it in a plain `def`",
+            )
+        ) from error
+    given = {**dict.fromkeys(spec.bind, "bind"), **dict.fromkeys(spec.inputs, "inputs")}
+    given |= dict.fromkeys(spec.static, "static")
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    kinds: dict[str, ParameterKind] = {}
+    defaulted: dict[str, str] = {}
+    findings: list[Finding] = []
+    for parameter in parameters.values():
+        if parameter.kind not in _KINDS:
+            continue
+        if parameter.name in given:
+            kinds[parameter.name] = _KINDS[parameter.kind]
+        elif parameter.default is not inspect.Parameter.empty:
+            defaulted[parameter.name] = repr(parameter.default)
+        else:
+            findings.append(
+                Finding(
+                    code="AOTC-E821",
+                    where=where,
+                    expected=f"a value for {parameter.name}, a parameter of {spec.function}"
+                    f"{inspect.signature(function)}",
+                    found="none in bind, inputs or static",
+                    hint=f"add inputs.{parameter.name}, or bind or fix it",
+                )
+            )
+    for extra in sorted(given.keys() - kinds.keys()):
+        if takes_any:
+            kinds[extra] = ParameterKind.KEYWORD_ONLY
+            continue
+        findings.append(
+            Finding(
+                code="AOTC-E821",
+                where=f"{where}.{given[extra]}.{extra}",
+                expected="a parameter of "
+                f"{spec.function}{inspect.signature(function)}",
+                found=f"no parameter named {extra}",
+                hint="rename it in the manifest, or remove it",
+            )
+        )
+    raise_if(findings)
+    return CallPlan(
+        name=name,
+        function=function,
+        kinds=kinds,
+        bound={n: spec.bind[n] for n in kinds if n in spec.bind},
+        inputs={n: spec.inputs[n] for n in kinds if n in spec.inputs},
+        fixed={n: spec.static[n] for n in kinds if n in spec.static},
+        defaulted=defaulted,
+    )
+
+
+def like_value(
+    spec: InputLike, sizes: Mapping[str, int], root: Path, where: str, *, evaluate: Evaluate
+) -> Any:
+    """What the function of a `like` input returns for these sizes, as a pytree of arrays.
+
+    evaluate: `jax.eval_shape` for the structure, `call` for the values. Raises CaptureError.
+    """
+    function = program.resolve(spec.function, root, where)
+    arguments = {
+        key: sizes[value] if isinstance(value, str) else value
+        for key, value in spec.arguments.items()
+    }
+
+    def checked() -> Any:
+        value = function(**arguments)
+        for path, leaf in tree.leaf_paths(value):
+            if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+                raise CaptureError(
+                    Finding(
+                        code="AOTC-E825",
+                        where=where,
+                        expected=f"{spec.function} to return a pytree of arrays",
+                        found=f"{path or 'the result'}: a {type(leaf).__name__}",
+                        hint="wrap numbers in jnp.asarray(value, dtype)",
+                    )
+                )
+            check_x64(path, leaf.dtype, where)
+        return value
+
+    try:
+        return evaluate(checked)
+    except CaptureError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        raise CaptureError(
+            Finding(
+                code="AOTC-E829",
+                where=where,
+                expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
+                found=program.describe_error(error, root),
+                hint="call it by hand to see the whole traceback",
+            )
+        ) from error
+
+
+def call(function: Callable[[], Any]) -> Any:
+    """Evaluate for real; stands beside `jax.eval_shape`."""
+    return function()
+
+
+def abstract_input(spec: InputTree, sizes: Mapping[str, int], root: Path, where: str) -> Any:
+    """The pytree of ShapeDtypeStruct that an input has at these sizes."""
+    match spec:
+        case InputLeaf(shape=shape, dtype=dtype):
+            concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in shape)
+            return jax.ShapeDtypeStruct(concrete, jnp.dtype(dtype.value))
+        case InputDict(items=items):
+            return {
+                key: abstract_input(child, sizes, root, f"{where}.{key}")
+                for key, child in items.items()
+            }
+        case InputList(items=items):
+            return [
+                abstract_input(child, sizes, root, f"{where}[{index}]")
+                for index, child in enumerate(items)
+            ]
+        case InputLike():
+            value = like_value(spec, sizes, root, where, evaluate=jax.eval_shape)
+            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), value)
+
+
+def flat_call(
+    plan: CallPlan,
+    weights: Mapping[str, Weights],
+    donate: Sequence[str],
+    sizes: Mapping[str, int],
+    root: Path,
+) -> FlatCall:
+    """The call at one shape profile, weights first."""
+    trees: dict[str, Any] = {name: weights[owner].tree for name, owner in plan.bound.items()}
+    leaves: list[FlatLeaf] = []
+    for name, owner in plan.bound.items():
+        for path, aval in tree.leaf_paths(trees[name]):
+            leaves.append(FlatLeaf(owner, path or "value", True, False, aval))
+    for name, spec in plan.inputs.items():
+        where = f"entry_points.{plan.name}.inputs.{name}"
+        trees[name] = abstract_input(spec, sizes, root, where)
+        for path, aval in tree.leaf_paths(trees[name]):
+            leaves.append(FlatLeaf(name, path, False, name in donate, aval))
+    return FlatCall(plan=plan, trees=trees, leaves=tuple(leaves))

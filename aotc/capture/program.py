@@ -1,0 +1,101 @@
+"""Finding the user's functions: "package.module:function" becomes a callable, or a clear refusal."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aotc.errors import CaptureError
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
+    return CaptureError(
+        Finding(code="AOTC-E820", where=where, expected=expected, found=found, hint=hint)
+    )
+
+
+def user_frame(error: BaseException, root: Path) -> str:
+    """The innermost line of the user's own files in a traceback: " at model.py:12", or ""."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root):
+            return f" at {path.relative_to(root)}:{frame.lineno}"
+    return ""
+
+
+def describe_error(error: BaseException, root: Path) -> str:
+    """An exception of the user's code in one line: type, message's first line, place."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}{user_frame(error, root)}"
+
+
+def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
+    """The function "package.module:function" names, looked up from the manifest's folder `root`.
+
+    Raises CaptureError (AOTC-E820).
+    """
+    module_name, _, attribute = reference.partition(":")
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        own = module_name == missing or module_name.startswith(missing + ".")
+        raise _refusal(
+            where,
+            f"an importable module {module_name}",
+            f"no module named {missing}" + ("" if own else f"{user_frame(error, root)}"),
+            f"modules are looked up in the manifest's folder first: is there a "
+            f"{module_name.replace('.', '/')}.py beside the manifest?"
+            if own
+            else f"install {missing} in the environment that runs `aotc build`",
+        ) from error
+    except Exception as error:  # noqa: BLE001 - the user's module may raise anything when imported
+        raise _refusal(
+            where,
+            f"a module {module_name} that imports without an error",
+            describe_error(error, root),
+            f"run `python -c 'import {module_name}'` in the manifest's folder to see it",
+        ) from error
+    target: Any = module
+    for step in attribute.split("."):
+        if not hasattr(target, step):
+            public = sorted(
+                name
+                for name, value in vars(module).items()
+                if callable(value) and not name.startswith("_")
+                if getattr(value, "__module__", None) == module_name
+            )
+            raise _refusal(
+                where,
+                f"a function {attribute} in {module_name}"
+                + (f" (it has {', '.join(public)})" if public else ""),
+                "no such name",
+                "correct the part after the colon",
+            )
+        target = getattr(target, step)
+    if not callable(target):
+        raise _refusal(
+            where,
+            f"{reference} to be a function",
+            f"a {type(target).__name__}",
+            "name a function",
+        )
+    return target  # type: ignore[no-any-return]
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Digest of every Python file below the manifest's folder that has been imported."""
+    found: dict[str, str] = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(root) and Path(file).suffix == ".py":
+            found[Path(file).relative_to(root).as_posix()] = sha256(Path(file).read_bytes())
+    return dict(sorted(found.items()))

@@ -1,0 +1,301 @@
+"""Tracing entry points at their shape profiles, and what is learned on the way."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc import private
+from aotc.capture import axes, program, refuse, tree
+from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
+from aotc.capture.weights import CLOSURE, Weights
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec, profiles_of
+from aotc.errors import CaptureError, raise_if
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import (
+    Argument,
+    DType,
+    InputArgument,
+    LiftedConstant,
+    Parameter,
+    TensorSpec,
+    WeightArgument,
+)
+from aotc_runtime.schema.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class TracedProfile:
+    """One entry point traced and lowered at one profile; `lowered` still lives in jax.
+
+    arguments: the lowered module's parameters in order.  lifted: closed-over arrays by tensor name.
+    """
+
+    sizes: dict[str, int]
+    call: FlatCall
+    outputs: Any
+    weak_types: tuple[bool, ...]
+    lowered: Any
+    arguments: tuple[Argument, ...]
+    lifted: dict[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedEntryPoint:
+    """An entry point traced at all its profiles, with the descriptions they share."""
+
+    plan: CallPlan
+    spec: EntryPointSpec
+    parameters: tuple[Parameter, ...]
+    inputs: tuple[TensorSpec, ...]
+    result: Tree
+    outputs: tuple[TensorSpec, ...]
+    dimensions: tuple[str, ...]
+    lifted: tuple[LiftedConstant, ...]
+    profiles: tuple[TracedProfile, ...]
+
+
+def _where(name: str, sizes: Mapping[str, int]) -> str:
+    assignment = ",".join(f"{key}={value}" for key, value in sizes.items())
+    return f"{name}[{assignment}]" if assignment else name
+
+
+def _trace(call: FlatCall, where: str, root: Path) -> Any:
+    """A `jax.stages.Traced` of the flat call. Raises CaptureError (E825, E826, E829)."""
+
+    def checked(*leaves: Any) -> Any:
+        result = call(*leaves)
+        raise_if(
+            finding
+            for path, leaf in tree.leaf_paths(result)
+            for finding in refuse.check_output_leaf(leaf, path, where)
+        )
+        return result
+
+    donated = tuple(index for index, leaf in enumerate(call.leaves) if leaf.donated)
+    try:
+        return jax.jit(checked, donate_argnums=donated).trace(*(leaf.aval for leaf in call.leaves))
+    except CaptureError:
+        raise
+    except jax.errors.ConcretizationTypeError as error:
+        raise CaptureError(
+            Finding(
+                code="AOTC-E826",
+                where=where,
+                expected="control flow, shapes and indices that do not depend on array values",
+                found=program.describe_error(error, root),
+                hint="use jax.lax.cond, jax.lax.while_loop or jnp.where, "
+                "or fix the parameter with `static`",
+            )
+        ) from error
+    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+        raise CaptureError(
+            Finding(
+                code="AOTC-E829",
+                where=where,
+                expected=f"{call.plan.name} to trace with "
+                + ", ".join(f"{leaf.owner} {leaf.aval.str_short()}" for leaf in call.leaves[-4:]),
+                found=program.describe_error(error, root),
+                hint="call jax.jit of the function with arrays of these shapes to see it by hand",
+            )
+        ) from error
+
+
+def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedProfile:
+    """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E832)."""
+    where = _where(call.plan.name, sizes)
+    traced = _trace(call, where, root)
+    leaves = tree.leaf_paths(traced.out_info)
+    raise_if(
+        [
+            *refuse.findings(traced.jaxpr, where),
+            *(f for path, leaf in leaves for f in refuse.check_dtype(leaf.dtype, path, where)),
+        ]
+    )
+    lowered = traced.lower(lowering_platforms=("cpu",))
+    parts = private.lowered_parts(lowered)
+    lifted: dict[str, np.ndarray[Any, Any]] = {}
+    names: list[str] = []
+    for value in parts.constants:
+        name = sha256(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).data)
+        names.append(name.removeprefix("sha256:")[:16])
+        lifted[names[-1]] = value
+    return TracedProfile(
+        sizes=sizes,
+        call=call,
+        outputs=traced.out_info,
+        weak_types=tuple(aval.weak_type for aval in traced.jaxpr.out_avals),
+        lowered=lowered,
+        arguments=tuple(_argument(index, names, call) for index in parts.kept),
+        lifted=lifted,
+    )
+
+
+def _argument(index: int, constants: list[str], call: FlatCall) -> Argument:
+    if index < len(constants):
+        return WeightArgument(set=CLOSURE, tensor=constants[index])
+    position = index - len(constants)
+    leaf = call.leaves[position]
+    if leaf.is_weight:
+        return WeightArgument(set=leaf.owner, tensor=leaf.path)
+    weights = sum(other.is_weight for other in call.leaves)
+    return InputArgument(leaf=position - weights, aliased=leaf.donated)
+
+
+def trace_entry_point(
+    name: str, manifest: BuildManifest, weights: Mapping[str, Weights], root: Path
+) -> TracedEntryPoint:
+    """Trace one entry point at all its profiles. Raises CaptureError."""
+    spec = manifest.entry_points[name]
+    plan = plan_call(name, spec, root)
+    all_sizes = profiles_of(spec, manifest.dimensions)
+    dimensions = tuple(all_sizes[0])
+
+    def call_at(sizes: Mapping[str, int]) -> FlatCall:
+        return flat_call(plan, weights, spec.donate, sizes, root)
+
+    profiles = tuple(trace_profile(call_at(sizes), dict(sizes), root) for sizes in all_sizes)
+    first = profiles[0]
+    for other in profiles[1:]:
+        if _signature(other.outputs) != _signature(first.outputs):
+            raise CaptureError(
+                Finding(
+                    code="AOTC-E827",
+                    where=_where(name, other.sizes),
+                    expected=f"results as in {_where(name, first.sizes)}: "
+                    f"{_structure(first.outputs)}",
+                    found=_structure(other.outputs),
+                    hint="return the same structure and dtypes at every size; "
+                    "split the function into two entry points otherwise",
+                )
+            )
+    box, at_points = _sizes_at_points(profiles, manifest, call_at, dimensions)
+    input_leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
+    raise_if(
+        finding
+        for leaf in input_leaves
+        for finding in refuse.check_dtype(
+            leaf.aval.dtype, tree.join(leaf.owner, leaf.path), f"entry_points.{name}.inputs"
+        )
+    )
+    inputs = tuple(
+        TensorSpec(
+            path=tree.join(leaf.owner, leaf.path),
+            dtype=DType(str(leaf.aval.dtype)),
+            shape=_axes(dimensions, box, {p: shapes[0][index] for p, shapes in at_points.items()}),
+            weak_type=False,
+        )
+        for index, leaf in enumerate(input_leaves)
+    )
+    outputs = tuple(
+        TensorSpec(
+            path=path,
+            dtype=DType(str(leaf.dtype)),
+            shape=_axes(dimensions, box, {p: shapes[1][index] for p, shapes in at_points.items()}),
+            weak_type=first.weak_types[index],
+        )
+        for index, (path, leaf) in enumerate(tree.leaf_paths(first.outputs))
+    )
+    counter = itertools.count()
+    parameters = tuple(
+        Parameter(
+            name=parameter,
+            kind=plan.kinds[parameter],
+            tree=tree.describe(
+                first.call.trees[parameter], counter, f"entry_points.{name}.inputs.{parameter}"
+            ),
+            donated=parameter in spec.donate,
+        )
+        for parameter in plan.inputs
+    )
+    lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
+    return TracedEntryPoint(
+        plan=plan,
+        spec=spec,
+        parameters=parameters,
+        inputs=inputs,
+        result=tree.describe(first.outputs, itertools.count(), f"{name} result"),
+        outputs=outputs,
+        dimensions=dimensions,
+        lifted=tuple(
+            LiftedConstant(tensor=key, dtype=DType(str(value.dtype)), shape=value.shape)
+            for key, value in sorted(lifted.items())
+        ),
+        profiles=profiles,
+    )
+
+
+def _signature(outputs: Any) -> Any:
+    """What must not change between profiles: the tree, and each leaf's rank and dtype."""
+    leaves, structure = jax.tree.flatten(outputs)
+    return structure, [(len(leaf.shape), leaf.dtype) for leaf in leaves]
+
+
+def _structure(outputs: Any) -> str:
+    return ", ".join(
+        f"{path or 'result'} {leaf.str_short()}" for path, leaf in tree.leaf_paths(outputs)
+    )
+
+
+Shapes = tuple[list[tuple[int, ...]], list[tuple[int, ...]]]
+
+
+def _sizes_at_points(
+    profiles: tuple[TracedProfile, ...],
+    manifest: BuildManifest,
+    call_at: Any,
+    dimensions: tuple[str, ...],
+) -> tuple[dict[str, tuple[int, int]], dict[tuple[int, ...], Shapes]]:
+    """Input and output shapes at every profile and at the corners of a box inside the ranges.
+
+    A corner where the function cannot be evaluated, or gives another structure, is left out; axes
+    that cannot be determined without it become "?".
+    """
+    at_points: dict[tuple[int, ...], Shapes] = {}
+    for profile in profiles:
+        point = tuple(profile.sizes[name] for name in dimensions)
+        at_points[point] = _shapes(profile.call, profile.outputs)
+    box: dict[str, tuple[int, int]] = {}
+    for name in dimensions:
+        low, *_, high = sorted({p.sizes[name] for p in profiles}) * 2
+        minimum, maximum = manifest.dimensions[name].range
+        if low == high:
+            low, high = (low, low + 1) if low < maximum else (max(low - 1, minimum), low)
+        box[name] = (low, high)
+    for corner in axes.corners(box):
+        if corner in at_points:
+            continue
+        try:
+            call = call_at(dict(zip(dimensions, corner, strict=True)))
+            outputs = jax.eval_shape(call, *(leaf.aval for leaf in call.leaves))
+        except Exception:  # noqa: BLE001, S112 - sizes between profiles need not work in the user's code
+            continue
+        if _signature(outputs) == _signature(profiles[0].outputs):
+            at_points[corner] = _shapes(call, outputs)
+    return box, at_points
+
+
+def _shapes(call: FlatCall, outputs: Any) -> Shapes:
+    return (
+        [tuple(leaf.aval.shape) for leaf in call.leaves if not leaf.is_weight],
+        [tuple(leaf.shape) for leaf in jax.tree.leaves(outputs)],
+    )
+
+
+def _axes(
+    dimensions: tuple[str, ...],
+    box: Mapping[str, tuple[int, int]],
+    shapes: Mapping[tuple[int, ...], tuple[int, ...]],
+) -> tuple[int | str, ...]:
+    rank = len(next(iter(shapes.values())))
+    return tuple(
+        axes.expression(dimensions, box, {point: shape[axis] for point, shape in shapes.items()})
+        for axis in range(rank)
+    )

@@ -1,0 +1,156 @@
+"""Weights sets: read from safetensors, or made by the program's own `init` function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.capture import program, tree
+from aotc.config.build_manifest import WeightsSpec
+from aotc.errors import CaptureError
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats.tensors import read_tensors
+
+CLOSURE = "closure"
+"""The weights set that holds arrays which functions closed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """A weights set. tree: pytree of ShapeDtypeStruct.  tensors: by leaf path, in leaf order.
+    origin: "source", "init" or "closure".
+    """
+
+    origin: str
+    tree: Any
+    tensors: Mapping[str, np.ndarray[Any, Any]]
+
+
+def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> CaptureError:
+    return CaptureError(
+        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
+    )
+
+
+def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Tensor names split at "/" into nested dicts."""
+    root: dict[str, Any] = {}
+    for name in sorted(tensors):
+        *folders, last = name.split("/")
+        node = root
+        for folder in folders:
+            node = node.setdefault(folder, {})
+            if not isinstance(node, dict):
+                break
+        if not isinstance(node, dict) or last in node:
+            raise _refusal(
+                "AOTC-E830",
+                where,
+                'tensor names that form a tree when split at "/"',
+                f"{name} beside a tensor whose name is a prefix of it",
+                "rename one of the two tensors",
+            )
+        node[last] = tensors[name]
+    return root
+
+
+def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
+    """Refuse what jax would silently narrow. Raises CaptureError (AOTC-E828)."""
+    narrowed = jax.dtypes.canonicalize_dtype(dtype)
+    if narrowed != dtype:
+        raise _refusal(
+            "AOTC-E828",
+            where,
+            f"{narrowed}, which is what jax computes with while 64-bit types are off",
+            f"{path}: {dtype}",
+            "set `enable_x64 = true` in the build manifest, or convert the tensor",
+        )
+
+
+def load(name: str, spec: WeightsSpec, root: Path) -> Weights:
+    """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830)."""
+    where = f"weights.{name}"
+    if spec.init is None:
+        tensors = _read(spec, where)
+        structure = jax.tree.map(_abstract, nested(tensors, where))
+        return Weights("source", structure, dict(_in_tree_order(structure, tensors)))
+    init = program.resolve(spec.init, root, f"{where}.init")
+    try:
+        values = init() if spec.source is None else jax.eval_shape(init)
+    except Exception as error:  # noqa: BLE001 - the user's init may raise anything
+        raise _refusal(
+            "AOTC-E829",
+            f"{where}.init",
+            f"{spec.init}() to return a pytree of arrays",
+            program.describe_error(error, root),
+            "call it by hand to see the whole traceback",
+        ) from error
+    named = tree.leaf_paths(values)
+    for path, leaf in named:
+        if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+            raise _refusal(
+                "AOTC-E830",
+                f"{where}.init",
+                "a pytree whose leaves are all arrays",
+                f"{path or 'the result'}: a {type(leaf).__name__}",
+                "keep functions and settings out of the tree (static fields, or separate them)",
+            )
+    structure = jax.tree.map(_abstract, values)
+    if spec.source is None:
+        tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
+        return Weights("init", structure, tensors)
+    tensors = _read(spec, where)
+    _match(tensors, named, where)
+    return Weights("source", structure, {path: tensors[path] for path, _ in named})
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
+
+
+def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
+
+
+def _read(spec: WeightsSpec, where: str) -> dict[str, np.ndarray[Any, Any]]:
+    assert spec.source is not None
+    tensors = {
+        name: np.asarray(array) for name, array in read_arrays(spec.source.path).items()
+    }
+    for name, array in tensors.items():
+        check_x64(name, array.dtype, where)
+    return tensors
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a safetensors file as read-only arrays over its bytes."""
+    data = path.read_bytes()
+    header = read_tensors(memoryview(data), where=path.name)
+    return {
+        name: np.frombuffer(data, jnp.dtype(info.dtype.value), offset=info.start, count=-1)[
+            : int(np.prod(info.shape, dtype=np.int64))
+        ].reshape(info.shape)
+        for name, info in header.items()
+    }
+
+
+def _match(
+    tensors: Mapping[str, np.ndarray[Any, Any]], named: list[tuple[str, Any]], where: str
+) -> None:
+    wanted = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in named}
+    given = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in tensors.items()}
+    for path in sorted(wanted.keys() | given.keys()):
+        if wanted.get(path) != given.get(path):
+            raise _refusal(
+                "AOTC-E830",
+                f"{where}.source",
+                f"{path}: {wanted.get(path, 'no such tensor')}, as init has it",
+                given.get(path, "no such tensor"),
+                "write the file from the tree that init returns, names joined by '/'",
+            )

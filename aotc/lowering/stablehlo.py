@@ -1,0 +1,81 @@
+"""StableHLO as a versioned portable artifact, the same bytes wherever the program lies.
+
+Source locations, Python function names and jax's argument names would leak into the executable and
+change its bytes, so they are removed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import stablehlo
+
+from aotc.stages import Module
+from aotc_runtime.digest import sha256
+
+MODULE_NAME = "aotc"
+
+COMPATIBILITY = stablehlo.StablehloCompatibilityRequirement.WEEK_4
+"""Artifacts are written in the version of four weeks before the toolchain's, as jax.export does,
+so that the other jaxlib versions of our range can read them."""
+
+KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
+"""Donation. Every other jax.* attribute of arguments and results is a name for people."""
+
+
+def portable(module: ir.Module) -> Module:
+    """Normalize a module in place and serialize it. The module is not usable afterwards."""
+    with module.context:
+        _rename_functions(module)
+        _strip_argument_names(module)
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME)
+        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        targets = tuple(sorted(_custom_call_targets(module)))
+        version = stablehlo.get_version_from_compatibility_requirement(COMPATIBILITY)
+        artifact = stablehlo.serialize_portable_artifact(module, version)
+    return Module(
+        artifact=artifact,
+        digest=sha256(artifact),
+        stablehlo_version=version,
+        custom_call_targets=targets,
+    )
+
+
+def _rename_functions(module: ir.Module) -> None:
+    for index, operation in enumerate(module.body.operations):
+        name = ir.StringAttr(operation.attributes["sym_name"]).value
+        if name != "main":
+            ir.SymbolTable.replace_all_symbol_uses(name, f"f{index}", module.operation)
+            ir.SymbolTable.set_symbol_name(operation, f"f{index}")
+
+
+def _strip_argument_names(module: ir.Module) -> None:
+    for operation in module.body.operations:
+        for key in ("arg_attrs", "res_attrs"):
+            if key not in operation.attributes:
+                continue
+            operation.attributes[key] = ir.ArrayAttr.get(
+                [
+                    ir.DictAttr.get(
+                        {
+                            named.name: named.attr
+                            for named in ir.DictAttr(attributes)
+                            if not named.name.startswith("jax.") or named.name in KEPT_ATTRIBUTES
+                        }
+                    )
+                    for attributes in ir.ArrayAttr(operation.attributes[key])
+                ]
+            )
+
+
+def _custom_call_targets(module: ir.Module) -> set[str]:
+    found: set[str] = set()
+
+    def visit(operation: Any) -> ir.WalkResult:
+        if operation.name == "stablehlo.custom_call":
+            found.add(ir.StringAttr(operation.attributes["call_target_name"]).value)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found

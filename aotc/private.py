@@ -1,0 +1,86 @@
+"""Every private jax name that the toolchain uses, with the versions each was seen in.
+
+Seen in jax 0.11.2 and 0.12.0.1. A name that is missing raises CompileError (AOTC-E910) with the
+version found, so that a new jax fails here and not somewhere deep inside a build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc.errors import CompileError
+from aotc_runtime.errors import Finding
+
+CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
+"""Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
+over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of
+literals, and keeps their values beside the lowered module."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredParts:
+    """What the public `jax.stages.Lowered` does not tell.
+
+    constants: values of the leading arguments that were closed over.  kept: which arguments,
+    counted over constants and then flat arguments, the module takes; jax drops unused ones.
+    """
+
+    constants: tuple[np.ndarray[Any, Any], ...]
+    kept: tuple[int, ...]
+
+
+def _missing(name: str, error: AttributeError | KeyError) -> CompileError:
+    return CompileError(
+        Finding(
+            code="AOTC-E910",
+            where=f"jax {jax.__version__}",
+            expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
+            found=str(error),
+            hint="install a jax version that this aotc supports: `pip install 'jax>=0.11.2,<0.13'`",
+        )
+    )
+
+
+def lowered_parts(lowered: Any) -> LoweredParts:
+    """Read closed-over constants and kept arguments from a `jax.stages.Lowered`."""
+    try:
+        lowering = lowered._lowering
+        constants = tuple(np.asarray(value) for value in lowering.const_args)
+        kept = tuple(sorted(lowering.compile_args["kept_var_idx"]))
+    except (AttributeError, KeyError) as error:
+        raise _missing("Lowered._lowering.{const_args, compile_args}", error) from error
+    return LoweredParts(constants=constants, kept=kept)
+
+
+def constants_are_arguments() -> bool:
+    """Whether this process' jax was imported with closed-over arrays as arguments."""
+    try:
+        return bool(jax.config.jax_use_simplified_jaxpr_constants)
+    except AttributeError as error:
+        raise _missing("config.jax_use_simplified_jaxpr_constants", error) from error
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for parameter in equation.params.values():
+            for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+                inner = getattr(value, "jaxpr", value)
+                if hasattr(inner, "eqns"):
+                    yield from equations(inner)
+
+
+def source_line(equation: Any) -> str:
+    """Where in the user's program an equation came from: "file.py:12 (name)"."""
+    try:
+        from jax._src import source_info_util
+
+        return str(source_info_util.summarize(equation.source_info))
+    except (ImportError, AttributeError) as error:
+        raise _missing("source_info_util.summarize", AttributeError(str(error))) from error
