@@ -56,7 +56,7 @@ class CapturedProfile:
 
 @dataclass(frozen=True, slots=True)
 class CapturedEntryPoint:
-    """A function traced at every shape profile: all that a bundle says of it but its executables."""
+    """A function traced at every shape profile: what a bundle says of it but its executables."""
 
     name: str
     function: str

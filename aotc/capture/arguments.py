@@ -145,8 +145,7 @@ def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
             Finding(
                 code="AOTC-E821",
                 where=f"{where}.{given[extra]}.{extra}",
-                expected="a parameter of "
-                f"{spec.function}{inspect.signature(function)}",
+                expected=f"a parameter of {spec.function}{inspect.signature(function)}",
                 found=f"no parameter named {extra}",
                 hint="rename it in the manifest, or remove it",
             )
@@ -196,7 +195,7 @@ def like_value(
         return evaluate(checked)
     except CaptureError:
         raise
-    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+    except Exception as error:
         raise CaptureError(
             Finding(
                 code="AOTC-E829",

@@ -1,4 +1,4 @@
-"""Finding the user's functions: "package.module:function" becomes a callable, or a clear refusal."""
+"""Finding the user's functions: "package.module:function" becomes a callable or a refusal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             if own
             else f"install {missing} in the environment that runs `aotc build`",
         ) from error
-    except Exception as error:  # noqa: BLE001 - the user's module may raise anything when imported
+    except Exception as error:
         raise _refusal(
             where,
             f"a module {module_name} that imports without an error",

@@ -1,4 +1,4 @@
-"""What cannot be shipped, one check per thing; each names the operation, its line and the way out."""
+"""What cannot be shipped, one check per thing; each names the operation, its line, the way out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType
 
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print"})
-"""Primitives that call back into Python; `pure_callback` has no effect in the jaxpr, so names decide."""
+"""Primitives that call back into Python. Names decide: `pure_callback` has no effect in a jaxpr."""
 
 REFERENCES = frozenset({"get", "swap", "addupdate"})
 
@@ -27,7 +27,8 @@ def check_callbacks(closed: Any, where: str) -> Iterator[Finding]:
                 code="AOTC-E822",
                 where=where,
                 expected="a function that runs on the device alone",
-                found=f"{equation.primitive} at {private.source_line(equation)}: a call into Python",
+                found=f"{equation.primitive}, a call into Python, "
+                f"at {private.source_line(equation)}",
                 hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
                 "or return the value and handle it where the entry point is called",
             )

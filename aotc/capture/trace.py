@@ -95,7 +95,7 @@ def _trace(call: FlatCall, where: str, root: Path) -> Any:
                 "or fix the parameter with `static`",
             )
         ) from error
-    except Exception as error:  # noqa: BLE001 - the user's function may raise anything
+    except Exception as error:
         raise CaptureError(
             Finding(
                 code="AOTC-E829",
@@ -265,7 +265,7 @@ def _sizes_at_points(
     box: dict[str, tuple[int, int]] = {}
     for name in dimensions:
         low, *_, high = sorted({p.sizes[name] for p in profiles}) * 2
-        minimum, maximum = manifest.dimensions[name].range
+        minimum, maximum = (manifest.dimensions[name].minimum, manifest.dimensions[name].maximum)
         if low == high:
             low, high = (low, low + 1) if low < maximum else (max(low - 1, minimum), low)
         box[name] = (low, high)
@@ -275,7 +275,7 @@ def _sizes_at_points(
         try:
             call = call_at(dict(zip(dimensions, corner, strict=True)))
             outputs = jax.eval_shape(call, *(leaf.aval for leaf in call.leaves))
-        except Exception:  # noqa: BLE001, S112 - sizes between profiles need not work in the user's code
+        except Exception:  # noqa: BLE001 - sizes between profiles need not work in the user's code
             continue
         if _signature(outputs) == _signature(profiles[0].outputs):
             at_points[corner] = _shapes(call, outputs)

@@ -33,9 +33,7 @@ class Weights:
 
 
 def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> CaptureError:
-    return CaptureError(
-        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
-    )
+    return CaptureError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def load(name: str, spec: WeightsSpec, root: Path) -> Weights:
     init = program.resolve(spec.init, root, f"{where}.init")
     try:
         values = init() if spec.source is None else jax.eval_shape(init)
-    except Exception as error:  # noqa: BLE001 - the user's init may raise anything
+    except Exception as error:
         raise _refusal(
             "AOTC-E829",
             f"{where}.init",
@@ -120,9 +118,7 @@ def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str
 
 def _read(spec: WeightsSpec, where: str) -> dict[str, np.ndarray[Any, Any]]:
     assert spec.source is not None
-    tensors = {
-        name: np.asarray(array) for name, array in read_arrays(spec.source.path).items()
-    }
+    tensors = {name: np.asarray(array) for name, array in read_arrays(spec.source.path).items()}
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     return tensors

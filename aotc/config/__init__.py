@@ -1,0 +1,1 @@
+"""What people write: build manifests and target files, in TOML, read with pydantic."""

@@ -1,1 +1,1 @@
-"""From a lowered jax function to a `Module`: portable StableHLO with nothing of the source in it."""
+"""From a lowered jax function to a `Module`: portable StableHLO without traces of the source."""

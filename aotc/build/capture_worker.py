@@ -1,0 +1,102 @@
+"""`python -m aotc.build.capture_worker MANIFEST FOLDER`: trace a program into a staging folder.
+
+Runs in a process of its own because it imports jax and the user's code, and because jax must be
+imported with closed-over constants as arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from aotc import private
+from aotc.build import child
+from aotc.build.staging import Staging
+from aotc.capture import fixtures, program
+from aotc.capture.trace import TracedEntryPoint, trace_entry_point
+from aotc.capture.weights import CLOSURE, load
+from aotc.config.build_manifest import read_build_manifest
+from aotc.lowering.stablehlo import portable
+from aotc.packing.weights import write_tensors
+from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.manifest import Tolerance
+
+
+def capture(manifest_path: Path, staging: Staging) -> CapturedProgram:
+    """Trace everything the manifest names; weights and fixture inputs go to the staging folder.
+
+    Raises CaptureError and BuildManifestError.
+    """
+    assert private.constants_are_arguments(), "the parent sets the environment variable"
+    manifest = read_build_manifest(manifest_path)
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    root = manifest.root
+    weights = {name: load(name, spec, root) for name, spec in manifest.weights.items()}
+    captured: dict[str, CapturedEntryPoint] = {}
+    closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
+    for name, spec in manifest.entry_points.items():
+        traced = trace_entry_point(name, manifest, weights, root)
+        for index, profile in enumerate(traced.profiles):
+            inputs = fixtures.fixture_inputs(traced.plan, spec.fixtures, profile.sizes, root)
+            where = f"entry_points.{name}.fixtures"
+            staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+            closure.update(profile.lifted)
+        captured[name] = _freeze(traced)
+        print(f"{name}: {len(traced.profiles)} profiles", flush=True)
+    sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
+    origins = {name: loaded.origin for name, loaded in weights.items()}
+    if closure:
+        sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
+    for name, tensors in sets.items():
+        staging.weights(name).write_bytes(write_tensors(tensors, where=f"weights.{name}"))
+    return CapturedProgram(entry_points=captured, weights=origins, sources=program.sources(root))
+
+
+def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
+    plan, spec = traced.plan, traced.spec
+    return CapturedEntryPoint(
+        name=plan.name,
+        function=spec.function,
+        parameters=traced.parameters,
+        inputs=traced.inputs,
+        result=traced.result,
+        outputs=traced.outputs,
+        dimensions=traced.dimensions,
+        bound=dict(plan.bound),
+        static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
+        tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
+        lifted=traced.lifted,
+        profiles=tuple(
+            CapturedProfile(
+                sizes=profile.sizes,
+                input_shapes=tuple(
+                    tuple(leaf.aval.shape) for leaf in profile.call.leaves if not leaf.is_weight
+                ),
+                output_shapes=tuple(tuple(x.shape) for x in jax.tree.leaves(profile.outputs)),
+                arguments=profile.arguments,
+                module=portable(profile.lowered.compiler_ir("stablehlo")),
+            )
+            for profile in traced.profiles
+        ),
+    )
+
+
+def main() -> int:
+    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    staging = Staging(folder)
+    try:
+        staging.write_program(capture(manifest_path, staging))
+    except AotcError as error:
+        return child.report(folder, error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Child processes of a build: how they are started, report progress, and fail.
+
+A child writes what it made into a folder and prints one line per finished item. If it refuses, it
+writes the findings to `findings.json` there and exits with the family's exit code; any other end is
+a crash, reported with the last lines of what it said.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from aotc.errors import raise_if
+from aotc_runtime.errors import AotcError, Finding
+
+FINDINGS_FILE = "findings.json"
+STDERR_LINES_SHOWN = 15
+
+
+def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This process' environment without what steers jax and XLA, plus `extra`.
+
+    Options of the compiler belong into target files, where the bundle records them.
+    """
+    steering = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
+    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "1", "PYTHONHASHSEED": "0", **extra}
+
+
+def ignored_variables() -> list[str]:
+    """Variables of this environment that a build leaves out on purpose."""
+    return sorted(k for k in os.environ if k.startswith(("JAX_", "XLA_", "PJRT_")))
+
+
+def run(
+    module: str,
+    arguments: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    *,
+    failure_code: str,
+    doing: str,
+    on_line: Callable[[str], None],
+) -> None:
+    """Run `python -m module arguments` to its end. doing: for messages, e.g. "the capture".
+
+    Raises the child's own findings; a crash as a Finding with `failure_code`.
+    """
+    with (folder / f"{module}.stderr").open("w+b") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=dict(environment),
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                on_line(line.rstrip("\n"))
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        if status == 0:
+            return
+        findings_file = folder / FINDINGS_FILE
+        if findings_file.exists():
+            raw = msgspec.json.decode(findings_file.read_bytes(), type=list[dict[str, str]])
+            raise_if(Finding(**finding) for finding in raw)
+        stderr.seek(0)
+        said = stderr.read().decode(errors="replace").strip().splitlines()
+    raise_if(
+        [
+            Finding(
+                code=failure_code,
+                where=doing,
+                expected="the process to finish",
+                found=describe_status(status)
+                + "".join(f"\n            | {line}" for line in said[-STDERR_LINES_SHOWN:]),
+                hint="the lines above are what it said last",
+            )
+        ]
+    )
+
+
+def describe_status(status: int) -> str:
+    """An exit status for people: the signal's name for a crash."""
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit status {status}"
+
+
+def report(folder: Path, error: AotcError) -> int:
+    """In the child: leave the findings for the parent; the exit code to end with."""
+    data = msgspec.json.encode([finding.to_json() for finding in error.findings])
+    (folder / FINDINGS_FILE).write_bytes(data)
+    return error.exit_code

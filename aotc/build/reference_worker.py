@@ -1,0 +1,60 @@
+"""`python -m aotc.build.reference_worker MANIFEST FOLDER`: what plain JAX computes on the fixtures.
+
+A process of its own with jax in its ordinary configuration, so that the reference shares nothing
+with the capture but the inputs and weights in the staging folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jax
+
+from aotc.build import child
+from aotc.build.staging import Staging
+from aotc.capture import fixtures, tree
+from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.weights import load, read_arrays
+from aotc.config.build_manifest import profiles_of, read_build_manifest
+from aotc.packing.weights import write_tensors
+from aotc_runtime.errors import AotcError
+
+
+def record(manifest_path: Path, staging: Staging) -> None:
+    """Write one fixture file per entry point and profile: inputs and reference outputs."""
+    manifest = read_build_manifest(manifest_path)
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    root = manifest.root
+    weights = {name: load(name, spec, root) for name, spec in manifest.weights.items()}
+    values = {name: read_arrays(staging.weights(name)) for name in weights}
+    for name, spec in manifest.entry_points.items():
+        plan = plan_call(name, spec, root)
+        for index, sizes in enumerate(profiles_of(spec, manifest.dimensions)):
+            call = flat_call(plan, weights, spec.donate, sizes, root)
+            inputs = read_arrays(staging.inputs(name, index))
+            leaves = [
+                values[leaf.owner][leaf.path]
+                if leaf.is_weight
+                else inputs[tree.join(leaf.owner, leaf.path)]
+                for leaf in call.leaves
+            ]
+            outputs = fixtures.reference_outputs(call, leaves)
+            fixture = {f"inputs/{path}": array for path, array in inputs.items()}
+            fixture |= {f"outputs/{path}": array for path, array in outputs.items()}
+            data = write_tensors(fixture, where=f"entry_points.{name} result")
+            staging.fixture(name, index).write_bytes(data)
+            print(f"{name} {index}", flush=True)
+
+
+def main() -> int:
+    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    try:
+        record(manifest_path, Staging(folder))
+    except AotcError as error:
+        return child.report(folder, error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

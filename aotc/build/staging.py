@@ -1,0 +1,36 @@
+"""The folder in which the stages of one build leave what they made, and its names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from aotc.stages import CapturedProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A build's scratch folder; removed when the build ends."""
+
+    folder: Path
+
+    @property
+    def program(self) -> Path:
+        return self.folder / "program.msgpack"
+
+    def weights(self, name: str) -> Path:
+        return self.folder / f"weights.{name}.safetensors"
+
+    def inputs(self, entry_point: str, profile: int) -> Path:
+        return self.folder / f"inputs.{entry_point}.{profile}.safetensors"
+
+    def fixture(self, entry_point: str, profile: int) -> Path:
+        return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
+
+    def write_program(self, program: CapturedProgram) -> None:
+        self.program.write_bytes(msgspec.msgpack.encode(program))
+
+    def read_program(self) -> CapturedProgram:
+        return msgspec.msgpack.decode(self.program.read_bytes(), type=CapturedProgram)

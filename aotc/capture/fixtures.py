@@ -1,0 +1,152 @@
+"""The inputs every executable is checked with: recorded ones, or random ones from a seed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.capture import tree
+from aotc.capture.arguments import CallPlan, FlatCall, call, like_value
+from aotc.config.build_manifest import FixtureSpec, InputLeaf, InputLike, leaf_paths
+from aotc.errors import CaptureError
+from aotc_runtime.errors import Finding
+
+Array = np.ndarray[Any, Any]
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
+    return CaptureError(
+        Finding(code="AOTC-E831", where=where, expected=expected, found=found, hint=hint)
+    )
+
+
+def fixture_inputs(
+    plan: CallPlan, spec: FixtureSpec, sizes: Mapping[str, int], root: Path
+) -> dict[str, Array]:
+    """The fixture's input leaves by path at one shape profile.
+
+    Raises CaptureError (AOTC-E831).
+    """
+    where = f"entry_points.{plan.name}.fixtures"
+    recorded = _read_npz(spec, where)
+    found: dict[str, Array] = {}
+    for parameter, input_tree in plan.inputs.items():
+        for path, leaf in leaf_paths(input_tree, parameter):
+            if isinstance(leaf, InputLike):
+                value = like_value(leaf, sizes, root, where, evaluate=call)
+                for inner, array in tree.leaf_paths(value):
+                    found[tree.join(path, inner)] = np.asarray(array)
+            elif recorded is not None:
+                found[path] = _cut(recorded, path, leaf, sizes, where)
+            else:
+                found[path] = _draw(spec, path, leaf, sizes, where)
+    if recorded is not None:
+        for extra in sorted(recorded.keys() - found.keys()):
+            raise _refusal(
+                f"{where}.file",
+                "only arrays named like input leaves: " + ", ".join(found),
+                f"an array named {extra}",
+                "remove it from the file",
+            )
+    return found
+
+
+def _read_npz(spec: FixtureSpec, where: str) -> dict[str, Array] | None:
+    if spec.file is None:
+        return None
+    try:
+        with np.load(spec.file.path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError) as error:
+        raise _refusal(
+            f"{where}.file",
+            "an .npz file of arrays without Python objects",
+            f"{spec.file.text}: {error}",
+            "write it with numpy.savez(file, image=...)",
+        ) from error
+
+
+def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+
+
+def _cut(
+    recorded: Mapping[str, Array], path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: str
+) -> Array:
+    """A recorded array at this profile: axes with a dimension are taken cyclically."""
+    if path not in recorded:
+        raise _refusal(
+            f"{where}.file",
+            f"an array named {path}",
+            "arrays named " + ", ".join(sorted(recorded)),
+            "add it to the file",
+        )
+    array = recorded[path]
+    fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
+    fits = fits and all(
+        size > 0 if isinstance(axis, str) else size == axis
+        for axis, size in zip(leaf.shape, array.shape, strict=False)
+    )
+    if not fits:
+        raise _refusal(
+            f"{where}.file {path}",
+            f"{leaf.dtype.value}{list(leaf.shape)}",
+            f"{array.dtype.name}{list(array.shape)}",
+            "record the array with the dtype and shape of the input",
+        )
+    for index, (axis, size) in enumerate(zip(leaf.shape, _shape(leaf, sizes), strict=True)):
+        if isinstance(axis, str):
+            array = np.take(array, np.arange(size) % array.shape[index], axis=index)
+    return np.ascontiguousarray(array).reshape(_shape(leaf, sizes))
+
+
+def _draw(
+    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: str
+) -> Array:
+    """Random values: normal or, with a range, uniform floats; uniform integers in their range."""
+    shape = _shape(leaf, sizes)
+    generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])
+    dtype = jnp.dtype(leaf.dtype.value)
+    if dtype == np.bool_:
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if jnp.issubdtype(dtype, jnp.integer):
+        if path not in spec.ranges:
+            raise _refusal(
+                f"{where}.ranges",
+                f"the range of {path}, whose dtype is {dtype.name}",
+                "no range",
+                f'add ranges = {{ "{path}" = [lowest, highest] }}, both ends included',
+            )
+        low, high = (int(bound) for bound in spec.ranges[path])
+        info = jnp.iinfo(dtype)
+        if low < info.min or high > info.max:
+            raise _refusal(
+                f"{where}.ranges.{path}",
+                f"values that {dtype.name} holds: [{info.min}, {info.max}]",
+                f"[{low}, {high}]",
+                "narrow the range",
+            )
+        return np.asarray(generator.integers(low, high, shape, endpoint=True)).astype(dtype)
+    if path in spec.ranges:
+        low_float, high_float = spec.ranges[path]
+        values = generator.uniform(low_float, high_float, shape)
+    else:
+        values = generator.standard_normal(shape)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        values = values + 1j * generator.standard_normal(shape)
+    return np.asarray(values).astype(dtype)
+
+
+def reference_outputs(flat: FlatCall, leaves: Sequence[Array]) -> dict[str, Array]:
+    """What plain `jax.jit` of the user's function computes, by output path.
+
+    leaves: weights, then inputs, in the order of the flat call.
+    """
+    result = jax.jit(lambda *values: flat(*values))(*leaves)
+    return {path: np.asarray(leaf) for path, leaf in tree.leaf_paths(result)}

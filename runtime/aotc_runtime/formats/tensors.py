@@ -1,0 +1,146 @@
+"""safetensors, read strictly: the header is checked completely before a tensor is looked at.
+
+Format: https://github.com/huggingface/safetensors#format. 8 bytes little-endian header length, a
+JSON object of name to {dtype, shape, data_offsets}, then the data. Tensors must fill the data
+without holes or overlaps, in the order of their offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import msgspec
+from msgspec import Struct
+
+from aotc_runtime import limits
+from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.schema.manifest import DType
+
+ALIGNMENT = 64
+"""XLA uses host memory in place only at this alignment (bytes)."""
+
+DTYPES: dict[str, tuple[DType, int]] = {
+    "BOOL": (DType.BOOL, 1),
+    "U8": (DType.UINT8, 1),
+    "I8": (DType.INT8, 1),
+    "F8_E4M3": (DType.FLOAT8_E4M3FN, 1),
+    "F8_E5M2": (DType.FLOAT8_E5M2, 1),
+    "I16": (DType.INT16, 2),
+    "U16": (DType.UINT16, 2),
+    "F16": (DType.FLOAT16, 2),
+    "BF16": (DType.BFLOAT16, 2),
+    "I32": (DType.INT32, 4),
+    "U32": (DType.UINT32, 4),
+    "F32": (DType.FLOAT32, 4),
+    "C64": (DType.COMPLEX64, 8),
+    "F64": (DType.FLOAT64, 8),
+    "I64": (DType.INT64, 8),
+    "U64": (DType.UINT64, 8),
+}
+"""safetensors' name to dtype and bytes per element. Types narrower than a byte and complex128 have
+no name in the format and cannot be stored."""
+
+NAMES: dict[DType, str] = {dtype: name for name, (dtype, _) in DTYPES.items()}
+
+
+class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where a tensor lies. start, end: bytes from the beginning of the file."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def _refuse(code: str, where: str, expected: str, found: str) -> BundleFormatError:
+    return BundleFormatError(
+        Finding(
+            code=code,
+            where=where,
+            expected=expected,
+            found=found,
+            hint="the file is damaged or not safetensors: write it again",
+        )
+    )
+
+
+def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
+    """The tensors of a safetensors file by name, in file order.
+
+    Raises BundleFormatError: AOTC-E131 header, E132 tensor entry, E133 holes or overlaps.
+    """
+    if len(data) < 8:
+        raise _refuse("AOTC-E131", where, "at least 8 bytes", f"{len(data)} bytes")
+    length = int.from_bytes(data[:8], "little")
+    if length > limits.TENSOR_HEADER_BYTES_MAX or 8 + length > len(data):
+        limit = min(limits.TENSOR_HEADER_BYTES_MAX, len(data) - 8)
+        raise _refuse("AOTC-E131", where, f"a header of at most {limit} bytes", f"{length} bytes")
+    header = bytes(data[8 : 8 + length])
+    entries = _entries(header, where)
+    begin, size = 8 + length, len(data) - 8 - length
+    tensors: dict[str, TensorInfo] = {}
+    position = 0
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].data_offsets, item[0])):
+        start, end = entry.data_offsets
+        known = DTYPES.get(entry.dtype)
+        if known is None:
+            expected = "one of " + ", ".join(DTYPES)
+            raise _refuse("AOTC-E132", f"{where} {name}", expected, f"dtype {entry.dtype}")
+        dtype, item_bytes = known
+        if any(axis < 0 for axis in entry.shape):
+            raise _refuse("AOTC-E132", f"{where} {name}", "no negative axis", f"{entry.shape}")
+        wanted = prod(entry.shape) * item_bytes
+        if end - start != wanted:
+            expected = f"{wanted} bytes for {entry.dtype}{list(entry.shape)}"
+            raise _refuse("AOTC-E132", f"{where} {name}", expected, f"{end - start} bytes")
+        if start != position:
+            raise _refuse("AOTC-E133", f"{where} {name}", f"offset {position}", f"offset {start}")
+        position = end
+        tensors[name] = TensorInfo(dtype, entry.shape, begin + start, begin + end)
+    if position != size:
+        raise _refuse("AOTC-E133", where, f"{position} bytes of data", f"{size} bytes")
+    return tensors
+
+
+def _entries(header: bytes, where: str) -> dict[str, _Entry]:
+    if not header.startswith(b"{"):
+        raise _refuse("AOTC-E131", where, "a JSON object as header", "something else")
+    try:
+        raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        metadata = raw.pop("__metadata__", None)
+        if metadata is not None:
+            msgspec.json.decode(metadata, type=dict[str, str])
+        entries = {name: msgspec.json.decode(item, type=_Entry) for name, item in raw.items()}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _refuse("AOTC-E131", where, "a JSON header of tensors", str(error)) from error
+    # A decoder keeps the last of two equal keys; a count of the names tells.
+    if _count_keys(header) != len(entries) + (metadata is not None):
+        raise _refuse("AOTC-E131", where, "each tensor name once", "a duplicate name")
+    return entries
+
+
+def _count_keys(header: bytes) -> int:
+    """Keys of the outermost object, duplicates counted: commas and braces outside of strings."""
+    depth = count = position = 0
+    while position < len(header):
+        byte = header[position]
+        if byte == 0x22:
+            position += 1
+            while header[position] != 0x22:
+                position += 2 if header[position] == 0x5C else 1
+        elif byte in b"{[":
+            depth += 1
+        elif byte in b"}]":
+            depth -= 1
+        elif byte == 0x3A and depth == 1:
+            count += 1
+        position += 1
+    return count
