@@ -1,0 +1,1 @@
+"""Compilers behind one protocol; XLA is the built-in one."""

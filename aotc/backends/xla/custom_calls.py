@@ -1,0 +1,27 @@
+"""The custom calls a shipped executable may contain: those the runtime can serve.
+
+A target outside this list calls into something the loading process does not have; a Python
+callback would be a segmentation fault there.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ALLOWED = re.compile(r"\A(TopK|lapack_[a-z0-9_]+_ffi)\Z")
+_TARGET = re.compile(r'custom_call_target="([^"]+)"')
+
+
+def targets(hlo_text: str) -> tuple[str, ...]:
+    """The custom-call targets of an HLO module's text, sorted."""
+    return tuple(sorted(set(_TARGET.findall(hlo_text))))
+
+
+def is_allowed(target: str) -> bool:
+    """Whether the runtime can serve this target on a CPU."""
+    return _ALLOWED.match(target) is not None
+
+
+def is_callback(target: str) -> bool:
+    """Whether the target calls into Python."""
+    return "callback" in target

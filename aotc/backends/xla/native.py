@@ -1,0 +1,26 @@
+"""The host that builds, described as a target by XLA itself."""
+
+from __future__ import annotations
+
+import os
+
+from aotc.backends.xla import private
+from aotc.config import isa
+from aotc.config.target import NATIVE
+from aotc_runtime.schema.manifest import Target
+
+
+def describe_native() -> Target:
+    """This host as a target; threads are the CPUs this process may use."""
+    triple, cpu, features = private.read_machine(private.host_topology(private.cpu_client()))
+    required, tuning = isa.split(features.split(","))
+    return Target(
+        name=NATIVE,
+        platform="cpu",
+        triple=triple,
+        cpu=cpu,
+        features=required,
+        tuning=tuning,
+        threads=len(os.sched_getaffinity(0)),
+        options={},
+    )

@@ -1,0 +1,125 @@
+"""What is inside a serialized XLA:CPU executable, and the canonical order of its parts.
+
+Layout (jaxlib 0.11.2 to 0.12.0.1): a length-delimited IFRT header, then a message {1: compilation
+result, 2: compile options}. The compilation result holds, among others, the thunk sequence, the
+kernels' symbols, their object files (ELF), and the target machine. Field numbers differ between
+jaxlib versions, so fields are recognized by their contents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from aotc.backends.xla import protobuf
+from aotc.backends.xla.protobuf import BYTES, VARINT, Field
+
+_TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
+_WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
+
+
+class UnknownLayoutError(ValueError):
+    """The bytes are not laid out as in any jaxlib this was seen with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The readable parts of an executable.
+
+    objects: ELF files of the generated kernels.  thunks: steps by kind.  features: the target
+    machine's, with "+" or "-".
+    """
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    objects: tuple[bytes, ...]
+    thunks: dict[str, int]
+
+
+def _split(serialized: bytes) -> tuple[bytes, list[Field], list[Field], int]:
+    """Header, outer fields, fields of the compilation result, and its index in the outer ones."""
+    try:
+        length, start = protobuf.read_varint(serialized, 0)
+        outer = protobuf.parse(serialized[start + length :])
+    except ValueError as error:
+        raise UnknownLayoutError(f"no header and message: {error}") from error
+    for index, field in enumerate(outer):
+        inner = protobuf.message(field)
+        if inner and any(_target_machine(candidate) for candidate in inner):
+            return serialized[: start + length], outer, inner, index
+    raise UnknownLayoutError("no compilation result with a target machine")
+
+
+def _target_machine(field: Field) -> tuple[bytes, bytes, bytes] | None:
+    inner = protobuf.message(field)
+    if inner is None or [f.number for f in inner] not in ([1, 2, 3], [1, 2]):
+        return None
+    values = [f.value for f in inner if isinstance(f.value, bytes)]
+    if len(values) != len(inner) or not _TRIPLE.match(values[0]):
+        return None
+    return values[0], values[1], values[2] if len(values) == 3 else b""
+
+
+def _object_file(field: Field) -> bytes | None:
+    for part in protobuf.message(field) or ():
+        if isinstance(part.value, bytes) and part.value.startswith(b"\x7fELF"):
+            return part.value
+    return None
+
+
+def _is_symbol(field: Field) -> bool:
+    inner = protobuf.message(field)
+    return inner is not None and [(f.number, f.wire) for f in inner] == [(1, VARINT), (2, BYTES)]
+
+
+def _thunk_kinds(field: Field) -> list[str] | None:
+    """The kinds of a thunk sequence: each step's first field names its kind."""
+    steps = protobuf.message(field)
+    if not steps or any(step.number != 1 for step in steps):
+        return None
+    kinds = []
+    for step in steps:
+        inner = protobuf.message(step)
+        if not inner or inner[0].number != 1 or not isinstance(inner[0].value, bytes):
+            return None
+        if not _WORD.match(inner[0].value):
+            return None
+        kinds.append(inner[0].value.decode())
+    return kinds
+
+
+def contents(serialized: bytes) -> Contents:
+    """Take an executable apart. Raises UnknownLayoutError."""
+    _, _, result, _ = _split(serialized)
+    machine = next(found for field in result if (found := _target_machine(field)))
+    thunks: Counter[str] = Counter()
+    for field in result:
+        thunks.update(_thunk_kinds(field) or ())
+    return Contents(
+        triple=machine[0].decode(),
+        cpu=machine[1].decode(),
+        features=tuple(machine[2].decode().split(",")) if machine[2] else (),
+        objects=tuple(elf for field in result if (elf := _object_file(field))),
+        thunks=dict(sorted(thunks.items())),
+    )
+
+
+def canonical(serialized: bytes) -> bytes:
+    """The same executable with object files and symbols in sorted order.
+
+    XLA generates kernels in parallel and lists them as they finish. Loading does not depend on the
+    order. Raises UnknownLayoutError.
+    """
+    header, outer, result, index = _split(serialized)
+    for recognize in (lambda field: _object_file(field) is not None, _is_symbol):
+        slots = [position for position, field in enumerate(result) if recognize(field)]
+        numbers = {result[position].number for position in slots}
+        if len(numbers) > 1:
+            raise UnknownLayoutError(f"the same kind of part in fields {sorted(numbers)}")
+        ordered = sorted((result[p] for p in slots), key=lambda f: protobuf.serialize([f]))
+        for position, field in zip(slots, ordered, strict=True):
+            result[position] = field
+    outer[index] = Field(outer[index].number, BYTES, protobuf.serialize(result))
+    return header + protobuf.serialize(outer)

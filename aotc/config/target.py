@@ -1,0 +1,135 @@
+"""Target files: the machine to compile for, never the host's by accident.
+
+A target is looked up by name in a `targets` folder beside the manifest or above it, then among the
+built-in ones; or given as a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from aotc.config import document as toml
+from aotc.config import isa
+from aotc.config.build_manifest import Name, Size
+from aotc.errors import BuildManifestError, raise_if
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import Target
+
+NATIVE = "native"
+TRIPLES = ("x86_64-unknown-linux-gnu",)
+
+
+class TargetModel(BaseModel):
+    """A target file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    name: Name
+    description: str = ""
+    platform: Literal["cpu"]
+    triple: str
+    cpu: str
+    features: Annotated[list[str], Field(min_length=1)]
+    tuning: list[str] = []
+    threads: Annotated[Size, Field(le=4096)]
+    options: dict[str, str] = {}
+
+
+def builtin_folder() -> Path:
+    """Where the targets that come with aotc lie: in the package, or at the top of a checkout."""
+    packaged = Path(__file__).resolve().parents[1] / "targets"
+    return packaged if packaged.is_dir() else packaged.parents[1] / "targets"
+
+
+def search_folders(manifest_folder: Path) -> list[Path]:
+    """Folders in which a target name is looked up, first match wins."""
+    folders = [manifest_folder / "targets", manifest_folder.parent / "targets", builtin_folder()]
+    return [f for i, f in enumerate(folders) if f.is_dir() and f not in folders[:i]]
+
+
+def list_targets(manifest_folder: Path) -> Iterator[tuple[Path, TargetModel]]:
+    """Every target file found, in search order, sorted by name within a folder."""
+    seen: set[str] = set()
+    for folder in search_folders(manifest_folder):
+        for path in sorted(folder.glob("*.toml")):
+            if path.stem not in seen:
+                seen.add(path.stem)
+                yield path, _read(path)
+
+
+def find_target(name: str, manifest_folder: Path, where: str) -> Path:
+    """The file of a target. Raises BuildManifestError (AOTC-E811)."""
+    if name.endswith(".toml") or "/" in name:
+        path = manifest_folder / name
+        if path.is_file():
+            return path
+        choices = "the path of a target file, relative to the manifest's folder"
+    else:
+        for folder in search_folders(manifest_folder):
+            if (folder / f"{name}.toml").is_file():
+                return folder / f"{name}.toml"
+        known = sorted({path.stem for path, _ in list_targets(manifest_folder)})
+        choices = f"{NATIVE}, or one of: {', '.join(known)}"
+    raise BuildManifestError(
+        Finding(
+            code="AOTC-E811",
+            where=where,
+            expected=choices,
+            found=f"{name}, which is not there",
+            hint="`aotc targets list` shows every target",
+        )
+    )
+
+
+def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Target:
+    """The target of this name or path.
+
+    Raises BuildManifestError: AOTC-E811 no such target, E812 unknown processor, triple, feature or
+    tuning attribute, and those of `read_build_manifest` for the file itself.
+    """
+    return target_of(_read(find_target(name, manifest_folder, where)))
+
+
+def target_of(model: TargetModel) -> Target:
+    """The schema value of a target file."""
+    return Target(
+        name=model.name,
+        platform=model.platform,
+        triple=model.triple,
+        cpu=model.cpu,
+        features=tuple(sorted(set(model.features))),
+        tuning=tuple(sorted(set(model.tuning))),
+        threads=model.threads,
+        options=dict(sorted(model.options.items())),
+    )
+
+
+def _read(path: Path) -> TargetModel:
+    document = toml.read(path, "target file")
+    model = toml.parse(document, TargetModel)
+    raise_if(_check(document, model))
+    return model
+
+
+def _check(document: toml.Document, model: TargetModel) -> Iterator[Finding]:
+    def unknown(path: tuple[str | int, ...], what: str, known: str, found: str) -> Finding:
+        return document.finding(
+            "AOTC-E812", path, expected=f"{what}: {known}", found=found, hint="correct the name"
+        )
+
+    if model.triple not in TRIPLES:
+        yield unknown(("triple",), "one of", ", ".join(TRIPLES), model.triple)
+    if model.cpu not in isa.CPUS:
+        yield unknown(("cpu",), "a processor LLVM knows", ", ".join(isa.CPUS), model.cpu)
+    for index, feature in enumerate(model.features):
+        if feature not in isa.FEATURES:
+            known = ", ".join(sorted(isa.FEATURES))
+            yield unknown(("features", index), "an LLVM feature without sign", known, feature)
+    for index, attribute in enumerate(model.tuning):
+        if not isa.is_tuning(attribute):
+            yield unknown(("tuning", index), "a tuning attribute", "prefer-no-gather…", attribute)
