@@ -1,12 +1,13 @@
-"""The trust policy: the TOML file at the deploy side. `schema = 1`.
+"""The trust policy: the TOML file at the deploy side, `schema = 1` (docs/trust.md).
 
 schema = 1
 name = "digits"              # a bundle name, or a glob such as "team-*"
 threshold = 1                # how many distinct keys must have signed
 minimum_version = "1.0.0"    # optional: refuse older bundles
+
 [[keys]]
 name = "ci"                  # optional, for messages
-public_key = \"\"\"-----BEGIN PUBLIC KEY-----...\"\"\"
+public_key_file = "ci.pub"   # relative to the policy; or public_key = the PEM text
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from msgspec import Meta, Struct
 class TrustedKey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A public key (PEM, SubjectPublicKeyInfo; Ed25519 or ECDSA P-256) whose signatures count."""
 
-    public_key: str
+    public_key: str = ""
+    public_key_file: str = ""
     name: str = ""
 
 

@@ -1,0 +1,4 @@
+"""Whether a bundle may be loaded: who signed it, is every byte theirs, does it fit this host.
+
+Works on a `BlobSource`, a `TrustPolicy` and `HostFacts`; reads no files, no clock, no jaxlib.
+"""

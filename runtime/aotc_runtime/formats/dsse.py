@@ -1,0 +1,56 @@
+"""DSSE envelopes: https://github.com/secure-systems-lab/dsse/blob/v1.0.2/envelope.md."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from msgspec import Struct
+
+from aotc_runtime.errors import BundleFormatError, Finding
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+class Signature(Struct, frozen=True, forbid_unknown_fields=True):
+    """keyid: SHA-256 of the public key's SubjectPublicKeyInfo, hex.  sig: base64."""
+
+    keyid: str
+    sig: str
+
+
+class Envelope(Struct, frozen=True, forbid_unknown_fields=True, rename=None):
+    """A signed payload. payload: base64."""
+
+    payload: str
+    payloadType: str
+    signatures: tuple[Signature, ...]
+
+
+def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
+    """What is signed: "DSSEv1" SP LEN(type) SP type SP LEN(payload) SP payload."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def decode_base64(text: str, *, where: str) -> bytes:
+    """Standard base64 in its one canonical spelling. Raises BundleFormatError (AOTC-E107)."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _refusal(where, str(error)) from error
+    if base64.b64encode(data).decode() != text:
+        raise _refusal(where, "another spelling of the same bytes")
+    return data
+
+
+def _refusal(where: str, found: str) -> BundleFormatError:
+    return BundleFormatError(
+        Finding(
+            code="AOTC-E107",
+            where=where,
+            expected="canonical base64",
+            found=found,
+            hint="the signature is damaged: sign the bundle again with `aotc sign`",
+        )
+    )

@@ -1,0 +1,99 @@
+"""The members of an uncompressed tar archive, read strictly.
+
+Header fields as in POSIX ustar, in the spelling GNU tar uses for sizes above 8 GiB
+(https://www.gnu.org/software/tar/manual/html_node/Standard.html). Only regular files are accepted:
+links, devices, folders and extension records have no business in a bundle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc_runtime import limits
+from aotc_runtime.errors import BundleFormatError, Finding
+
+BLOCK = 512
+MAGIC = b"ustar  \0"
+TRAILER_BYTES_MAX = 20 * BLOCK + 2 * BLOCK
+"""Two zero blocks end an archive; tools pad to records of 20 blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A regular file in the archive. offset, size: bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def _refuse(code: str, where: str, expected: str, found: str) -> BundleFormatError:
+    return BundleFormatError(
+        Finding(
+            code=code,
+            where=where,
+            expected=expected,
+            found=found,
+            hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
+        )
+    )
+
+
+def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
+    """The archive's members by name, in file order.
+
+    Raises BundleFormatError: AOTC-E103 not an archive or truncated, E104 a member that is not
+    allowed (kind, name, duplicate), E105 bytes that belong to no member.
+    """
+    members: dict[str, Member] = {}
+    at = 0
+    while True:
+        header = bytes(data[at : at + BLOCK])
+        if len(header) < BLOCK:
+            raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")
+        if not any(header):
+            break
+        member = _member(header, at, where)
+        padded = -(-member.size // BLOCK) * BLOCK
+        if member.offset + padded > len(data):
+            found = f"{len(data) - member.offset} bytes"
+            raise _refuse("AOTC-E103", f"{where} {member.name}", f"{member.size} bytes", found)
+        if any(data[member.offset + member.size : member.offset + padded]):
+            raise _refuse("AOTC-E105", f"{where} {member.name}", "zero padding", "other bytes")
+        if member.name in members:
+            raise _refuse("AOTC-E104", f"{where} {member.name}", "each name once", "a second one")
+        if len(members) >= limits.BLOBS_MAX:
+            raise _refuse("AOTC-E104", where, f"at most {limits.BLOBS_MAX} members", "more")
+        members[member.name] = member
+        at = member.offset + padded
+    trailer = data[at:]
+    if len(trailer) < 2 * BLOCK:
+        raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")
+    if len(trailer) > TRAILER_BYTES_MAX or any(trailer):
+        raise _refuse("AOTC-E105", where, "nothing behind the last member", "further bytes")
+    return members
+
+
+def _member(header: bytes, at: int, where: str) -> Member:
+    if header[257:265] != MAGIC:
+        raise _refuse("AOTC-E103", f"{where} at byte {at}", "a tar header", "something else")
+    checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
+    if _number(header[148:156], at, where) != checksum:
+        raise _refuse("AOTC-E103", f"{where} at byte {at}", "a header whose sum is right", "damage")
+    name = header[:100].rstrip(b"\0").decode("ascii", errors="replace")
+    if header[156:157] != b"0":
+        kind = header[156:157].decode("ascii", errors="replace")
+        raise _refuse("AOTC-E104", f"{where} {name}", "regular files only", f"type {kind!r}")
+    if any(header[157:257]) or any(header[345:500]):
+        raise _refuse("AOTC-E104", f"{where} {name}", "a plain name", "a link name or prefix")
+    return Member(name, at + BLOCK, _number(header[124:136], at, where))
+
+
+def _number(field: bytes, at: int, where: str) -> int:
+    """Octal digits, or GNU's base-256 for large sizes."""
+    if field[0] == 0x80:
+        return int.from_bytes(field[1:], "big")
+    digits = field.strip(b" \0")
+    if not digits or any(digit not in b"01234567" for digit in digits):
+        raise _refuse("AOTC-E103", f"{where} at byte {at}", "an octal number", repr(field))
+    return int(digits, 8)

@@ -1,0 +1,130 @@
+"""A bundle on disk as a `BlobSource`: one .aotb file, or an OCI layout folder.
+
+Files are opened once and mapped read-only. Replacing a bundle by renaming another over it is safe
+while it is loaded; writing into the mapped file is not, and nothing can make it so (docs/trust.md).
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc_runtime import limits
+from aotc_runtime.digest import is_digest
+from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.formats import oci, tar
+
+
+@dataclass(frozen=True, slots=True)
+class MappedBundle:
+    """A bundle whose members are views over read-only maps."""
+
+    name: str
+    members: Mapping[str, memoryview]
+
+    def file(self, name: str) -> memoryview | None:
+        return self.members.get(name)
+
+    def blob(self, digest: str) -> memoryview | None:
+        return self.members.get(oci.BLOB_FOLDER + digest.removeprefix("sha256:"))
+
+    def digests(self) -> frozenset[str]:
+        return frozenset(
+            "sha256:" + name.removeprefix(oci.BLOB_FOLDER)
+            for name in self.members
+            if name.startswith(oci.BLOB_FOLDER)
+        )
+
+
+def _refuse(code: str, where: str, expected: str, found: str, hint: str) -> BundleFormatError:
+    return BundleFormatError(
+        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
+    )
+
+
+def _map(path: Path) -> memoryview:
+    """The file's bytes, mapped read-only. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
+    """Open a bundle: framing only, nothing in it is believed.
+
+    Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
+    archive, E109 for a folder that is no OCI layout or holds anything else.
+    """
+    location, shown = Path(path), str(path)
+    try:
+        if location.is_dir():
+            members = _read_folder(location, shown)
+        else:
+            data = _map(location)
+            members = {
+                member.name: data[member.offset : member.offset + member.size]
+                for member in tar.read_members(data, where=shown).values()
+            }
+    except OSError as error:
+        raise _refuse(
+            "AOTC-E108",
+            shown,
+            "a readable bundle: an .aotb file or an OCI layout folder",
+            error.strerror or str(error),
+            "check the path",
+        ) from error
+    _check_names(members, shown)
+    return MappedBundle(shown, members)
+
+
+def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
+    if not (folder / oci.LAYOUT_FILE).is_file():
+        raise _refuse(
+            "AOTC-E109",
+            shown,
+            f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
+            "a folder without it",
+            "pass the .aotb file, or the folder that `aotc build --layout` wrote",
+        )
+    members: dict[str, memoryview] = {}
+    for parent, folders, files in os.walk(folder, followlinks=False):
+        for name in sorted(folders + files):
+            path = Path(parent, name)
+            inside = path.relative_to(folder).as_posix()
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                raise _refuse(
+                    "AOTC-E109",
+                    f"{shown} {inside}",
+                    "regular files and folders",
+                    "a link or a special file",
+                    "copy the bundle without links",
+                )
+            if path.is_file():
+                if len(members) >= limits.BLOBS_MAX:
+                    raise _refuse(
+                        "AOTC-E109", shown, f"at most {limits.BLOBS_MAX} files", "more", "rebuild"
+                    )
+                members[inside] = _map(path)
+    return members
+
+
+def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
+    for name in members:
+        hexadecimal = name.removeprefix(oci.BLOB_FOLDER)
+        is_blob = name != hexadecimal and is_digest(f"sha256:{hexadecimal}")
+        if not is_blob and name not in (oci.LAYOUT_FILE, oci.INDEX_FILE):
+            raise _refuse(
+                "AOTC-E109",
+                f"{shown} {name}",
+                f"{oci.LAYOUT_FILE}, {oci.INDEX_FILE} and {oci.BLOB_FOLDER}<digest> only",
+                "another file",
+                "remove it, or fetch the bundle again",
+            )

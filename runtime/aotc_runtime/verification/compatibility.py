@@ -1,0 +1,134 @@
+"""May these executables run here? Every mismatch, found before anything is deserialized.
+
+XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
+SIGILL, one built by another jaxlib loads and computes with other library kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest
+
+IGNORED = {
+    "built_with.aotc": "wrote the files, left nothing in the executables",
+    "built_with.jax": "traces programs, is not loaded by the server",
+    "built_with.jaxlib": "accepts_jaxlib says which versions are accepted",
+    "built_with.jaxlib_commit": "the version stands for it; kept for reports",
+    "built_with.xla": "follows from the jaxlib version",
+    "built_with.ifrt": "follows from the jaxlib version",
+    "built_with.stablehlo": "concerns modules, which the loader does not compile",
+}
+"""Fields of the manifest that decide nothing here, each with the reason."""
+
+SERVED_CUSTOM_CALLS = ("TopK",)
+SERVED_PREFIXES = ("lapack_",)
+
+
+def _where(manifest: BundleManifest) -> str:
+    return f"{manifest.name} {manifest.version} for {manifest.target.name}"
+
+
+def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """accepts_jaxlib: exact versions, each with evidence behind it."""
+    if host.jaxlib not in manifest.accepts_jaxlib:
+        accepted = " or ".join(manifest.accepts_jaxlib)
+        yield Finding(
+            code="AOTC-E401",
+            where=_where(manifest),
+            expected=f"jaxlib {accepted} (built with {manifest.built_with.jaxlib})",
+            found=f"jaxlib {host.jaxlib}",
+            hint=f"`pip install jaxlib=={manifest.accepts_jaxlib[-1]}`, or rebuild with "
+            f"jaxlib {host.jaxlib}"
+            if manifest.accepts_jaxlib
+            else f"rebuild with jaxlib {host.jaxlib}",
+        )
+
+
+def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.platform, requires.architecture."""
+    needs = (manifest.requires.platform, manifest.requires.architecture)
+    has = (host.platform, host.architecture)
+    if needs != has:
+        yield Finding(
+            code="AOTC-E501",
+            where=_where(manifest),
+            expected=" ".join(needs),
+            found=" ".join(has),
+            hint="deploy to such a host, or build for a target of this one",
+        )
+
+
+def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.isa: a subset of what the host has; tuning attributes are not among them."""
+    missing = sorted(set(manifest.requires.isa) - host.isa)
+    if missing:
+        yield Finding(
+            code="AOTC-E502",
+            where=_where(manifest),
+            expected=f"a processor with {', '.join(missing)}",
+            found=f"{host.cpu} without",
+            hint="add a target that this host has (`aotc targets list`) and build again, "
+            "or run on a host that has these features",
+        )
+
+
+def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.devices."""
+    if host.devices < manifest.requires.devices:
+        yield Finding(
+            code="AOTC-E503",
+            where=_where(manifest),
+            expected=f"{manifest.requires.devices} devices",
+            found=str(host.devices),
+            hint="run where that many devices are visible",
+        )
+
+
+def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.custom_call_targets: those this runtime can register."""
+    unknown = [
+        target
+        for target in manifest.requires.custom_call_targets
+        if target not in SERVED_CUSTOM_CALLS and not target.startswith(SERVED_PREFIXES)
+    ]
+    if unknown:
+        yield Finding(
+            code="AOTC-E504",
+            where=_where(manifest),
+            expected="custom calls this runtime serves: TopK, lapack_*",
+            found=", ".join(unknown),
+            hint="use an aotc-runtime that serves them",
+        )
+
+
+def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.memory_bytes."""
+    if host.memory_bytes < manifest.requires.memory_bytes:
+        yield Finding(
+            code="AOTC-E551",
+            where=_where(manifest),
+            expected=f"{manifest.requires.memory_bytes} bytes of free memory",
+            found=f"{host.memory_bytes} bytes",
+            hint="raise the memory limit of the process, or build smaller profiles",
+        )
+
+
+Check = Callable[[BundleManifest, HostFacts], Iterable[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    check_jaxlib,
+    check_platform,
+    check_isa,
+    check_devices,
+    check_custom_calls,
+    check_memory,
+)
+"""docs/trust.md 8 to 10, in that order."""
+
+
+def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
+    """Every reason why the bundle's executables may not run on this host; empty if none."""
+    return [finding for check in CHECKS for finding in check(manifest, host)]

@@ -1,0 +1,362 @@
+"""The verification workflow, step by step as docs/trust.md numbers it.
+
+Gates stop: nothing behind a gate is parsed before it opens. Checks collect: every mismatch with the
+host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBundle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from aotc_runtime import canonical, limits
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import (
+    AotcError,
+    BundleFormatError,
+    Finding,
+    IntegrityError,
+    raise_if,
+)
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import BlobSource, Descriptor, ImageManifest, Index
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.verification import trust
+from aotc_runtime.verification.compatibility import check_host
+
+PARALLEL_BYTES_MIN = 8 * 2**20
+"""Below this a thread pool costs more than hashing takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """What index.json points at: the root descriptor and the attestations' descriptors."""
+
+    descriptor: Descriptor
+    attestations: tuple[Descriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Everything below a root: blobs with good digests, by digest, and the targets' manifests.
+
+    Made without a policy, this says what a bundle contains, not whether to trust it.
+    """
+
+    root_digest: str
+    manifests: Mapping[str, BundleManifest]
+    blobs: Mapping[str, memoryview]
+    targets: Mapping[str, ImageManifest]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer of `examine`: findings, or a bundle. gates: those that opened, by name."""
+
+    root_digest: str
+    signers: tuple[str, ...]
+    target: str
+    manifest: BundleManifest | None
+    gates: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    bundle: VerifiedBundle | None
+
+
+def _format_error(code: str, where: str, expected: str, found: str) -> BundleFormatError:
+    hint = "the bundle is damaged, or not aotc's: fetch or build it again"
+    return BundleFormatError(Finding(code, where, expected, found, hint))
+
+
+def _integrity_error(code: str, where: str, expected: str, found: str) -> IntegrityError:
+    hint = "the bundle was changed after it was signed: fetch or build it again"
+    return IntegrityError(Finding(code, where, expected, found, hint))
+
+
+def read_root(source: BlobSource) -> Root:
+    """docs/trust.md 1: the layout's own files, within limits.
+
+    Raises BundleFormatError: AOTC-E110 a file is missing, E111 too large, E106 malformed,
+    E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
+    """
+    layout = oci.decode_foreign(
+        _file(source, oci.LAYOUT_FILE), oci.Layout, where=f"{source.name} {oci.LAYOUT_FILE}"
+    )
+    if layout.imageLayoutVersion != oci.LAYOUT_VERSION:
+        where = f"{source.name} {oci.LAYOUT_FILE}"
+        found = layout.imageLayoutVersion
+        raise _format_error("AOTC-E112", where, f"version {oci.LAYOUT_VERSION}", found)
+    where = f"{source.name} {oci.INDEX_FILE}"
+    index = oci.decode_foreign(_file(source, oci.INDEX_FILE), Index, where=where)
+    roots = [d for d in index.manifests if d.artifactType == oci.BUNDLE_TYPE]
+    attestations = [d for d in index.manifests if d.artifactType == oci.ATTESTATION_TYPE]
+    if len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests):
+        kinds = ", ".join(d.artifactType or d.mediaType for d in index.manifests) or "nothing"
+        expected = f"one {oci.BUNDLE_TYPE} and its attestations"
+        raise _format_error("AOTC-E113", where, expected, kinds)
+    if len(attestations) > limits.ATTESTATIONS_MAX:
+        expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
+        raise _format_error("AOTC-E111", where, expected, str(len(attestations)))
+    return Root(roots[0], tuple(attestations))
+
+
+def _file(source: BlobSource, name: str) -> bytes:
+    data = source.file(name)
+    if data is None:
+        raise _format_error("AOTC-E110", source.name, f"a file {name}", "none")
+    if len(data) > limits.INDEX_BYTES_MAX:
+        expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
+        raise _format_error("AOTC-E111", f"{source.name} {name}", expected, str(len(data)))
+    return bytes(data)
+
+
+def _stored(source: BlobSource, ref: Descriptor | BlobRef, what: str) -> memoryview:
+    """A blob of the declared size, its digest not yet checked."""
+    data = source.blob(ref.digest)
+    where = f"{source.name} {what}"
+    if data is None:
+        raise _integrity_error("AOTC-E202", where, f"the blob {ref.digest}", "no such blob")
+    if len(data) != ref.size:
+        raise _integrity_error("AOTC-E203", where, f"{ref.size} bytes", f"{len(data)} bytes")
+    return data
+
+
+def _document(source: BlobSource, ref: Descriptor, what: str, limit: int) -> bytes:
+    """A blob that will be parsed: copied, so that nothing can change it, then hashed.
+
+    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size; BundleFormatError: E111.
+    """
+    data = _stored(source, ref, what)
+    where = f"{source.name} {what}"
+    if len(data) > limit:
+        raise _format_error("AOTC-E111", where, f"at most {limit} bytes", f"{len(data)} bytes")
+    copy = bytes(data)
+    if sha256(copy) != ref.digest:
+        raise _integrity_error("AOTC-E201", where, ref.digest, sha256(copy))
+    return copy
+
+
+def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str]]:
+    """The DSSE envelopes attached to the root, and the digests of all blobs they occupy.
+
+    Raises IntegrityError and BundleFormatError (AOTC-E114: not an attestation of this root).
+    """
+    envelopes = []
+    reached: set[str] = set()
+    for number, reference in enumerate(root.attestations):
+        what = f"attestation {number + 1}"
+        data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
+        manifest = oci.decode_foreign(data, ImageManifest, where=f"{source.name} {what}")
+        subject = manifest.subject.digest if manifest.subject else "nothing"
+        if subject != root.descriptor.digest or len(manifest.layers) != 1:
+            expected = f"one envelope about {root.descriptor.digest}"
+            found = f"{len(manifest.layers)} about {subject}"
+            raise _format_error("AOTC-E114", f"{source.name} {what}", expected, found)
+        _document(source, manifest.config, f"{what} config", len(oci.EMPTY_BLOB))
+        layer = manifest.layers[0]
+        envelopes.append(_document(source, layer, f"{what} envelope", limits.ENVELOPE_BYTES_MAX))
+        reached |= {reference.digest, manifest.config.digest, layer.digest}
+    return envelopes, reached
+
+
+def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Contents:
+    """docs/trust.md 2, 5 and 6: every blob below the root is the one whose digest was signed.
+
+    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
+    E205 layers that are not what the manifest refers to; BundleFormatError.
+    """
+    index_data = _document(source, root.descriptor, "root index", limits.INDEX_BYTES_MAX)
+    index = canonical.decode(index_data, Index, where=f"{source.name} root index")
+    if not index.manifests or index.artifactType != oci.BUNDLE_TYPE:
+        expected = f"targets, and artifactType {oci.BUNDLE_TYPE}"
+        found = f"{len(index.manifests)} targets, {index.artifactType or 'none'}"
+        raise _format_error("AOTC-E113", f"{source.name} root index", expected, found)
+    reached = {root.descriptor.digest, *attested}
+    manifests: dict[str, BundleManifest] = {}
+    targets: dict[str, ImageManifest] = {}
+    layers: dict[str, Descriptor] = {}
+    for reference in index.manifests:
+        what = "image manifest " + reference.digest[7:19]
+        data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
+        image = canonical.decode(data, ImageManifest, where=f"{source.name} {what}")
+        what = "bundle manifest " + image.config.digest[7:19]
+        config = _document(source, image.config, what, limits.MANIFEST_BYTES_MAX)
+        manifest = _bundle_manifest(config, f"{source.name} {what}")
+        if manifest.target.name in manifests:
+            where = f"{source.name} root index"
+            raise _format_error("AOTC-E116", where, "each target once", manifest.target.name)
+        raise_if(_check_layers(image, manifest, source.name))
+        manifests[manifest.target.name] = manifest
+        targets[manifest.target.name] = image
+        layers |= {layer.digest: layer for layer in image.layers}
+        reached |= {reference.digest, image.config.digest, *(d.digest for d in image.layers)}
+    identities = {(manifest.name, manifest.version) for manifest in manifests.values()}
+    if len(identities) != 1:
+        found = ", ".join(f"{name} {version}" for name, version in sorted(identities))
+        raise _format_error("AOTC-E116", source.name, "one name and version for all", found)
+    surplus = sorted(source.digests() - reached)
+    if surplus:
+        where = f"{source.name} {surplus[0]}"
+        expected = "only blobs that the root reaches"
+        raise _integrity_error("AOTC-E204", where, expected, f"{len(surplus)} more")
+    return Contents(root.descriptor.digest, manifests, _hash_layers(source, layers), targets)
+
+
+def _bundle_manifest(data: bytes, where: str) -> BundleManifest:
+    manifest = canonical.decode(data, BundleManifest, where=where)
+    known_major, known_minor = (int(part) for part in FORMAT_VERSION.split("."))
+    major, _, minor = manifest.format_version.partition(".")
+    if major != str(known_major) or not minor.isdigit() or int(minor) > known_minor:
+        expected = f"format {FORMAT_VERSION}, or an earlier {known_major}.x"
+        raise _format_error("AOTC-E115", where, expected, f"format {manifest.format_version}")
+    return manifest
+
+
+def _references(manifest: BundleManifest) -> dict[str, tuple[str, int, str]]:
+    """Digest to media type, size and role of every blob a manifest refers to."""
+    found: dict[str, tuple[str, int, str]] = {}
+
+    def add(ref: BlobRef, media_type: str, role: str) -> None:
+        found[ref.digest] = (media_type, ref.size, role)
+
+    for name, weights in manifest.weights.items():
+        add(weights.blob, oci.WEIGHTS_TYPE, f"weights {name}")
+    for name, entry_point in manifest.entry_points.items():
+        for profile in entry_point.profiles:
+            sizes = ",".join(f"{key}={value}" for key, value in sorted(profile.sizes.items()))
+            label = f"{name}[{sizes}]"
+            add(profile.module, oci.MODULE_TYPE, f"module {label}")
+            add(profile.executable, oci.EXECUTABLE_TYPE, f"executable {label}")
+            add(profile.fixture, oci.FIXTURE_TYPE, f"fixture {label}")
+    return found
+
+
+def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
+    wanted = {digest: (kind, size) for digest, (kind, size, _) in _references(manifest).items()}
+    given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
+    for digest in sorted(wanted.keys() | given.keys()):
+        if wanted.get(digest) != given.get(digest):
+            yield Finding(
+                code="AOTC-E205",
+                where=f"{where} {digest}",
+                expected=f"{wanted.get(digest, 'no such layer')}, as the bundle manifest says",
+                found=str(given.get(digest, "no such layer")),
+                hint="the bundle was put together wrongly: build it again",
+            )
+
+
+def _hash_layers(source: BlobSource, layers: Mapping[str, Descriptor]) -> dict[str, memoryview]:
+    """Hash every layer; small ones are copied first, weights stay mapped."""
+
+    def check(layer: Descriptor) -> memoryview:
+        data = _stored(source, layer, layer.digest)
+        if layer.mediaType != oci.WEIGHTS_TYPE:
+            data = memoryview(bytes(data))
+        found = sha256(data)
+        if found != layer.digest:
+            where = f"{source.name} {layer.digest} ({layer.mediaType})"
+            raise _integrity_error("AOTC-E201", where, layer.digest, found)
+        return data
+
+    ordered = [layers[digest] for digest in sorted(layers)]
+    if sum(layer.size for layer in ordered) < PARALLEL_BYTES_MIN:
+        checked = [check(layer) for layer in ordered]
+    else:
+        with ThreadPoolExecutor() as pool:
+            checked = list(pool.map(check, sorted(ordered, key=lambda layer: -layer.size)))
+            ordered = sorted(ordered, key=lambda layer: -layer.size)
+    return {layer.digest: data for layer, data in zip(ordered, checked, strict=True)}
+
+
+def choose_target(
+    manifests: Mapping[str, BundleManifest], host: HostFacts, wanted: str | None
+) -> tuple[str, list[Finding]]:
+    """The target to run and why it may not; a wanted one, or the best this host can run.
+
+    Best: no findings, then the most processor features, then the name. If no target fits, the
+    findings of every target are returned together.
+    """
+    if wanted is not None:
+        if wanted not in manifests:
+            finding = Finding(
+                code="AOTC-E505",
+                where=wanted,
+                expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
+                found="no such target",
+                hint="pass one of these, or leave the target out to choose for this host",
+            )
+            return wanted, [finding]
+        return wanted, check_host(manifests[wanted], host)
+    findings = {name: check_host(manifest, host) for name, manifest in manifests.items()}
+    ranked = sorted(
+        manifests,
+        key=lambda name: (bool(findings[name]), -len(manifests[name].requires.isa), name),
+    )
+    best = ranked[0]
+    if findings[best]:
+        return best, [finding for name in ranked for finding in findings[name]]
+    return best, []
+
+
+def examine(
+    source: BlobSource, policy: TrustPolicy, host: HostFacts, *, target: str | None = None
+) -> Verdict:
+    """Everything that can be said about a bundle on this host, without loading it.
+
+    target: one of the bundle's, or None for the best this host can run.
+    """
+    gates: list[str] = []
+    root_digest, signers = "", ()
+    try:
+        root = read_root(source)  # docs/trust.md 1
+        root_digest = root.descriptor.digest
+        gates.append("framing")
+        envelopes, attested = read_envelopes(source, root)  # 2
+        gates.append("attestations")
+        signers = trust.trusted_signers(envelopes, root_digest, policy, source.name)  # 3, 4
+        gates.append("signatures")
+        contents = read_contents(source, root, attested)  # 5, 6
+        gates.append("digests")
+        first = next(iter(contents.manifests.values()))
+        raise_if(trust.check_policy(first, policy))  # 7
+        gates.append("policy")
+    except AotcError as error:
+        return Verdict(root_digest, signers, "", None, tuple(gates), error.findings, None)
+    chosen, findings = choose_target(contents.manifests, host, target)  # 8 to 10
+    manifest = contents.manifests.get(chosen)
+    bundle = None
+    if not findings and manifest is not None:
+        blobs = {
+            digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in _references(manifest)
+        }
+        bundle = VerifiedBundle(root_digest, signers, manifest, blobs)
+        gates.append("host")
+    return Verdict(root_digest, signers, chosen, manifest, tuple(gates), tuple(findings), bundle)
+
+
+def verify(
+    source: BlobSource, policy: TrustPolicy, host: HostFacts, *, target: str | None = None
+) -> VerifiedBundle:
+    """As `examine`, but raises everything that was found.
+
+    Raises BundleFormatError, IntegrityError, TrustError, IncompatibleRuntimeError,
+    IncompatibleHostError, ResourceError.
+    """
+    verdict = examine(source, policy, host, target=target)
+    raise_if(verdict.findings)
+    assert verdict.bundle is not None, "no findings, so there is a bundle"
+    return verdict.bundle
+
+
+def read_unverified(source: BlobSource) -> tuple[Contents, list[bytes]]:
+    """What a bundle contains and its envelopes, digests checked, signatures not.
+
+    For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
+    """
+    root = read_root(source)
+    envelopes, attested = read_envelopes(source, root)
+    return read_contents(source, root, attested), envelopes
