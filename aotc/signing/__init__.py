@@ -1,0 +1,1 @@
+"""Keys, signers and attestations: who vouches for a bundle, and for what."""

@@ -310,7 +310,8 @@ def examine(
     target: one of the bundle's, or None for the best this host can run.
     """
     gates: list[str] = []
-    root_digest, signers = "", ()
+    root_digest = ""
+    signers: tuple[str, ...] = ()
     try:
         root = read_root(source)  # docs/trust.md 1
         root_digest = root.descriptor.digest

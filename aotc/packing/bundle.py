@@ -1,0 +1,194 @@
+"""From manifests and blobs to a bundle on disk: OCI layout, as a folder or one .aotb file.
+
+The same parts give the same bytes: members in a fixed order (documents, small blobs, weights last),
+canonical JSON, no times, no owners.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.stages import Bundle
+from aotc_runtime import canonical
+from aotc_runtime.digest import sha256
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import Descriptor, ImageManifest, Index, Platform
+from aotc_runtime.formats.tar import BLOCK
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.verify import read_unverified
+
+type Data = bytes | memoryview
+
+
+class Form(Enum):
+    """How a bundle lies on disk."""
+
+    ARCHIVE = "archive"
+    LAYOUT = "layout"
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes with their media type."""
+
+    data: Data
+    media_type: str
+
+    def ref(self) -> BlobRef:
+        """The reference a manifest holds."""
+        return BlobRef(digest=sha256(self.data), size=len(self.data))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetParts:
+    """One target: its manifest, and every blob the manifest refers to."""
+
+    manifest: BundleManifest
+    blobs: Sequence[Blob]
+
+
+_VARIANTS = (("avx512f", "v4"), ("avx2", "v3"), ("sse4.2", "v2"))
+
+
+def _platform(manifest: BundleManifest) -> Platform:
+    variant = next((v for feature, v in _VARIANTS if feature in manifest.requires.isa), "v1")
+    return Platform(architecture="amd64", os="linux", variant=variant)
+
+
+def assemble(targets: Sequence[TargetParts]) -> tuple[Descriptor, dict[str, Blob]]:
+    """The root descriptor and every blob by digest."""
+    blobs: dict[str, Blob] = {}
+
+    def add(blob: Blob) -> Descriptor:
+        reference = Descriptor(
+            mediaType=blob.media_type, digest=sha256(blob.data), size=len(blob.data)
+        )
+        blobs[reference.digest] = blob
+        return reference
+
+    images = []
+    for parts in sorted(targets, key=lambda parts: parts.manifest.target.name):
+        layers = {(layer := add(blob)).digest: layer for blob in parts.blobs}
+        image = ImageManifest(
+            schemaVersion=2,
+            mediaType=oci.MANIFEST_TYPE,
+            artifactType=oci.BUNDLE_TYPE,
+            config=add(Blob(canonical.encode(parts.manifest), oci.CONFIG_TYPE)),
+            layers=tuple(layers[digest] for digest in sorted(layers)),
+        )
+        data = canonical.encode(image)
+        blobs[sha256(data)] = Blob(data, oci.MANIFEST_TYPE)
+        images.append(
+            oci.descriptor(
+                data,
+                oci.MANIFEST_TYPE,
+                artifactType=oci.BUNDLE_TYPE,
+                platform=_platform(parts.manifest),
+                annotations={"vnd.aotc.target": parts.manifest.target.name},
+            )
+        )
+    root = canonical.encode(
+        Index(
+            schemaVersion=2,
+            mediaType=oci.INDEX_TYPE,
+            artifactType=oci.BUNDLE_TYPE,
+            manifests=tuple(images),
+        )
+    )
+    blobs[sha256(root)] = Blob(root, oci.INDEX_TYPE)
+    return oci.descriptor(root, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE), blobs
+
+
+def _members(index: Index, blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Data]]:
+    """File names and contents in their order on disk; weights, the large ones, last."""
+    yield oci.LAYOUT_FILE, canonical.encode(oci.Layout(oci.LAYOUT_VERSION))
+    yield oci.INDEX_FILE, canonical.encode(index)
+    for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci.WEIGHTS_TYPE, d)):
+        yield oci.BLOB_FOLDER + digest.removeprefix("sha256:"), blobs[digest].data
+
+
+def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
+    for name, data in members:
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        info.mode = 0o644
+        yield info.tobuf(tarfile.GNU_FORMAT)
+        yield data
+        yield bytes(-len(data) % BLOCK)
+    yield bytes(2 * BLOCK)
+
+
+def write(path: Path, form: Form, index: Index, blobs: Mapping[str, Blob]) -> int:
+    """Write atomically; the bundle's size in bytes. Raises UsageError (AOTC-E003, E004)."""
+    members = _members(index, blobs)
+    if form is Form.ARCHIVE:
+        return write_atomically(path, _archive(members))
+    return write_folder_atomically(path, members)
+
+
+def pack(path: Path, form: Form, targets: Sequence[TargetParts]) -> Bundle:
+    """Write a bundle without attestations, and read it back to prove it.
+
+    Raises UsageError (AOTC-E003, E004).
+    """
+    root, blobs = assemble(targets)
+    size = write(
+        path, form, Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root,)), blobs
+    )
+    contents, _ = read_unverified(open_bundle(path))
+    written = {parts.manifest.target.name: parts.manifest for parts in targets}
+    assert contents.root_digest == root.digest and contents.manifests == written, (
+        "a bundle reads back as it was written"
+    )
+    return Bundle(path=path, root_digest=root.digest, manifests=written, size_bytes=size)
+
+
+def form_of(path: Path) -> Form:
+    """The form of an existing bundle."""
+    return Form.LAYOUT if path.is_dir() else Form.ARCHIVE
+
+
+def with_attestation(path: Path, envelope: bytes) -> None:
+    """Add a DSSE envelope to a bundle as an OCI referrer of its root; signed bytes stay as they are.
+
+    Raises BundleFormatError, IntegrityError, UsageError.
+    """
+    source = open_bundle(path)
+    read_unverified(source)
+    old = oci.decode_foreign(source.file(oci.INDEX_FILE) or b"", Index, where=str(path))
+    root = next(d for d in old.manifests if d.artifactType == oci.BUNDLE_TYPE)
+    image = canonical.encode(
+        ImageManifest(
+            schemaVersion=2,
+            mediaType=oci.MANIFEST_TYPE,
+            artifactType=oci.ATTESTATION_TYPE,
+            config=oci.descriptor(oci.EMPTY_BLOB, oci.EMPTY_TYPE),
+            layers=(oci.descriptor(envelope, oci.ATTESTATION_TYPE),),
+            subject=Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size),
+        )
+    )
+    reference = oci.descriptor(image, oci.MANIFEST_TYPE, artifactType=oci.ATTESTATION_TYPE)
+    others = tuple(d for d in old.manifests if d.digest != reference.digest)
+    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(*others, reference))
+    types = _media_types(source)
+    blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
+    for data in (image, envelope, oci.EMPTY_BLOB):
+        blobs[sha256(data)] = Blob(data, oci.ATTESTATION_TYPE)
+    write(path, form_of(path), index, blobs)
+
+
+def _media_types(source: oci.BlobSource) -> dict[str, str]:
+    contents, _ = read_unverified(source)
+    return {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
+
+
+def default_path(name: str, version: str) -> Path:
+    """Where `aotc build` writes by default, in the current folder."""
+    return Path(os.curdir) / f"{name}-{version}.aotb"

@@ -1,0 +1,148 @@
+"""Ed25519 key pairs as PKCS#8 PEM, encrypted or plain."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from aotc.errors import UsageError
+from aotc_runtime.errors import Finding
+
+PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
+
+PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Where a key pair lies. id: SHA-256 of the public key's SubjectPublicKeyInfo, hex."""
+
+    private: Path
+    public: Path
+    id: str
+
+
+def _error(code: str, where: str, expected: str, found: str, hint: str) -> UsageError:
+    return UsageError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
+
+
+def key_id(key: PrivateKey) -> str:
+    """SHA-256 of the SubjectPublicKeyInfo DER, hex."""
+    der = key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(der).hexdigest()
+
+
+def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
+    """Write PREFIX.key (mode 0600, encrypted if there is a passphrase) and PREFIX.pub.
+
+    Raises UsageError: AOTC-E005 if either file exists, E003 if they cannot be written.
+    """
+    private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
+    for path in (private, public):
+        if path.exists():
+            raise _error(
+                "AOTC-E005",
+                str(path),
+                "a file that does not exist yet",
+                "an existing one; keys are never overwritten",
+                "choose another prefix, or move the old key away",
+            )
+    key = ed25519.Ed25519PrivateKey.generate()
+    encryption: serialization.KeySerializationEncryption = (
+        serialization.BestAvailableEncryption(passphrase)
+        if passphrase
+        else serialization.NoEncryption()
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    )
+    pem = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    # Exclusive creation with the final mode: never readable by others, never over another file.
+    try:
+        for path, data, mode in ((private, secret, 0o600), (public, pem, 0o644)):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise _error(
+            "AOTC-E003",
+            str(prefix),
+            "a place that can be written",
+            error.strerror or str(error),
+            "check the folder and its permissions",
+        ) from error
+    return KeyPair(private, public, key_id(key))
+
+
+def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
+    """Read a PKCS#8 PEM private key (Ed25519 or ECDSA P-256).
+
+    Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _error(
+            "AOTC-E006",
+            str(path),
+            "a readable private key",
+            error.strerror or str(error),
+            "make one with `aotc keygen`",
+        ) from error
+    encrypted = b"ENCRYPTED" in data
+    if encrypted and not passphrase:
+        raise _error(
+            "AOTC-E007",
+            str(path),
+            "the passphrase of the key",
+            "none",
+            f"set {PASSPHRASE_VARIABLE}, pass --passphrase-file, or run in a terminal",
+        )
+    try:
+        key = serialization.load_pem_private_key(data, passphrase if encrypted else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        if encrypted:
+            raise _error(
+                "AOTC-E007",
+                str(path),
+                "the passphrase of the key",
+                "another passphrase",
+                f"correct {PASSPHRASE_VARIABLE} or the passphrase file",
+            ) from error
+        raise _error(
+            "AOTC-E006",
+            str(path),
+            "a PKCS#8 PEM private key",
+            str(error).splitlines()[0] if str(error) else "something else",
+            "use the .key file that `aotc keygen` wrote",
+        ) from error
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        return key
+    raise _error(
+        "AOTC-E006",
+        str(path),
+        "an Ed25519 or ECDSA P-256 key",
+        type(key).__name__,
+        "make one with `aotc keygen`",
+    )
+
+
+def sign(key: PrivateKey, message: bytes) -> bytes:
+    """The signature: raw Ed25519, or DER-encoded ECDSA with SHA-256."""
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(message)
+    return key.sign(message, ec.ECDSA(hashes.SHA256()))

@@ -1,0 +1,39 @@
+"""What can sign: a key id and a function over bytes. A local key is one; a KMS would be another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aotc.signing import keys
+
+
+class Signer(Protocol):
+    """Signs messages with one key."""
+
+    @property
+    def key_id(self) -> str:
+        """SHA-256 of the public key's SubjectPublicKeyInfo DER, hex."""
+
+    def sign(self, message: bytes) -> bytes:
+        """Ed25519, or DER-encoded ECDSA P-256 with SHA-256."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSigner:
+    """A private key in this process' memory."""
+
+    key: keys.PrivateKey
+
+    @property
+    def key_id(self) -> str:
+        return keys.key_id(self.key)
+
+    def sign(self, message: bytes) -> bytes:
+        return keys.sign(self.key, message)
+
+
+def load_signer(path: Path, passphrase: bytes | None) -> LocalSigner:
+    """A signer from a key file. Raises UsageError (AOTC-E006, E007)."""
+    return LocalSigner(keys.load_private_key(path, passphrase))
