@@ -16,11 +16,6 @@ import numpy as np
 from aotc.errors import CompileError
 from aotc_runtime.errors import Finding
 
-CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
-"""Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
-over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of
-literals, and keeps their values beside the lowered module."""
-
 
 @dataclass(frozen=True, slots=True)
 class LoweredParts:

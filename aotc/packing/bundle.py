@@ -133,15 +133,17 @@ def write(path: Path, form: Form, index: Index, blobs: Mapping[str, Blob]) -> in
     return write_folder_atomically(path, members)
 
 
-def pack(path: Path, form: Form, targets: Sequence[TargetParts]) -> Bundle:
-    """Write a bundle without attestations, and read it back to prove it.
+def pack(
+    path: Path, form: Form, targets: Sequence[TargetParts], envelopes: Sequence[bytes] = ()
+) -> Bundle:
+    """Write a bundle with its attestations in one step, and read it back to prove it.
 
-    Raises UsageError (AOTC-E003, E004).
+    envelopes: DSSE envelopes about the root that `assemble` gives. Raises UsageError (E003, E004).
     """
     root, blobs = assemble(targets)
-    size = write(
-        path, form, Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root,)), blobs
-    )
+    references = [_attestation(root, envelope, blobs) for envelope in envelopes]
+    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
+    size = write(path, form, index, blobs)
     contents, _ = read_unverified(open_bundle(path))
     written = {parts.manifest.target.name: parts.manifest for parts in targets}
     assert contents.root_digest == root.digest and contents.manifests == written, (
@@ -150,20 +152,8 @@ def pack(path: Path, form: Form, targets: Sequence[TargetParts]) -> Bundle:
     return Bundle(path=path, root_digest=root.digest, manifests=written, size_bytes=size)
 
 
-def form_of(path: Path) -> Form:
-    """The form of an existing bundle."""
-    return Form.LAYOUT if path.is_dir() else Form.ARCHIVE
-
-
-def with_attestation(path: Path, envelope: bytes) -> None:
-    """Add a DSSE envelope to a bundle as an OCI referrer of its root; signed bytes stay as they are.
-
-    Raises BundleFormatError, IntegrityError, UsageError.
-    """
-    source = open_bundle(path)
-    read_unverified(source)
-    old = oci.decode_foreign(source.file(oci.INDEX_FILE) or b"", Index, where=str(path))
-    root = next(d for d in old.manifests if d.artifactType == oci.BUNDLE_TYPE)
+def _attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
+    """Add an envelope's blobs as an OCI referrer of the root; the reference for index.json."""
     image = canonical.encode(
         ImageManifest(
             schemaVersion=2,
@@ -174,19 +164,31 @@ def with_attestation(path: Path, envelope: bytes) -> None:
             subject=Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size),
         )
     )
-    reference = oci.descriptor(image, oci.MANIFEST_TYPE, artifactType=oci.ATTESTATION_TYPE)
-    others = tuple(d for d in old.manifests if d.digest != reference.digest)
-    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(*others, reference))
-    types = _media_types(source)
-    blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
     for data in (image, envelope, oci.EMPTY_BLOB):
         blobs[sha256(data)] = Blob(data, oci.ATTESTATION_TYPE)
-    write(path, form_of(path), index, blobs)
+    return oci.descriptor(image, oci.MANIFEST_TYPE, artifactType=oci.ATTESTATION_TYPE)
 
 
-def _media_types(source: oci.BlobSource) -> dict[str, str]:
+def form_of(path: Path) -> Form:
+    """The form of an existing bundle."""
+    return Form.LAYOUT if path.is_dir() else Form.ARCHIVE
+
+
+def with_attestation(path: Path, envelope: bytes) -> None:
+    """Add a DSSE envelope to an existing bundle; no signed byte changes.
+
+    Raises BundleFormatError, IntegrityError, UsageError.
+    """
+    source = open_bundle(path)
     contents, _ = read_unverified(source)
-    return {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
+    old = oci.decode_foreign(source.file(oci.INDEX_FILE) or b"", Index, where=str(path))
+    types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
+    blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
+    root = next(d for d in old.manifests if d.artifactType == oci.BUNDLE_TYPE)
+    reference = _attestation(root, envelope, blobs)
+    others = tuple(d for d in old.manifests if d.digest != reference.digest)
+    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(*others, reference))
+    write(path, form_of(path), index, blobs)
 
 
 def default_path(name: str, version: str) -> Path:

@@ -1,0 +1,1 @@
+"""Every executable against plain JAX, run as production runs it: jax-free, in a fresh process."""

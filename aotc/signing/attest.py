@@ -7,17 +7,18 @@ host, no user and no path.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.signing.signer import Signer
-from aotc.stages import Attestation, Bundle, CapturedProgram
+from aotc.stages import Attestation, CapturedProgram
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE
+from aotc_runtime.schema.manifest import BundleManifest
 
 BUILD_TYPE = "https://aotc.dev/build/v1"
 BUILDER_ID = "https://aotc.dev/builder/local"
@@ -43,15 +44,16 @@ def _dependencies(sources: Mapping[str, str]) -> list[dict[str, Any]]:
     return found
 
 
-def provenance(manifest: BuildManifest, program: CapturedProgram, bundle: Bundle) -> dict[str, Any]:
+def provenance(
+    manifest: BuildManifest, program: CapturedProgram, built: Sequence[BundleManifest]
+) -> dict[str, Any]:
     """SLSA provenance v1 of a build."""
-    built = {name: parts.target for name, parts in sorted(bundle.manifests.items())}
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
             "externalParameters": {
                 "manifest": {"name": manifest.path.name, "digest": _hex(sha256(manifest.text))},
-                "targets": sorted(built),
+                "targets": sorted(part.target.name for part in built),
             },
             "internalParameters": {
                 "name": manifest.name,

@@ -40,6 +40,20 @@ def key_id(key: PrivateKey) -> str:
     return hashlib.sha256(der).hexdigest()
 
 
+def new_key() -> ed25519.Ed25519PrivateKey:
+    """A new Ed25519 key."""
+    return ed25519.Ed25519PrivateKey.generate()
+
+
+def public_pem(key: PrivateKey) -> str:
+    """The public half, PEM SubjectPublicKeyInfo."""
+    return (
+        key.public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )
+
+
 def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
     """Write PREFIX.key (mode 0600, encrypted if there is a passphrase) and PREFIX.pub.
 
@@ -55,7 +69,7 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
                 "an existing one; keys are never overwritten",
                 "choose another prefix, or move the old key away",
             )
-    key = ed25519.Ed25519PrivateKey.generate()
+    key = new_key()
     encryption: serialization.KeySerializationEncryption = (
         serialization.BestAvailableEncryption(passphrase)
         if passphrase
@@ -64,12 +78,12 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
     )
-    pem = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
     # Exclusive creation with the final mode: never readable by others, never over another file.
     try:
-        for path, data, mode in ((private, secret, 0o600), (public, pem, 0o644)):
+        for path, data, mode in (
+            (private, secret, 0o600),
+            (public, public_pem(key).encode(), 0o644),
+        ):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)

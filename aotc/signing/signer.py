@@ -26,6 +26,15 @@ class LocalSigner:
 
     key: keys.PrivateKey
 
+    @classmethod
+    def ephemeral(cls) -> LocalSigner:
+        """A new key that is written nowhere."""
+        return cls(keys.new_key())
+
+    def public_pem(self) -> str:
+        """The public key, PEM."""
+        return keys.public_pem(self.key)
+
     @property
     def key_id(self) -> str:
         return keys.key_id(self.key)

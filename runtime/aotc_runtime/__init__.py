@@ -1,1 +1,42 @@
 """The thin loader of aotc bundles: verify, load, call. Never imports jax, never compiles."""
+
+from aotc_runtime.errors import (
+    AotcError,
+    BackendError,
+    BundleFormatError,
+    Finding,
+    IncompatibleHostError,
+    IncompatibleRuntimeError,
+    IntegrityError,
+    ReadinessError,
+    ResourceError,
+    ShapeError,
+    TrustError,
+)
+from aotc_runtime.load import load
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.serving.arrays import DeviceArray
+from aotc_runtime.serving.loaded import LoadedBundle, LoadedEntryPoint
+from aotc_runtime.serving.trees import Record
+from aotc_runtime.verification.trust import read_policy
+
+__all__ = [
+    "AotcError",
+    "BackendError",
+    "BundleFormatError",
+    "DeviceArray",
+    "Finding",
+    "IncompatibleHostError",
+    "IncompatibleRuntimeError",
+    "IntegrityError",
+    "LoadedBundle",
+    "LoadedEntryPoint",
+    "ReadinessError",
+    "Record",
+    "ResourceError",
+    "ShapeError",
+    "TrustError",
+    "TrustPolicy",
+    "load",
+    "read_policy",
+]

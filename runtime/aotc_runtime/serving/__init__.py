@@ -1,0 +1,1 @@
+"""From a verified bundle to callables: resident, ready, called."""

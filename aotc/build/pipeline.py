@@ -1,0 +1,249 @@
+"""The build from end to end: the one file that knows every room.
+
+manifest -> capture -> (reference | compile) -> parity -> pack -> attest
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc import constants
+from aotc.backends.registry import backend_for
+from aotc.build import child
+from aotc.build.assemble import target_parts, weight_blobs
+from aotc.build.plan import compile_jobs, resolve_targets
+from aotc.build.staging import Staging
+from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack
+from aotc.parity import isolated
+from aotc.signing import attest as attesting
+from aotc.signing.signer import LocalSigner, Signer
+from aotc.signing.trust_file import policy_text
+from aotc.stages import Attestation, Bundle, CapturedProgram, Executable
+from aotc_runtime.schema.manifest import (
+    BuiltWith,
+    BundleManifest,
+    Parity,
+    ParityNotRun,
+    Target,
+)
+
+NOT_YET = ParityNotRun(reason="parity runs after packing")
+
+type OnStage = Callable[[str, int, int], None]
+"""Progress: stage name, items done, items in all (0 if unknown)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A finished build. seconds: by stage.  diagnostics: what the compiler said, by job."""
+
+    bundle: Bundle
+    attestation: Attestation | None
+    program: CapturedProgram
+    compile_seconds: dict[str, float]
+    seconds: dict[str, float]
+    diagnostics: dict[str, tuple[str, ...]]
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+def build(
+    manifest_path: Path,
+    *,
+    output: Path | None = None,
+    form: Form = Form.ARCHIVE,
+    targets: Sequence[str] = (),
+    signer: Signer | None = None,
+    jobs: int | None = None,
+    on_stage: OnStage = lambda stage, done, total: None,
+) -> Built:
+    """Build a bundle from a build manifest.
+
+    output: where to write; NAME-VERSION.aotb in the current folder by default.  targets: instead of
+    the manifest's.  signer: attests the bundle; without one it is unsigned and will not load.
+    jobs: compilations at a time; the CPUs of this process by default.
+    Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError. Nothing is
+    written to `output` unless everything succeeded.
+    """
+    clock = _Clock()
+    manifest = read_build_manifest(manifest_path)
+    resolved = resolve_targets(manifest, targets)
+    backends = {target.platform: backend_for(target.platform) for target in resolved}
+    workers = jobs or len(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory(prefix="aotc-build-") as scratch:
+        staging = Staging(Path(scratch))
+        with clock.stage("capture"):
+            program = _capture(manifest, staging, on_stage)
+        with clock.stage("compile"), ThreadPoolExecutor(max_workers=workers) as pool:
+            reference = pool.submit(_reference, manifest, staging)
+            planned = compile_jobs(program, resolved)
+            running: dict[tuple[str, str, int], Future[Executable]] = {
+                key: pool.submit(backends[job.target.platform].compile, job)
+                for key, job in planned.items()
+            }
+            try:
+                executables = {}
+                for done, (key, future) in enumerate(running.items(), start=1):
+                    executables[key] = future.result()
+                    on_stage("compile", done, len(running))
+                on_stage("reference", 0, 0)
+                reference.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        built_with = {name: backend.toolchain() for name, backend in backends.items()}
+        parts = _Assembler(manifest, program, executables, built_with, staging)
+        unchecked = [parts.of(target, {}) for target in resolved]
+        with clock.stage("parity"):
+            parities = _parity(manifest, unchecked, staging, on_stage)
+        with clock.stage("pack"):
+            on_stage("pack", 0, 0)
+            checked = [parts.of(target, parities[target.name]) for target in resolved]
+            path = output or default_path(manifest.name, manifest.version)
+            bundle, attestation = _write(path, form, checked, manifest, program, signer)
+    names = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
+    return Built(
+        bundle=bundle,
+        attestation=attestation,
+        program=program,
+        compile_seconds={names[key]: e.compile_seconds for key, e in executables.items()},
+        seconds=clock.seconds,
+        diagnostics={names[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
+    )
+
+
+def _capture(manifest: BuildManifest, staging: Staging, on_stage: OnStage) -> CapturedProgram:
+    total, done = len(manifest.entry_points), 0
+
+    def advance(_: str) -> None:
+        nonlocal done
+        done += 1
+        on_stage("capture", done, total)
+
+    on_stage("capture", 0, total)
+    child.run(
+        "aotc.build.capture_worker",
+        [str(manifest.path), str(staging.folder)],
+        staging.folder,
+        child.clean_environment({"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}),
+        failure_code="AOTC-E835",
+        doing="the capture process",
+        on_line=advance,
+    )
+    return staging.read_program()
+
+
+def _reference(manifest: BuildManifest, staging: Staging) -> None:
+    child.run(
+        "aotc.build.reference_worker",
+        [str(manifest.path), str(staging.folder)],
+        staging.folder,
+        child.clean_environment({"JAX_PLATFORMS": "cpu"}),
+        failure_code="AOTC-E836",
+        doing="plain JAX on the fixtures",
+        on_line=lambda _: None,
+    )
+
+
+class _Assembler:
+    """The parts of each target, with whatever parity is known."""
+
+    def __init__(
+        self,
+        manifest: BuildManifest,
+        program: CapturedProgram,
+        executables: dict[tuple[str, str, int], Executable],
+        built_with: dict[str, BuiltWith],
+        staging: Staging,
+    ) -> None:
+        self._manifest, self._program, self._staging = manifest, program, staging
+        self._executables, self._built_with = executables, built_with
+        self._weights = weight_blobs(program, staging)
+
+    def of(self, target: Target, parities: dict[tuple[str, int], Parity]) -> TargetParts:
+        own = {
+            (name, index): executable
+            for (owner, name, index), executable in self._executables.items()
+            if owner == target.name
+        }
+        return target_parts(
+            self._manifest,
+            self._program,
+            target,
+            own,
+            {key: parities.get(key, NOT_YET) for key in own},
+            self._weights,
+            self._built_with[target.platform],
+            self._staging,
+        )
+
+
+def _parity(
+    manifest: BuildManifest, parts: list[TargetParts], staging: Staging, on_stage: OnStage
+) -> dict[str, dict[tuple[str, int], Parity]]:
+    """Load the staged bundle as production would, with a key that lives for this build only."""
+    signer = LocalSigner.ephemeral()
+    staged = staging.folder / "staged.aotb"
+    root, _ = assemble(parts)
+    endorsed = attesting.attest(root.digest, "staged", attesting.endorsement(), signer)
+    pack(staged, Form.ARCHIVE, parts, [endorsed.envelope])
+    policy = staging.folder / "trust.toml"
+    policy.write_text(policy_text(manifest.name, [signer.public_pem()]))
+    found: dict[str, dict[tuple[str, int], Parity]] = {}
+    for done, part in enumerate(parts):
+        target = part.manifest.target.name
+        on_stage("parity", done, len(parts))
+        outcomes = isolated.run(staged, policy, target)
+        keys = _profile_keys(part.manifest)
+        found[target] = (
+            dict.fromkeys(keys, outcomes)
+            if isinstance(outcomes, ParityNotRun)
+            else {key: outcomes[key] for key in keys}
+        )
+    staged.unlink()
+    return found
+
+
+def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:
+    return [
+        (name, index)
+        for name, entry_point in manifest.entry_points.items()
+        for index in range(len(entry_point.profiles))
+    ]
+
+
+def _write(
+    path: Path,
+    form: Form,
+    parts: list[TargetParts],
+    manifest: BuildManifest,
+    program: CapturedProgram,
+    signer: Signer | None,
+) -> tuple[Bundle, Attestation | None]:
+    """Write the bundle with its attestation in one step, so that no unsigned one is ever seen."""
+    if signer is None:
+        return pack(path, form, parts), None
+    root, _ = assemble(parts)
+    predicate = attesting.provenance(manifest, program, [part.manifest for part in parts])
+    subject = f"{manifest.name}-{manifest.version}"
+    attestation = attesting.attest(root.digest, subject, predicate, signer)
+    return pack(path, form, parts, [attestation.envelope]), attestation

@@ -1,0 +1,61 @@
+"""What a build will make: its targets and one compile job per entry point, profile and target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.target import NATIVE, read_target
+from aotc.errors import BuildManifestError
+from aotc.stages import CapturedProgram, CompileJob
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import Target
+
+
+def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:
+    """The targets of a manifest, or those given instead. Raises BuildManifestError."""
+    names = tuple(override) or manifest.targets
+    targets = tuple(
+        _native()
+        if name == NATIVE
+        else read_target(name, manifest.root, f"{manifest.path} targets")
+        for name in names
+    )
+    for index, target in enumerate(targets):
+        if target.name in [other.name for other in targets[:index]]:
+            raise BuildManifestError(
+                Finding(
+                    code="AOTC-E813",
+                    where=f"{manifest.path} targets",
+                    expected="targets with distinct names",
+                    found=f"{target.name} twice",
+                    hint="rename one of the two target files' `name`",
+                )
+            )
+    return targets
+
+
+def _native() -> Target:
+    from aotc.backends.xla.native import describe_native
+
+    return describe_native()
+
+
+def label(entry_point: str, sizes: dict[str, int]) -> str:
+    """predict[batch=8]."""
+    inside = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+    return f"{entry_point}[{inside}]" if inside else entry_point
+
+
+def compile_jobs(
+    program: CapturedProgram, targets: Sequence[Target]
+) -> dict[tuple[str, str, int], CompileJob]:
+    """Jobs by (target, entry point, profile index)."""
+    return {
+        (target.name, name, index): CompileJob(
+            label=label(name, profile.sizes), module=profile.module, target=target
+        )
+        for target in targets
+        for name, entry_point in program.entry_points.items()
+        for index, profile in enumerate(entry_point.profiles)
+    }

@@ -1,0 +1,6 @@
+"""Names shared by the build's processes."""
+
+CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
+"""Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
+over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of
+literals, and keeps their values beside the lowered module. Seen in jax 0.11.2 to 0.12.0.1."""

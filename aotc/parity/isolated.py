@@ -1,0 +1,138 @@
+"""Runs the parity worker and reads its answer; a crash there is a failed build, not a server's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from aotc.errors import ParityError
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
+
+SECONDS_MAX = 1800
+"""Fixtures are one call per executable; half an hour means that one of them does not end."""
+
+STDERR_LINES_SHOWN = 12
+
+
+class Result(Struct, frozen=True):
+    """One fixture's outcome, as `aotc_runtime.serving.readiness.FixtureResult` has it."""
+
+    label: str
+    entry_point: str
+    profile: int
+    max_abs: float | None
+    max_rel: float | None
+    ulp_max: int
+    elements: int
+    worst: str
+    within_tolerance: bool
+
+
+class Answer(Struct, frozen=True):
+    """What the worker prints: one of the three."""
+
+    unsuited: list[dict[str, str]] = []
+    failed: list[dict[str, str]] = []
+    results: list[Result] = []
+
+
+type Outcomes = dict[tuple[str, int], ParityRan]
+
+
+def run(bundle: Path, policy: Path, target: str) -> Outcomes | ParityNotRun:
+    """Run all fixtures of one target, by (entry point, profile index).
+
+    Raises ParityError: AOTC-E951 beyond tolerance, E952 the process crashed or hung, E953 the
+    runtime refused the bundle.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TF_"))}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "aotc.parity.worker", str(bundle), str(policy), target],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        found = f"none after {SECONDS_MAX} s"
+        raise _crash(target, found, "a fixture does not end: check its loops") from error
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
+        status = (
+            f"killed by {signal.Signals(-done.returncode).name}"
+            if done.returncode < 0
+            else f"exit status {done.returncode}"
+        )
+        raise _crash(
+            target,
+            status + "".join(f"\n            | {line}" for line in said),
+            "XLA compiled code that crashes: reduce the program and report it",
+        )
+    answer = msgspec.json.decode(done.stdout, type=Answer)
+    if answer.failed:
+        raise ParityError(
+            *(
+                Finding(**{**finding, "code": "AOTC-E953", "found": _coded(finding)})
+                for finding in answer.failed
+            )
+        )
+    if answer.unsuited:
+        reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
+        return ParityNotRun(reason=reasons)
+    failed = [result for result in answer.results if not result.within_tolerance]
+    if failed:
+        raise ParityError(*(_beyond(result, target) for result in failed))
+    return {(result.entry_point, result.profile): _ran(result) for result in answer.results}
+
+
+def _beyond(result: Result, target: str) -> Finding:
+    ran = _ran(result)
+    return Finding(
+        code="AOTC-E951",
+        where=f"{result.label} for {target}, output {result.worst or 'result'}",
+        expected="what plain JAX computes, within the entry point's tolerance",
+        found=f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
+        f"over {ran.elements} elements",
+        hint="raise `tolerance` if the difference is harmless; it comes from another order of "
+        "operations, or from a program that is not deterministic",
+    )
+
+
+def _coded(finding: dict[str, str]) -> str:
+    return f"{finding['code']}: {finding['found']}"
+
+
+def _ran(result: Result) -> ParityRan:
+    return ParityRan(
+        max_abs=_decimal(result.max_abs),
+        max_rel=_decimal(result.max_rel),
+        ulp_max=result.ulp_max,
+        elements=result.elements,
+        worst=result.worst,
+    )
+
+
+def _decimal(value: float | None) -> str:
+    """A measured error for the manifest; JSON has no infinity, so the worker's null is one."""
+    return "inf" if value is None else repr(value)
+
+
+def _crash(target: str, found: str, hint: str) -> ParityError:
+    return ParityError(
+        Finding(
+            code="AOTC-E952",
+            where=f"fixtures for {target}",
+            expected="every executable to run its fixture",
+            found=found,
+            hint=hint,
+        )
+    )

@@ -1,0 +1,45 @@
+"""`python -m aotc.parity.worker BUNDLE POLICY TARGET`: run a staged bundle's fixtures, print JSON.
+
+Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
+tolerance is reported, for the build to judge.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from aotc_runtime.errors import AotcError
+from aotc_runtime.serving.readiness import run_fixtures
+from aotc_runtime.serving.resident import make_resident
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import examine
+
+
+def outcome(bundle: Path, policy: Path, target: str) -> dict[str, object]:
+    """{"unsuited": findings} if this host cannot run the target, else {"results": …}."""
+    verdict = examine(open_bundle(bundle), read_policy(policy), host.detect(), target=target)
+    if verdict.bundle is None:
+        return {"unsuited": [finding.to_json() for finding in verdict.findings]}
+    results = run_fixtures(make_resident(verdict.bundle))
+    return {"results": [asdict(result) for result in results]}
+
+
+def main() -> int:
+    bundle, policy, target = sys.argv[1:4]
+    try:
+        answer = outcome(Path(bundle), Path(policy), target)
+    except AotcError as error:
+        answer = {"failed": [finding.to_json() for finding in error.findings]}
+    assert "jax" not in sys.modules, "the runtime never imports jax"
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

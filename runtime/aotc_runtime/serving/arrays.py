@@ -1,0 +1,128 @@
+"""Arrays at the border of a call: what is accepted from users, and what stays on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Aval, Buffer
+
+Array = np.ndarray[Any, Any]
+
+
+class DeviceArray:
+    """A result that stays on the device; pass it to any call of any bundle without a copy.
+
+    `np.asarray(x)` copies it to the host. A call that donates it uses it up: touching it again
+    raises ShapeError (AOTC-E631).
+    """
+
+    __slots__ = ("_aval", "_buffer", "_used_by")
+
+    def __init__(self, buffer: Buffer, aval: Aval) -> None:
+        self._buffer = buffer
+        self._aval = aval
+        self._used_by = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._aval.shape)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether a call used it up."""
+        return bool(self._used_by)
+
+    def buffer(self) -> Buffer:
+        """The device buffer. Raises ShapeError (AOTC-E631) if it was used up."""
+        if self._used_by:
+            raise ShapeError(
+                Finding(
+                    code="AOTC-E631",
+                    where=f"{self.dtype.name}{list(self.shape)}",
+                    expected="an array that is still there",
+                    found=f"one that {self._used_by} used up, because it donates this argument",
+                    hint="use the call's result instead, or keep a copy with np.asarray before",
+                )
+            )
+        return self._buffer
+
+    def use_up(self, by: str) -> None:
+        """Mark as used up; further use raises."""
+        self._used_by = by
+        if not self._buffer.is_deleted():
+            self._buffer.delete()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("a DeviceArray cannot be read without a copy")
+        array = np.array(pjrt.to_numpy(self.buffer(), self._aval))
+        return array if dtype is None else array.astype(dtype)
+
+    def __repr__(self) -> str:
+        state = f", used up by {self._used_by}" if self._used_by else ""
+        return f"DeviceArray({self.dtype.name}{list(self.shape)}{state})"
+
+
+def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Array:
+    """A C-contiguous, native-endian numpy array of exactly this dtype. scalar: the input is 0-d.
+
+    Accepted: numpy arrays and scalars, objects with `__array__` or dlpack such as jax arrays, and
+    for 0-d inputs Python numbers that the dtype can hold. Nothing is cast between dtypes.
+    Raises ShapeError: AOTC-E605 not an array, E606 another dtype.
+    """
+    if scalar and type(value) in (bool, int, float, complex):
+        return _from_number(value, dtype, where)
+    if not isinstance(value, (np.ndarray, np.generic)) and not hasattr(value, "__array__"):
+        raise ShapeError(
+            Finding(
+                code="AOTC-E605",
+                where=where,
+                expected=f"an array of {dtype.name}",
+                found=f"a {type(value).__name__}",
+                hint=f"pass np.asarray(value, np.{dtype.name})",
+            )
+        )
+    array = np.asarray(value)
+    if array.dtype != dtype:
+        if array.dtype.newbyteorder("=") != dtype:
+            raise _wrong_dtype(array.dtype.name, dtype, where)
+        array = array.astype(dtype)
+    if not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    return array
+
+
+def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
+    ranks = {bool: 0, int: 1, float: 2, complex: 3}
+    kinds = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
+    given, wanted = ranks[type(value)], kinds[dtype.kind]
+    if given > wanted or (given == 0) != (wanted == 0):
+        raise _wrong_dtype(f"the Python {type(value).__name__} {value!r}", dtype, where)
+    try:
+        return np.asarray(value, dtype)
+    except OverflowError as error:
+        raise _wrong_dtype(f"{value!r}, which it cannot hold", dtype, where) from error
+
+
+def _wrong_dtype(found: str, dtype: np.dtype[Any], where: str) -> ShapeError:
+    return ShapeError(
+        Finding(
+            code="AOTC-E606",
+            where=where,
+            expected=dtype.name,
+            found=found,
+            hint=f"convert it: x.astype(np.{dtype.name}); nothing is cast silently",
+        )
+    )

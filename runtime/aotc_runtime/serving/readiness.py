@@ -1,0 +1,142 @@
+"""From resident to ready: every fixture has run through its executable and matched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc_runtime.errors import BackendError, Finding, ReadinessError
+from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.resident import (
+    ResidentBundle,
+    ResidentEntryPoint,
+    ResidentProfile,
+    tensor_views,
+)
+from aotc_runtime.system import pjrt
+
+
+@dataclass(frozen=True, slots=True)
+class FixtureResult:
+    """One fixture's outcome. worst: path of the output with the largest error for its tolerance."""
+
+    label: str
+    entry_point: str
+    profile: int
+    max_abs: float
+    max_rel: float
+    ulp_max: int
+    elements: int
+    worst: str
+    within_tolerance: bool
+
+
+def run_fixtures(resident: ResidentBundle) -> tuple[FixtureResult, ...]:
+    """Run every executable on its fixture and compare with the reference.
+
+    Raises BackendError (AOTC-E755) if XLA fails, ReadinessError (AOTC-E702) for a fixture that
+    does not fit its executable. A result beyond its tolerance is in the outcome, not raised.
+    """
+    return tuple(
+        _run(resident, entry_point, profile, index)
+        for entry_point in resident.entry_points.values()
+        for index, profile in enumerate(entry_point.profiles)
+    )
+
+
+def _run(
+    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
+) -> FixtureResult:
+    spec = entry_point.spec
+    where = f"fixture {profile.label}"
+    views = tensor_views(resident.verified.blob(profile.record.fixture), where)
+    device = pjrt.device()
+    wanted = [
+        *((f"inputs/{s.path}", aval) for s, aval in zip(spec.inputs, profile.inputs, strict=True)),
+        *((f"outputs/{s.path}", a) for s, a in zip(spec.outputs, profile.outputs, strict=True)),
+    ]
+    for name, aval in wanted:
+        array = views[name][0] if name in views else None
+        if array is None or array.shape != aval.shape or array.dtype != aval.dtype:
+            raise ReadinessError(
+                Finding(
+                    code="AOTC-E702",
+                    where=where,
+                    expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
+                    found=f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
+                    hint="the bundle was put together wrongly: build it again",
+                )
+            )
+    leaves = [
+        device.put(views[f"inputs/{s.path}"][0], aval)
+        for s, aval in zip(spec.inputs, profile.inputs, strict=True)
+    ]
+    arguments = [leaves[a] if isinstance(a, int) else a for a in profile.arguments]
+    try:
+        results = pjrt.execute(profile.executable, arguments)
+    except device.error as error:
+        raise BackendError(
+            Finding(
+                code="AOTC-E755",
+                where=where,
+                expected="the executable to run its fixture",
+                found=str(error).strip().splitlines()[0],
+                hint="rebuild the bundle with the jaxlib that is installed here",
+            )
+        ) from error
+    rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+    differences = {}
+    for tensor, aval, result in zip(spec.outputs, profile.outputs, results, strict=True):
+        expected = views[f"outputs/{tensor.path}"][0]
+        differences[tensor.path] = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
+    worst = max(differences, key=lambda path: differences[path].excess, default="")
+    every = differences.values()
+    return FixtureResult(
+        label=profile.label,
+        entry_point=entry_point.name,
+        profile=index,
+        max_abs=max((d.max_abs for d in every), default=0.0),
+        max_rel=max((d.max_rel for d in every), default=0.0),
+        ulp_max=max((d.ulp_max for d in every), default=0),
+        elements=sum(d.elements for d in every),
+        worst=worst,
+        within_tolerance=all(d.within for d in every),
+    )
+
+
+def make_ready(resident: ResidentBundle) -> LoadedBundle:
+    """Run every fixture and make the bundle callable.
+
+    Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled.
+    """
+    results = run_fixtures(resident)
+    failed = [result for result in results if not result.within_tolerance]
+    if failed:
+        raise ReadinessError(
+            *(
+                Finding(
+                    code="AOTC-E701",
+                    where=f"{result.label} output {result.worst or 'result'}",
+                    expected="results as recorded at build, within "
+                    f"rtol={resident.entry_points[result.entry_point].spec.tolerance.rtol} "
+                    f"atol={resident.entry_points[result.entry_point].spec.tolerance.atol}",
+                    found=f"max abs error {result.max_abs:.3g}, max rel error "
+                    f"{result.max_rel:.3g}, {result.ulp_max} ulp",
+                    hint="this host computes something else: rebuild for it, or raise the "
+                    "tolerance if the difference is harmless",
+                )
+                for result in failed
+            )
+        )
+    compilations = pjrt.device().compilations()
+    if compilations:
+        raise ReadinessError(
+            Finding(
+                code="AOTC-E703",
+                where="load",
+                expected="0 compilations",
+                found=f"{compilations} executables that did not come from the bundle",
+                hint="this is a bug in aotc-runtime: please report it",
+            )
+        )
+    return LoadedBundle(resident, results, compilations)

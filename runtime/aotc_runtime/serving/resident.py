@@ -1,0 +1,161 @@
+"""A verified bundle in memory: weights in place, executables deserialized. Not callable yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.formats.tensors import TensorInfo, read_tensors
+from aotc_runtime.schema.manifest import (
+    BlobRef,
+    EntryPoint,
+    InputArgument,
+    ProfileRecord,
+    WeightArgument,
+)
+from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Aval, Buffer, Executable
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentProfile:
+    """One executable, ready to run.
+
+    arguments: a device buffer for a bound weight, or the index of an input leaf.
+    """
+
+    label: str
+    record: ProfileRecord
+    executable: Executable
+    arguments: tuple[Buffer | int, ...]
+    inputs: tuple[Aval, ...]
+    outputs: tuple[Aval, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentEntryPoint:
+    """An entry point with its executables."""
+
+    name: str
+    spec: EntryPoint
+    profiles: tuple[ResidentProfile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentBundle:
+    """Everything is loaded and nothing has run; only `readiness.make_ready` makes it callable.
+
+    arrays: views over the mapped weights, which the device buffers use in place.
+    """
+
+    verified: VerifiedBundle
+    entry_points: Mapping[str, ResidentEntryPoint]
+    arrays: Mapping[tuple[str, str], Array]
+    buffers: Mapping[tuple[str, str], Buffer]
+
+
+def label(entry_point: str, sizes: Mapping[str, int]) -> str:
+    """predict[batch=8]."""
+    inside = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+    return f"{entry_point}[{inside}]" if inside else entry_point
+
+
+def tensor_views(blob: VerifiedBlob, where: str) -> dict[str, tuple[Array, TensorInfo]]:
+    """The tensors of a verified safetensors blob, as views over its bytes."""
+    views = {}
+    for name, info in read_tensors(blob.data, where=where).items():
+        flat = np.frombuffer(blob.data[info.start : info.end], numpy_dtype(info.dtype))
+        views[name] = (flat.reshape(info.shape), info)
+    return views
+
+
+def make_resident(verified: VerifiedBundle) -> ResidentBundle:
+    """Map the weights and deserialize the executables; compiles nothing and runs nothing.
+
+    Raises BundleFormatError (AOTC-E117: a tensor is not what the manifest says), BackendError.
+    """
+    device = pjrt.device()
+    manifest = verified.manifest
+    device.register_custom_calls(manifest.requires.custom_call_targets)
+    arrays: dict[tuple[str, str], Array] = {}
+    buffers: dict[tuple[str, str], Buffer] = {}
+    for set_name, weights in manifest.weights.items():
+        where = f"weights {set_name}"
+        views = tensor_views(verified.blob(weights.blob), where)
+        declared = {tensor.name: (tensor.dtype, tensor.shape) for tensor in weights.tensors}
+        found = {name: (info.dtype, info.shape) for name, (_, info) in views.items()}
+        if declared != found:
+            raise _differs(where, weights.blob, declared, found)
+        for name, (array, info) in views.items():
+            arrays[set_name, name] = array
+            buffers[set_name, name] = device.share(array, Aval(info.shape, array.dtype))
+    entry_points = {
+        name: ResidentEntryPoint(
+            name,
+            spec,
+            tuple(
+                _profile(device, verified, name, spec, record, buffers) for record in spec.profiles
+            ),
+        )
+        for name, spec in manifest.entry_points.items()
+    }
+    return ResidentBundle(verified, entry_points, arrays, buffers)
+
+
+def _profile(
+    device: pjrt.Device,
+    verified: VerifiedBundle,
+    name: str,
+    spec: EntryPoint,
+    record: ProfileRecord,
+    buffers: Mapping[tuple[str, str], Buffer],
+) -> ResidentProfile:
+    where = label(name, record.sizes)
+    inputs = _avals([tensor.dtype for tensor in spec.inputs], record.input_shapes)
+    outputs = _avals([tensor.dtype for tensor in spec.outputs], record.output_shapes)
+    arguments: list[Buffer | int] = []
+    for argument in record.arguments:
+        match argument:
+            case InputArgument(leaf=leaf):
+                arguments.append(leaf)
+            case WeightArgument(set=set_name, tensor=tensor):
+                arguments.append(buffers[set_name, tensor])
+    executable = device.deserialize(verified.blob(record.executable), outputs, where)
+    return ResidentProfile(where, record, executable, tuple(arguments), inputs, outputs)
+
+
+def _avals(dtypes: list[Any], shapes: tuple[tuple[int, ...], ...]) -> tuple[Aval, ...]:
+    return tuple(
+        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
+    )
+
+
+def _differs(where: str, blob: BlobRef, declared: Any, found: Any) -> BundleFormatError:
+    names = sorted(
+        name for name in declared.keys() | found.keys() if declared.get(name) != found.get(name)
+    )
+    return BundleFormatError(
+        Finding(
+            code="AOTC-E117",
+            where=f"{where} {names[0]} in {blob.digest}",
+            expected=str(declared.get(names[0], "no such tensor")),
+            found=str(found.get(names[0], "no such tensor")),
+            hint="the bundle was put together wrongly: build it again",
+        )
+    )
+
+
+def release(bundle: ResidentBundle) -> None:
+    """Give the executables and the weights' device buffers back."""
+    device = pjrt.device()
+    for entry_point in bundle.entry_points.values():
+        for profile in entry_point.profiles:
+            device.release(profile.executable)

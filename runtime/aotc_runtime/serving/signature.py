@@ -1,0 +1,44 @@
+"""Binding a call's arguments to parameters, by Python's own rules."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
+
+_KINDS = {
+    ParameterKind.POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
+    ParameterKind.POSITIONAL_OR_KEYWORD: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ParameterKind.KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
+}
+
+
+def signature_of(spec: EntryPoint) -> inspect.Signature:
+    """The signature callers see: bound and static parameters are gone."""
+    return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in spec.parameters])
+
+
+def bind(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Any]:
+    """The arguments in the order of the parameters. Raises ShapeError (AOTC-E601)."""
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ShapeError(
+            Finding(
+                code="AOTC-E601",
+                where=name,
+                expected=f"{name}{signature}",
+                found=str(error),
+                hint="pass the parameters of the signature, by position or by name",
+            )
+        ) from error
+    return [bound.arguments[parameter] for parameter in signature.parameters]
+
+
+def positional_count(parameters: tuple[Parameter, ...]) -> int:
+    """How many parameters can be passed by position."""
+    return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)

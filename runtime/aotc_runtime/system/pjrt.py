@@ -1,0 +1,243 @@
+"""The only file of the runtime that knows jaxlib. Names below are private; each was seen in jaxlib
+0.11.2, 0.12.0 and 0.12.0.1.
+
+    jaxlib.cpu_feature_guard.check_cpu_features
+    jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
+        SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
+    Client: deserialize_executable, live_executables, local_devices
+    LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
+    jaxlib.lapack: _lapack.initialize, registrations
+
+There is one client per process, made on first use. Executables come from `VerifiedBlob`s only, and
+nothing here can compile. None of these calls imports jax.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aotc_runtime.errors import BackendError, Finding, IncompatibleHostError
+from aotc_runtime.schema.proof import VerifiedBlob
+
+# 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
+# jaxlib is loaded.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+Buffer = Any
+"""An array on the device (jaxlib's ArrayImpl)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aval:
+    """Shape and dtype in the form in which jaxlib asks for them."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    weak_type: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A deserialized executable and the handlers for its results, in order."""
+
+    loaded: Any
+    handlers: list[Any]
+
+
+def _backend_error(code: str, where: str, expected: str, found: str, hint: str) -> BackendError:
+    return BackendError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+class Device:
+    """The host's CPU as XLA sees it. Use `device()`."""
+
+    def __init__(self) -> None:
+        try:
+            from jaxlib import cpu_feature_guard
+
+            # jaxlib is compiled for a processor level of its own and dies of SIGILL below it.
+            cpu_feature_guard.check_cpu_features()
+        except RuntimeError as error:
+            raise IncompatibleHostError(
+                Finding(
+                    code="AOTC-E506",
+                    where="this host's processor",
+                    expected="the processor features that the installed jaxlib was compiled for",
+                    found=_first_line(error),
+                    hint="run on a newer processor, or install an older jaxlib and rebuild",
+                )
+            ) from error
+        try:
+            from jaxlib import xla_client
+
+            self._xla = xla_client._xla
+            self._client = xla_client.make_cpu_client(asynchronous=False)
+            self._device = self._client.local_devices()[0]
+            self._sharding = xla_client.SingleDeviceSharding(self._device)
+            self._put = xla_client.batched_device_put
+            self._handler = xla_client.array_result_handler
+            self._register = xla_client.register_custom_call_target
+            semantics = xla_client.HostBufferSemantics
+            self._copy = semantics.IMMUTABLE_ONLY_DURING_CALL
+            self._share = semantics.ZERO_COPY
+            self.error: type[Exception] = xla_client.XlaRuntimeError
+            self._topology = xla_client.get_topology_for_devices
+        except (ImportError, AttributeError, TypeError) as error:
+            raise _backend_error(
+                "AOTC-E751",
+                "jaxlib",
+                "the private names of jaxlib 0.11.2 to 0.12.0 (aotc_runtime/system/pjrt.py)",
+                f"{type(error).__name__}: {_first_line(error)}",
+                "install a jaxlib that this aotc-runtime supports",
+            ) from error
+        self.pid = os.getpid()
+        self._devices = [self._device]
+        self._known: dict[int, Any] = {}
+        self._lapack_ready = False
+        self._lock = threading.Lock()
+
+    @property
+    def device_count(self) -> int:
+        return len(self._client.local_devices())
+
+    def machine(self) -> tuple[str, str, frozenset[str]]:
+        """Triple, processor name and features of this host, in LLVM's spelling."""
+        topology = bytes(self._topology(self._client.devices()).serialize())
+        # The target machine is a protobuf message {1: triple, 2: cpu, 3: features}.
+        match = re.search(rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12", topology, re.DOTALL)
+        features = re.search(
+            rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology
+        )
+        if match is None or features is None:
+            raise _backend_error(
+                "AOTC-E752",
+                "this host's processor",
+                "a description in jaxlib's topology",
+                "none",
+                "install a jaxlib that this aotc-runtime supports",
+            )
+        names = features[2].decode().split(",")
+        present = frozenset(name[1:] for name in names if name.startswith("+"))
+        return match[1].decode(), features[1].decode(), present
+
+    def register_custom_calls(self, targets: Iterable[str]) -> None:
+        """Register the libraries behind these custom-call targets; only those that are needed."""
+        if self._lapack_ready or not any(target.startswith("lapack_") for target in targets):
+            return
+        from jaxlib import lapack
+
+        with self._lock:
+            # Without initialize() the registered kernels call null pointers.
+            lapack._lapack.initialize()
+            for name, function, version in lapack.registrations()["cpu"]:
+                self._register(name, function, "cpu", api_version=version)
+            self._lapack_ready = True
+
+    def deserialize(self, blob: VerifiedBlob, outputs: Sequence[Aval], where: str) -> Executable:
+        """Load verified machine code. Raises BackendError (AOTC-E753)."""
+        try:
+            loaded = self._client.deserialize_executable(bytes(blob.data), self._devices)
+        except self.error as error:
+            raise _backend_error(
+                "AOTC-E753",
+                where,
+                "an executable that XLA loads",
+                _first_line(error),
+                "rebuild the bundle with the jaxlib that is installed here",
+            ) from error
+        with self._lock:
+            self._known[id(loaded)] = loaded
+        return Executable(loaded, [self._handler(aval, self._sharding, True) for aval in outputs])
+
+    def release(self, executable: Executable) -> None:
+        """Forget an executable, so that its memory can be given back."""
+        with self._lock:
+            self._known.pop(id(executable.loaded), None)
+
+    def compilations(self) -> int:
+        """Executables alive in XLA's client that did not come from `deserialize`: 0, or a bug."""
+        with self._lock:
+            alive = self._client.live_executables()
+            return sum(id(executable) not in self._known for executable in alive)
+
+    def put(self, array: np.ndarray[Any, Any], aval: Aval) -> Buffer:
+        """Copy a user's array to the device; the array may change as soon as this returns."""
+        return self._put(
+            aval, self._sharding, [array], self._devices, True, False, self._copy, True
+        )
+
+    def share(self, array: np.ndarray[Any, Any], aval: Aval) -> Buffer:
+        """Use an array in place if it is aligned to 64 bytes (a copy otherwise); for weights,
+        which never change."""
+        return self._put(
+            aval, self._sharding, [array], self._devices, True, False, self._share, True
+        )
+
+    def pointer(self, buffer: Buffer) -> int:
+        """The address of a device buffer."""
+        return int(buffer.unsafe_buffer_pointer())
+
+
+def execute(executable: Executable, arguments: list[Buffer]) -> list[Buffer]:
+    """Run on the calling thread; other Python threads go on meanwhile. Raises XLA's error."""
+    results: list[Buffer] = executable.loaded.execute_sharded(arguments).consume_with_handlers(
+        executable.handlers
+    )
+    return results
+
+
+def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
+    """A result as numpy: read-only and without a copy, keeping the device buffer alive.
+
+    Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
+    """
+    if aval.dtype.kind != "V":
+        return np.asarray(buffer)
+    buffer.block_until_ready()
+    size = int(np.prod(aval.shape, dtype=np.int64)) * aval.dtype.itemsize
+    if size == 0:
+        return np.empty(aval.shape, aval.dtype)
+    memory = (ctypes.c_char * size).from_address(buffer.unsafe_buffer_pointer())
+    copied = np.frombuffer(bytes(memory), aval.dtype).reshape(aval.shape)
+    del buffer
+    return copied
+
+
+current_pid = os.getpid
+"""The id of this process, which a fork changes."""
+
+_device: Device | None = None
+_device_lock = threading.Lock()
+
+
+def device() -> Device:
+    """This process' device. Raises BackendError (AOTC-E754) in a process forked after first use."""
+    global _device
+    current = _device
+    if current is None:
+        with _device_lock:
+            if _device is None:
+                _device = Device()
+            current = _device
+    if current.pid != os.getpid():
+        raise _backend_error(
+            "AOTC-E754",
+            f"process {os.getpid()}",
+            "bundles loaded in the process that uses them",
+            f"a fork of process {current.pid}, where XLA was started; its threads are gone here",
+            "load after forking (gunicorn: in post_fork), or start processes with spawn",
+        )
+    return current
