@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.target import NATIVE, read_target
@@ -15,12 +16,7 @@ from aotc_runtime.schema.manifest import Target
 def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:
     """The targets of a manifest, or those given instead. Raises BuildManifestError."""
     names = tuple(override) or manifest.targets
-    targets = tuple(
-        _native()
-        if name == NATIVE
-        else read_target(name, manifest.root, f"{manifest.path} targets")
-        for name in names
-    )
+    targets = tuple(resolve_target(name, manifest.root, str(manifest.path)) for name in names)
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
             raise BuildManifestError(
@@ -35,7 +31,10 @@ def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tu
     return targets
 
 
-def _native() -> Target:
+def resolve_target(name: str, folder: Path, where: str) -> Target:
+    """A target by name or path, looked up from a folder; `native` describes this host."""
+    if name != NATIVE:
+        return read_target(name, folder, f"{where} targets")
     from aotc.backends.xla.native import describe_native
 
     return describe_native()

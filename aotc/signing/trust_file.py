@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
+
+from aotc.errors import UsageError
+from aotc_runtime.errors import Finding
+from aotc_runtime.verification.trust import load_public_key
 
 
 def policy_text(name: str, public_keys: Sequence[str], threshold: int = 1) -> str:
@@ -12,3 +17,44 @@ def policy_text(name: str, public_keys: Sequence[str], threshold: int = 1) -> st
     for pem in public_keys:
         lines += ["", "[[keys]]", f'public_key = """\n{pem.strip()}\n"""']
     return "\n".join(lines) + "\n"
+
+
+def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: int) -> list[str]:
+    """Write a policy; the ids of its keys. An existing file is not overwritten.
+
+    Raises UsageError: AOTC-E003 not writable, E005 exists, E006 a key file cannot be read, E010
+    fewer keys than the threshold; TrustError (AOTC-E310) for a file that is no public key.
+    """
+    pems, ids = [], []
+    for file in key_files:
+        try:
+            pem = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            found = error.strerror if isinstance(error, OSError) else "not text"
+            raise _error(
+                "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
+            ) from error
+        ids.append(load_public_key(pem, "", str(file)).id)
+        pems.append(pem)
+    if threshold > len(set(ids)):
+        found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
+        raise _error("AOTC-E010", path, "as many keys as the threshold", found, "add --key")
+    try:
+        with path.open("x", encoding="utf-8") as file_object:
+            file_object.write(policy_text(name, pems, threshold))
+    except FileExistsError as error:
+        expected = "a file that does not exist yet"
+        raise _error(
+            "AOTC-E005", path, expected, "an existing one", "choose another with -o, or edit it"
+        ) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        expected = "a place that can be written"
+        raise _error("AOTC-E003", path, expected, found, "check the folder") from error
+    return ids
+
+
+def _error(code: str, where: Path, expected: str, found: str, hint: str) -> UsageError:
+    return UsageError(
+        Finding(code=code, where=str(where), expected=expected, found=found, hint=hint)
+    )

@@ -1,0 +1,79 @@
+"""`aotc build`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aotc.cli import passphrase
+from aotc.cli.common import Output, command
+from aotc.cli.progress import progress
+
+if TYPE_CHECKING:
+    from aotc.build.pipeline import Built
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
+@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@click.option("--target", "targets", multiple=True, help="Build for this target instead.")
+@click.option("--key", type=click.Path(path_type=Path), help="Sign with this private key.")
+@click.option("--passphrase-file", type=click.Path(path_type=Path), help="Of the key.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Compilations at a time.")
+@command
+def build(
+    out: Output,
+    manifest: Path,
+    output: Path | None,
+    layout: Path | None,
+    targets: tuple[str, ...],
+    key: Path | None,
+    passphrase_file: Path | None,
+    jobs: int | None,
+) -> None:
+    """Build a bundle from a build manifest.
+
+    Traces every entry point, compiles it for every target and shape profile, checks each executable
+    against plain JAX, and writes NAME-VERSION.aotb, signed if a key is given.
+
+    \b
+    aotc build manifests/digits.toml --key ci.key
+    """
+    if output and layout:
+        raise click.UsageError("--output and --layout exclude each other: a file or a folder")
+    from aotc.build.child import ignored_variables
+    from aotc.build.pipeline import build as build_bundle
+    from aotc.packing.bundle import Form
+    from aotc.signing.signer import load_signer
+
+    if ignored := ignored_variables():
+        sys.stderr.write(f"note: {', '.join(ignored)} ignored; compiler options go into targets\n")
+    signer = load_signer(key, passphrase.for_key(key, passphrase_file)) if key else None
+    with progress(quiet=out.json) as on_stage:
+        built = build_bundle(
+            manifest,
+            output=layout or output,
+            form=Form.LAYOUT if layout else Form.ARCHIVE,
+            targets=targets,
+            signer=signer,
+            jobs=jobs,
+            on_stage=on_stage,
+        )
+    from aotc.report.build import build_report
+
+    out.result(build_report(built), lambda: _print(built, out))
+
+
+def _print(built: Built, out: Output) -> None:
+    from aotc.report.text import print_build
+
+    print_build(built, verbose=out.verbose)
+    if built.attestation is None:
+        sys.stderr.write(
+            "note: the bundle is unsigned and will not load; sign it: "
+            f"aotc sign {built.bundle.path} --key KEY\n"
+        )

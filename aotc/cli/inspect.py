@@ -1,0 +1,28 @@
+"""`aotc inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@command
+def inspect(out: Output, bundle: Path) -> None:
+    """Show what is in a bundle: targets, entry points, profiles, sizes, memory and parity.
+
+    Checks digests but no signature: it says who claims to have signed, not whether they did.
+
+    \b
+    aotc inspect digits-1.0.0.aotb
+    """
+    from aotc.report.inspect import bundle_report
+    from aotc.report.text import print_bundle
+    from aotc_runtime.system.store import open_bundle
+
+    report = bundle_report(open_bundle(bundle))
+    out.result(report, lambda: print_bundle(report))

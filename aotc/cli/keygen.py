@@ -1,0 +1,58 @@
+"""`aotc keygen`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aotc.cli import passphrase
+from aotc.cli.common import Output, command
+
+
+@click.command()
+@click.argument("prefix", type=click.Path(path_type=Path))
+@click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
+@click.option("--passphrase-file", type=click.Path(path_type=Path), help="Encrypt with this.")
+@command
+def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None) -> None:
+    """Make an Ed25519 key pair: PREFIX.key (mode 0600) and PREFIX.pub.
+
+    The private key is encrypted with the passphrase from --passphrase-file, AOTC_KEY_PASSPHRASE
+    or a prompt, unless --plain is given. Existing files are never overwritten.
+
+    \b
+    aotc keygen ci
+    """
+    from aotc.errors import UsageError
+    from aotc.signing.keys import generate_key_pair
+    from aotc_runtime.errors import Finding
+
+    secret = None if plain else passphrase.given(passphrase_file)
+    if secret is None and not plain:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                Finding(
+                    code="AOTC-E009",
+                    where="keygen",
+                    expected="a passphrase for the private key",
+                    found="none",
+                    hint=f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain",
+                )
+            )
+        answer: str = click.prompt(
+            "passphrase", hide_input=True, confirmation_prompt=True, err=True
+        )
+        secret = answer.encode()
+    pair = generate_key_pair(prefix, secret)
+    document = {
+        "private_key": str(pair.private),
+        "public_key": str(pair.public),
+        "key_id": pair.id,
+        "encrypted": secret is not None,
+    }
+    out.result(
+        document,
+        lambda: print(f"wrote {pair.private} (keep it secret) and {pair.public}\nkey id {pair.id}"),
+    )

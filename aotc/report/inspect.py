@@ -1,0 +1,104 @@
+"""A bundle as data: what it contains and who claims to have signed it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from aotc_runtime.formats import dsse, oci
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.formats.statement import Statement
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
+from aotc_runtime.verification.verify import read_unverified
+
+
+def bundle_report(source: BlobSource) -> dict[str, Any]:
+    """Contents of a bundle; digests were checked, signatures were not.
+
+    Raises BundleFormatError, IntegrityError.
+    """
+    contents, envelopes = read_unverified(source)
+    first = next(iter(contents.manifests.values()))
+    return {
+        "bundle": source.name,
+        "name": first.name,
+        "version": first.version,
+        "root_digest": contents.root_digest,
+        "signatures": [claim for envelope in envelopes for claim in _claims(envelope)],
+        "signatures_verified": False,
+        "targets": {name: manifest_report(m) for name, m in contents.manifests.items()},
+    }
+
+
+def _claims(data: bytes) -> list[dict[str, Any]]:
+    """Who says they signed, and with what provenance."""
+    envelope = oci.decode_foreign(data, dsse.Envelope, where="attestation")
+    payload = dsse.decode_base64(envelope.payload, where="attestation")
+    statement = oci.decode_foreign(payload, Statement, where="attestation")
+    predicate = msgspec.json.decode(statement.predicate)
+    definition = predicate.get("buildDefinition", {}) if isinstance(predicate, dict) else {}
+    return [
+        {
+            "key_id": signature.keyid,
+            "predicate_type": statement.predicateType,
+            "build_type": definition.get("buildType"),
+        }
+        for signature in envelope.signatures
+    ]
+
+
+def manifest_report(manifest: BundleManifest) -> dict[str, Any]:
+    """One target: requirements, toolchain, weights and entry points."""
+    return {
+        "target": msgspec.to_builtins(manifest.target),
+        "requires": msgspec.to_builtins(manifest.requires),
+        "built_with": msgspec.to_builtins(manifest.built_with),
+        "accepts_jaxlib": list(manifest.accepts_jaxlib),
+        "dimensions": msgspec.to_builtins(manifest.dimensions),
+        "weights": {
+            name: {
+                "origin": weights.origin,
+                "tensors": len(weights.tensors),
+                "size_bytes": weights.blob.size,
+                "digest": weights.blob.digest,
+            }
+            for name, weights in manifest.weights.items()
+        },
+        "entry_points": {
+            name: _entry_point(entry_point) for name, entry_point in manifest.entry_points.items()
+        },
+    }
+
+
+def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
+    return {
+        "function": entry_point.function,
+        "parameters": [parameter.name for parameter in entry_point.parameters],
+        "donated": [p.name for p in entry_point.parameters if p.donated],
+        "bound": entry_point.bound,
+        "static": entry_point.static,
+        "inputs": {spec.path: tensor_text(spec) for spec in entry_point.inputs},
+        "outputs": {spec.path or "result": tensor_text(spec) for spec in entry_point.outputs},
+        "out_of_profile": entry_point.out_of_profile.value,
+        "tolerance": msgspec.to_builtins(entry_point.tolerance),
+        "lifted": [msgspec.to_builtins(constant) for constant in entry_point.lifted],
+        "profiles": [
+            {
+                "sizes": profile.sizes,
+                "executable_bytes": profile.executable.size,
+                "module_bytes": profile.module.size,
+                "memory": msgspec.to_builtins(profile.memory),
+                "cost": msgspec.to_builtins(profile.cost),
+                "thunks": profile.thunks,
+                "custom_call_targets": list(profile.custom_call_targets),
+                "parity": msgspec.to_builtins(profile.parity),
+            }
+            for profile in entry_point.profiles
+        ],
+    }
+
+
+def tensor_text(spec: TensorSpec) -> str:
+    """float32[batch, 64]."""
+    return f"{spec.dtype.value}[{', '.join(str(axis) for axis in spec.shape)}]"
