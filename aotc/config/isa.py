@@ -20,27 +20,36 @@ CPUS = (
 )
 """Names that LLVM in jaxlib knows; an unknown one ends the compiler with a segmentation fault."""
 
+BASELINE = frozenset(["64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"])
+"""What every x86-64 processor has; without it LLVM has no 64-bit code to generate."""
+
 _FEATURE_NAMES = """
-    64bit adx aes amx-bf16 amx-complex amx-fp16 amx-int8 amx-tile avx avx2 avx512bf16
-    avx512bitalg avx512bw avx512cd avx512dq avx512f avx512fp16 avx512ifma avx512vbmi avx512vbmi2
-    avx512vl avx512vnni avx512vp2intersect avx512vpopcntdq avxifma avxneconvert avxvnni
-    avxvnniint16 avxvnniint8 bmi bmi2 cldemote clflushopt clwb clzero cmov cmpccxadd crc32 cx16
-    cx8 enqcmd f16c fma fma4 fsgsbase fxsr gfni hreset invpcid kl lwp lzcnt mmx movbe movdir64b
-    movdiri mwaitx pclmul pconfig pku popcnt prefetchi prfchw ptwrite rdpid rdpru rdrnd rdseed
-    rtm sahf serialize sgx sha sha512 shstk sm3 sm4 sse sse2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm
-    tsxldtrk uintr usermsr vaes vpclmulqdq waitpkg wbnoinvd widekl xop xsave xsavec xsaveopt
-    xsaves
+    64bit adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tile avx
+    avx10.1 avx10.2 avx10v2aux avx2 avx512bf16 avx512bitalg avx512bmm avx512bw avx512cd avx512dq
+    avx512f avx512fp16 avx512ifma avx512vbmi avx512vbmi2 avx512vl avx512vnni avx512vp2intersect
+    avx512vpopcntdq avxifma avxneconvert avxvnni avxvnniint16 avxvnniint8 bmi bmi2 ccmp cf cldemote
+    clflushopt clwb clzero cmov cmpccxadd crc32 cx16 cx8 egpr enqcmd f16c fma fma4 fsgsbase fxsr
+    gfni hreset invpcid jmpabs kl lwp lzcnt mmx movbe movdir64b movdiri movrs mwaitx ndd nf pclmul
+    pconfig pku popcnt ppx prefetchi prfchw ptwrite push2pop2 raoint rdpid rdpru rdrnd rdseed rtm
+    sahf serialize sgx sha sha512 shstk sm3 sm4 sse sse2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm
+    tsxldtrk uintr usermsr vaes vpclmulqdq waitpkg wbnoinvd widekl xop xsave xsavec xsaveopt xsaves
+    zu
 """
 
 FEATURES = frozenset(_FEATURE_NAMES.split())
-"""LLVM's names of x86-64 features; LLVM ignores an unknown one without an error."""
+"""LLVM's names of x86-64 features, as jaxlib 0.12.0.1 lists them for a host; LLVM ignores an
+unknown one without an error."""
 
 _TUNING_PREFIXES = ("prefer-", "fast-", "slow-", "false-deps-", "tuning-")
 _TUNING = frozenset({"idivq-to-divl", "macrofusion", "branchfusion", "no-bypass-delay"})
 
 
 def is_tuning(feature: str) -> bool:
-    """Whether a feature only shapes code generation: no host lacks `prefer-no-gather`."""
+    """Whether a feature only shapes code generation.
+
+    XLA writes `prefer-no-gather` and the like among the features of a machine. Code compiled with
+    them runs anywhere, so a host must not be refused for lacking them.
+    """
     return feature in _TUNING or feature.startswith(_TUNING_PREFIXES)
 
 
@@ -51,6 +60,18 @@ def split(features: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return required, tuple(name for name in present if is_tuning(name))
 
 
-def llvm(required: Iterable[str], tuning: Iterable[str]) -> str:
-    """The feature string for LLVM: "+64bit,+avx,…"."""
-    return ",".join(f"+{name}" for name in sorted({*required, *tuning}))
+def names(features: Iterable[str]) -> frozenset[str]:
+    """Every feature that XLA's list of a machine names, present or not, without tuning."""
+    return frozenset(name[1:] for name in features if name[:1] in "+-" and not is_tuning(name[1:]))
+
+
+def llvm(required: Iterable[str], tuning: Iterable[str], known: Iterable[str]) -> str:
+    """The feature string for LLVM: "-avx512f,…,+64bit,+avx,…".
+
+    known: every feature of this LLVM. Those not required are ruled out by name: a processor name
+    stands for features of its own (`skylake-avx512` for AVX-512), which the code would use and
+    nobody would require of the host. They come first, so that "+avx2" brings back what "-avx" took.
+    """
+    wanted = set(required)
+    absent = [f"-{name}" for name in sorted(set(known) - wanted)]
+    return ",".join([*absent, *(f"+{name}" for name in sorted(wanted | set(tuning)))])

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 
 from aotc.backends.xla import custom_calls, objects
-from aotc.backends.xla.worker import Job, Result
+from aotc.backends.xla.worker import Job, Problem, Result
 from aotc.config import isa
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Executable
@@ -21,19 +22,27 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
 
-COMPILE_SECONDS_MAX = 1800
+SECONDS_MAX = 1800.0
 """A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
 
-STDERR_LINES_SHOWN = 12
+LINES_SHOWN = 12
+"""Of what the compiler printed, the last ones: an assertion and its stack take about ten."""
+
+WORKER = (sys.executable, "-P", "-m", "aotc.backends.xla.worker")
 
 
 class XlaBackend:
-    """XLA:CPU of the installed jaxlib. worker: the command that compiles, replaced in tests."""
+    """XLA:CPU of the installed jaxlib.
+
+    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
+    may take for one executable.
+    """
 
     platform = "cpu"
 
-    def __init__(self, worker: tuple[str, ...] = ()) -> None:
-        self._worker = worker or (sys.executable, "-m", "aotc.backends.xla.worker")
+    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
+        self._worker = tuple(worker)
+        self._seconds_max = seconds_max
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
@@ -52,14 +61,15 @@ class XlaBackend:
 
     def compile(self, job: CompileJob) -> Executable:
         """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it
-        crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 code for
-        more than the target, E906 an unknown executable layout.
+        crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 this
+        jaxlib does not follow the target, E906 or is laid out in an unknown way.
         """
         target = job.target
         request = Job(
             triple=target.triple,
             cpu=target.cpu,
-            features=isa.llvm(target.features, target.tuning),
+            features=target.features,
+            tuning=target.tuning,
             options=target.options,
         )
         with tempfile.TemporaryDirectory(prefix="aotc-compile-") as name:
@@ -69,17 +79,12 @@ class XlaBackend:
             said = self._run(folder, job)
             result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
             serialized = (folder / "executable.bin").read_bytes()
-        if result.error:
-            raise _error(
-                "AOTC-E901",
-                job,
-                "a program that XLA compiles for this target",
-                result.error,
-                "the message is XLA's; the operation it names is in the entry point",
-            )
-        return self._executable(job, result, serialized, said)
+        if result.problem:
+            raise _problem(job, result, said)
+        return _executable(job, result, serialized, said)
 
     def _run(self, folder: Path, job: CompileJob) -> list[str]:
+        """Run the worker to its end; the lines it printed."""
         try:
             done = subprocess.run(
                 self._worker,
@@ -88,96 +93,70 @@ class XlaBackend:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=COMPILE_SECONDS_MAX,
+                timeout=self._seconds_max,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
             raise _error(
                 "AOTC-E903",
                 job,
-                f"an executable within {COMPILE_SECONDS_MAX} s",
+                f"an executable within {self._seconds_max:g} s",
                 "none",
                 "simplify the program, or report it to XLA",
             ) from error
         said = done.stdout.decode(errors="replace").strip().splitlines()
         if done.returncode != 0 or not (folder / "result.json").exists():
-            status = (
-                f"killed by {signal.Signals(-done.returncode).name}"
-                if done.returncode < 0
-                else f"exit status {done.returncode}"
-            )
             raise _error(
                 "AOTC-E902",
                 job,
                 "the compiler process to finish",
-                status + "".join(f"\n            | {line}" for line in said[-STDERR_LINES_SHOWN:]),
+                _quote(_status(done.returncode), said),
                 "a crash of XLA or LLVM: try another target, and report it with these lines",
             )
         return said
 
-    def _executable(
-        self, job: CompileJob, result: Result, serialized: bytes, said: list[str]
-    ) -> Executable:
-        targets = custom_calls.targets(result.hlo_text)
-        refused = [name for name in targets if not custom_calls.is_allowed(name)]
-        if refused:
-            raise _error(
-                "AOTC-E904",
-                job,
-                "only custom calls that the runtime can serve: TopK, lapack_*_ffi",
-                ", ".join(refused),
-                "remove the callback from the function"
-                if any(custom_calls.is_callback(name) for name in refused)
-                else "express the operation in plain jax",
-            )
-        try:
-            serialized = objects.canonical(serialized)
-            inside = objects.contents(serialized)
-        except objects.UnknownLayoutError as error:
-            raise _error(
-                "AOTC-E906",
-                job,
-                "an executable laid out as in jaxlib 0.11.2 to 0.12.0",
-                f"{error} (jaxlib {version('jaxlib')})",
-                "install a jaxlib version that this aotc supports",
-            ) from error
-        required, tuning = isa.split(inside.features)
-        surplus = sorted(set(required) - set(job.target.features))
-        if surplus or (inside.triple, inside.cpu) != (job.target.triple, job.target.cpu):
-            raise _error(
-                "AOTC-E905",
-                job,
-                f"code for {job.target.cpu} ({job.target.triple})",
-                f"code for {inside.cpu} ({inside.triple}) with {', '.join(surplus) or 'no more'}",
-                "this jaxlib does not follow the target's description: report it",
-            )
-        diagnostics = list(said)
-        if result.randomized:
-            diagnostics.append(
-                "address space randomization could not be turned off here: "
-                "rebuilding may give other bytes"
-            )
-        return Executable(
-            serialized=serialized,
-            digest=sha256(serialized),
-            isa=required,
-            tuning=tuning,
-            custom_call_targets=targets,
-            memory=Memory(
-                argument_bytes=result.memory["argument"],
-                output_bytes=result.memory["output"],
-                temp_bytes=result.memory["temp"],
-                alias_bytes=result.memory["alias"],
-            ),
-            cost=Cost(
-                flops=_count(result.cost, "flops"),
-                transcendentals=_count(result.cost, "transcendentals"),
-                bytes_accessed=_count(result.cost, "bytes accessed"),
-            ),
-            thunks=inside.thunks,
-            compile_seconds=result.compile_seconds,
-            diagnostics=tuple(diagnostics),
+
+def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[str]) -> Executable:
+    targets = custom_calls.targets(result.hlo_text)
+    if refused := [name for name in targets if not custom_calls.is_allowed(name)]:
+        raise _refused_calls(job, refused)
+    try:
+        serialized = objects.canonical(serialized)
+        inside = objects.contents(serialized)
+    except objects.UnknownLayoutError as error:
+        raise _unknown_jaxlib(job, str(error)) from error
+    required, tuning = isa.split(inside.features)
+    surplus = sorted(set(required) - set(job.target.features))
+    if surplus or (inside.triple, inside.cpu) != (job.target.triple, job.target.cpu):
+        found = f"code for {inside.cpu} ({inside.triple})"
+        raise _unfollowed(job, found + "".join(f", with {name}" for name in surplus))
+    diagnostics = list(said)
+    if result.randomized:
+        diagnostics.append(
+            "address space randomization could not be turned off here: "
+            "rebuilding may give other bytes"
         )
+    return Executable(
+        serialized=serialized,
+        digest=sha256(serialized),
+        isa=required,
+        tuning=tuning,
+        custom_call_targets=targets,
+        memory=Memory(
+            argument_bytes=result.memory["argument"],
+            output_bytes=result.memory["output"],
+            temp_bytes=result.memory["temp"],
+            alias_bytes=result.memory["alias"],
+        ),
+        cost=Cost(
+            flops=_count(result.cost, "flops"),
+            transcendentals=_count(result.cost, "transcendentals"),
+            bytes_accessed=_count(result.cost, "bytes accessed"),
+        ),
+        thunks=inside.thunks,
+        compile_seconds=result.compile_seconds,
+        diagnostics=tuple(diagnostics),
+    )
 
 
 def _count(cost: dict[str, float], key: str) -> int:
@@ -187,7 +166,11 @@ def _count(cost: dict[str, float], key: str) -> int:
 
 def _environment(threads: int) -> dict[str, str]:
     """Nothing of the outside steers the compiler or changes its memory layout."""
-    kept = {key: os.environ[key] for key in ("PYTHONPATH", "LD_LIBRARY_PATH") if key in os.environ}
+    kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
+    if "PYTHONPATH" in os.environ:
+        # The worker has a working folder of its own, from which relative entries lead nowhere.
+        entries = os.environ["PYTHONPATH"].split(os.pathsep)
+        kept["PYTHONPATH"] = os.pathsep.join(str(Path(e).absolute()) for e in entries if e)
     return {
         **kept,
         "PJRT_NPROC": str(threads),
@@ -195,6 +178,70 @@ def _environment(threads: int) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
+
+
+def _status(returncode: int) -> str:
+    if returncode < 0:
+        return f"killed by {signal.Signals(-returncode).name}"
+    return f"exit status {returncode}"
+
+
+def _quote(text: str, said: list[str]) -> str:
+    """A text, and below it what the compiler printed last."""
+    return text + "".join(f"\n            | {line}" for line in said[-LINES_SHOWN:])
+
+
+def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
+    """The error for what the worker could not do."""
+    if result.problem is Problem.JAXLIB:
+        return _unknown_jaxlib(job, result.words)
+    if result.problem is Problem.TARGET:
+        return _unfollowed(job, f"{result.words} in jaxlib {version('jaxlib')}")
+    # XLA names a target that nobody registered in its message.
+    refused = [
+        name for name in result.called if not custom_calls.is_allowed(name) and name in result.words
+    ]
+    if refused:
+        return _refused_calls(job, refused)
+    return _error(
+        "AOTC-E901",
+        job,
+        "a program that XLA compiles for this target",
+        _quote(result.words, said),
+        "the message is XLA's; the operation it names is in the entry point",
+    )
+
+
+def _refused_calls(job: CompileJob, refused: list[str]) -> CompileError:
+    return _error(
+        "AOTC-E904",
+        job,
+        "only custom calls that the runtime can serve: TopK, lapack_*_ffi",
+        ", ".join(refused),
+        "remove the callback from the function"
+        if any(custom_calls.is_callback(name) for name in refused)
+        else "express the operation in plain jax",
+    )
+
+
+def _unfollowed(job: CompileJob, found: str) -> CompileError:
+    return _error(
+        "AOTC-E905",
+        job,
+        f"code for {job.target.cpu} ({job.target.triple}) with the target's features and no others",
+        found,
+        "leave out what this jaxlib does not know, or build with a newer one",
+    )
+
+
+def _unknown_jaxlib(job: CompileJob, found: str) -> CompileError:
+    return _error(
+        "AOTC-E906",
+        job,
+        "jaxlib's interfaces and executables as in 0.11.2 to 0.12.0",
+        f"{found} (jaxlib {version('jaxlib')})",
+        "install a jaxlib version that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
+    )
 
 
 def _error(code: str, job: CompileJob, expected: str, found: str, hint: str) -> CompileError:

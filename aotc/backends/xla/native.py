@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aotc.backends.xla import private
+from aotc.backends.xla import private, topology
 from aotc.config import isa
 from aotc.config.target import NATIVE
 from aotc_runtime.schema.manifest import Target
@@ -12,13 +12,13 @@ from aotc_runtime.schema.manifest import Target
 
 def describe_native() -> Target:
     """This host as a target; threads are the CPUs this process may use."""
-    triple, cpu, features = private.read_machine(private.host_topology(private.cpu_client()))
-    required, tuning = isa.split(features.split(","))
+    machine = topology.read_machine(private.host_topology(private.cpu_client()))
+    required, tuning = isa.split(machine.features.split(","))
     return Target(
         name=NATIVE,
         platform="cpu",
-        triple=triple,
-        cpu=cpu,
+        triple=machine.triple,
+        cpu=machine.cpu,
         features=required,
         tuning=tuning,
         threads=len(os.sched_getaffinity(0)),

@@ -27,8 +27,8 @@ class UnknownLayoutError(ValueError):
 class Contents:
     """The readable parts of an executable.
 
-    objects: ELF files of the generated kernels.  thunks: steps by kind.  features: the target
-    machine's, with "+" or "-".
+    objects: ELF files of the generated kernels.  thunks: steps by kind, each counted once however
+    often a loop repeats it.  features: the target machine's, with "+" or "-".
     """
 
     triple: str
@@ -74,20 +74,28 @@ def _is_symbol(field: Field) -> bool:
     return inner is not None and [(f.number, f.wire) for f in inner] == [(1, VARINT), (2, BYTES)]
 
 
-def _thunk_kinds(field: Field) -> list[str] | None:
-    """The kinds of a thunk sequence: each step's first field names its kind."""
-    steps = protobuf.message(field)
-    if not steps or any(step.number != 1 for step in steps):
+def _thunk_kind(field: Field) -> str | None:
+    """The kind of a thunk, which is {1: kind, 2: {1: operation, 2: module, …}, …}."""
+    inner = protobuf.message(field)
+    if not inner or [(f.number, f.wire) for f in inner[:2]] != [(1, BYTES), (2, BYTES)]:
         return None
-    kinds = []
-    for step in steps:
-        inner = protobuf.message(step)
-        if not inner or inner[0].number != 1 or not isinstance(inner[0].value, bytes):
-            return None
-        if not _WORD.match(inner[0].value):
-            return None
-        kinds.append(inner[0].value.decode())
-    return kinds
+    kind, info = inner[0].value, protobuf.message(inner[1])
+    if not info or [(f.number, f.wire) for f in info[:2]] != [(1, BYTES), (2, BYTES)]:
+        return None
+    return kind.decode() if isinstance(kind, bytes) and _WORD.match(kind) else None
+
+
+def _is_thunk_sequence(field: Field) -> bool:
+    steps = protobuf.message(field)
+    return bool(steps) and all(step.number == 1 and _thunk_kind(step) for step in steps or ())
+
+
+def _count_thunks(field: Field, counts: Counter[str]) -> None:
+    """Count a thunk sequence and those nested in it: bodies of loops, branches of conditionals."""
+    for inner in protobuf.message(field) or ():
+        if kind := _thunk_kind(inner):
+            counts[kind] += 1
+        _count_thunks(inner, counts)
 
 
 def contents(serialized: bytes) -> Contents:
@@ -95,8 +103,8 @@ def contents(serialized: bytes) -> Contents:
     _, _, result, _ = _split(serialized)
     machine = next(found for field in result if (found := _target_machine(field)))
     thunks: Counter[str] = Counter()
-    for field in result:
-        thunks.update(_thunk_kinds(field) or ())
+    for field in filter(_is_thunk_sequence, result):
+        _count_thunks(field, thunks)
     return Contents(
         triple=machine[0].decode(),
         cpu=machine[1].decode(),

@@ -1,26 +1,70 @@
 """Every private jaxlib name of the compiler side, with the versions seen: 0.11.2, 0.12.0, 0.12.0.1.
 
-Imports jaxlib alone, never jax: the compile worker starts in a tenth of a second.
+Imports jaxlib alone, never jax: the compile worker starts in a fifth of a second. Beside `NAMES`
+below: the dialects in `jaxlib.mlir._mlir_libs`, whose public modules take 40 ms more to import, and
+`jaxlib.lapack.registrations`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read by jaxlib when it is loaded
 
 import jaxlib.version
-from jaxlib import xla_client
+from jaxlib import lapack, xla_client
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
-from aotc.backends.xla import protobuf
-from aotc.backends.xla.protobuf import BYTES, Field
+from aotc.backends.xla import topology
 
 NO_PROFILE = -1
 """jax's `_NO_PROFILE_DONT_RETRIEVE`: profile_version that never asks for an AutoFDO profile."""
+
+NAMES = (
+    "CompileOptions",
+    "DeviceList",
+    "XlaRuntimeError",
+    "_version",
+    "_xla.CompiledMemoryStats.alias_size_in_bytes",
+    "_xla.CompiledMemoryStats.argument_size_in_bytes",
+    "_xla.CompiledMemoryStats.output_size_in_bytes",
+    "_xla.CompiledMemoryStats.temp_size_in_bytes",
+    "_xla.DeviceTopology._make_compile_only_devices",
+    "_xla.DeviceTopology.deserialize",
+    "_xla.DeviceTopology.serialize",
+    "_xla.Executable.get_compiled_memory_stats",
+    "_xla.Executable.hlo_modules",
+    "_xla.Executable.serialize",
+    "_xla.get_topology_for_devices",
+    "_xla.hlo_module_cost_analysis",
+    "_xla.ifrt_version_number",
+    "make_cpu_client",
+    "register_custom_call_target",
+)
+"""What is used of `jaxlib.xla_client`, beside the methods of a client."""
+
+XlaError = xla_client.XlaRuntimeError
+"""What XLA raises for a program that it cannot compile."""
+
+MlirError = ir.MLIRError
+"""What MLIR raises for a module that it cannot verify."""
+
+
+def missing(names: Iterable[str] = NAMES) -> list[str]:
+    """Those of the names that the installed jaxlib does not have."""
+
+    def absent(name: str) -> bool:
+        try:
+            reduce(getattr, name.split("."), xla_client)
+        except AttributeError:
+            return True
+        return False
+
+    return [name for name in names if absent(name)]
 
 
 def versions() -> dict[str, str | int]:
@@ -30,7 +74,7 @@ def versions() -> dict[str, str | int]:
         "commit": str(jaxlib.version._git_hash or ""),
         "xla": int(xla_client._version),
         "ifrt": int(xla_client._xla.ifrt_version_number),
-        "stablehlo": str(stablehlo.get_current_version()),
+        "stablehlo": str(_stablehlo.get_current_version()),
     }
 
 
@@ -44,71 +88,57 @@ def host_topology(client: Any) -> bytes:
     return bytes(xla_client._xla.get_topology_for_devices(client.devices()).serialize())
 
 
-def _machine_path(fields: list[Field]) -> tuple[list[int], list[Field]]:
-    """Indices down to the message {1: triple, 2: cpu, 3: features} within a topology."""
-    for index, field in enumerate(fields):
-        inner = protobuf.message(field)
-        if inner is None:
-            continue
-        values = [f.value for f in inner]
-        if len(inner) == 3 and isinstance(values[0], bytes) and b"-linux-" in values[0]:
-            return [index], inner
-        path, machine = _machine_path(inner)
-        if path:
-            return [index, *path], machine
-    return [], []
-
-
-def read_machine(topology: bytes) -> tuple[str, str, str]:
-    """Triple, processor name and feature string of a serialized CPU topology.
-
-    Raises LookupError if the topology is not laid out as in the versions above.
-    """
-    path, machine = _machine_path(protobuf.parse(topology))
-    if not path:
-        raise LookupError("no target machine in the topology")
-    triple, cpu, features = (bytes(f.value).decode() for f in machine)
-    return triple, cpu, features
-
-
-def with_machine(topology: bytes, triple: str, cpu: str, features: str) -> bytes:
-    """The topology with another target machine."""
-    replacement = protobuf.serialize(
-        [
-            Field(number, BYTES, text.encode())
-            for number, text in enumerate((triple, cpu, features), start=1)
-        ]
-    )
-    fields = protobuf.parse(topology)
-    path, _ = _machine_path(fields)
-    if not path:
-        raise LookupError("no target machine in the topology")
-
-    def replace(level: list[Field], steps: list[int]) -> bytes:
-        index, *rest = steps
-        inner = protobuf.message(level[index])
-        value = replace(inner, rest) if rest and inner else replacement
-        level[index] = Field(level[index].number, BYTES, value)
-        return protobuf.serialize(level)
-
-    return replace(fields, path)
-
-
-def compile_artifact(artifact: bytes, topology: bytes, options: dict[str, str]) -> Any:
-    """Compile a portable artifact for a topology's first device; an unloaded `Executable`."""
+def read_artifact(artifact: bytes) -> Any:
+    """The MLIR module of a portable artifact. Raises ValueError or MlirError."""
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
-    with ir.Context() as context:
-        context.append_dialect_registry(registry)
-        context.load_all_available_dialects()
-        module = stablehlo.deserialize_portable_artifact(context, artifact)
-        description = xla_client._xla.DeviceTopology.deserialize(topology)
-        device = description._make_compile_only_devices()[0]
-        compile_options = xla_client.CompileOptions()
-        compile_options.num_replicas = 1
-        compile_options.num_partitions = 1
-        compile_options.profile_version = NO_PROFILE
-        compile_options.env_option_overrides = sorted(options.items())
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    for dialect in (_stablehlo, _chlo, _sdy):
+        dialect.register_dialect(context)
+    _mlirHlo.register_mhlo_dialect(context)
+    return _stablehlo.deserialize_portable_artifact(context, artifact)
+
+
+def custom_call_targets(module: Any) -> list[str]:
+    """The target of every custom call in an MLIR module, sorted."""
+    found: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.custom_call":
+            found.add(str(ir.StringAttr(operation.attributes["call_target_name"]).value))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return sorted(found)
+
+
+def register_lapack() -> None:
+    """Let XLA compile calls into LAPACK.
+
+    To execute them, jaxlib would also have to look up scipy's functions, which takes 0.1 s.
+    """
+    for name, function, api_version in lapack.registrations()["cpu"]:
+        xla_client.register_custom_call_target(name, function, "cpu", api_version=api_version)
+
+
+def compile_module(
+    module: Any, machine: topology.Machine, client: Any, options: Mapping[str, str]
+) -> Any:
+    """Compile an MLIR module for one device of a machine; an unloaded `Executable`.
+
+    Raises XlaError.
+    """
+    edited = topology.with_machine(host_topology(client), machine)
+    description = xla_client._xla.DeviceTopology.deserialize(edited)
+    device = description._make_compile_only_devices()[0]
+    compile_options = xla_client.CompileOptions()
+    compile_options.num_replicas = 1
+    compile_options.num_partitions = 1
+    compile_options.profile_version = NO_PROFILE
+    compile_options.env_option_overrides = sorted(options.items())
+    with module.context:
         return device.client.compile(
             module,
             executable_devices=xla_client.DeviceList((device,)),
@@ -116,11 +146,21 @@ def compile_artifact(artifact: bytes, topology: bytes, options: dict[str, str]) 
         )
 
 
+def memory(executable: Any) -> dict[str, int]:
+    """XLA's memory analysis of an unloaded executable, bytes by purpose."""
+    stats = executable.get_compiled_memory_stats()
+    return {
+        purpose: int(getattr(stats, f"{purpose}_size_in_bytes"))
+        for purpose in ("argument", "output", "temp", "alias")
+    }
+
+
+def hlo_text(executable: Any) -> str:
+    """The optimized HLO of an unloaded executable."""
+    return str(executable.hlo_modules()[0].to_string())
+
+
 def cost(client: Any, executable: Any) -> dict[str, float]:
     """XLA's cost analysis of an unloaded executable."""
     module = executable.hlo_modules()[0]
     return dict(xla_client._xla.hlo_module_cost_analysis(client, module))
-
-
-XlaError = xla_client.XlaRuntimeError
-"""What XLA raises for a program that it cannot compile."""

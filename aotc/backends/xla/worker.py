@@ -12,28 +12,48 @@ import os
 import sys
 import threading
 import time
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from aotc.backends.xla import custom_calls
+from aotc.config import isa
+
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
 
 
+class Problem(StrEnum):
+    """Why nothing was compiled: what the program, the target or the installed jaxlib lacks."""
+
+    NONE = ""
+    PROGRAM = "program"
+    TARGET = "target"
+    JAXLIB = "jaxlib"
+
+
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for. features: LLVM's feature string."""
+    """What to compile for; the fields of `Target` that concern the compiler."""
 
     triple: str
     cpu: str
-    features: str
+    features: tuple[str, ...]
+    tuning: tuple[str, ...]
     options: dict[str, str]
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was made, beside `executable.bin`; or `error`, in the compiler's words."""
+    """What was made, beside `executable.bin`; or a problem, in the compiler's words.
 
-    error: str = ""
+    called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
+    purpose.  randomized: whether address space randomization was on.
+    """
+
+    problem: Problem = Problem.NONE
+    words: str = ""
+    called: tuple[str, ...] = ()
     compile_seconds: float = 0.0
     hlo_text: str = ""
     memory: dict[str, int] = {}
@@ -58,29 +78,37 @@ def fix_address_layout() -> bool:
 
 
 def compile_job(job: Job, artifact: bytes, *, randomized: bool) -> tuple[Result, bytes]:
-    """Compile; the executable's raw bytes, or an error in the result."""
-    from aotc.backends.xla import private
+    """Compile; the executable's raw bytes, or a problem in the result."""
+    from aotc.backends.xla import private, topology
 
+    if absent := private.missing():
+        return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
     client = private.cpu_client()
-    topology = private.with_machine(
-        private.host_topology(client), job.triple, job.cpu, job.features
-    )
-    started = time.perf_counter()
     try:
-        executable = private.compile_artifact(artifact, topology, job.options)
-    except (private.XlaError, ValueError) as error:
-        return Result(error=str(error)), b""
+        host = topology.read_machine(private.host_topology(client))
+    except topology.UnknownTopologyError as error:
+        return Result(problem=Problem.JAXLIB, words=str(error)), b""
+    known = isa.names(host.features.split(","))
+    if unknown := sorted(set(job.features) - known):
+        return Result(problem=Problem.TARGET, words="no feature " + ", ".join(unknown)), b""
+    machine = topology.Machine(job.triple, job.cpu, isa.llvm(job.features, job.tuning, known))
+    called: tuple[str, ...] = ()
+    try:
+        module = private.read_artifact(artifact)
+        called = tuple(private.custom_call_targets(module))
+        if any(custom_calls.is_lapack(target) for target in called):
+            private.register_lapack()
+        started = time.perf_counter()
+        executable = private.compile_module(module, machine, client, job.options)
+    except (private.XlaError, private.MlirError, ValueError) as error:
+        return Result(problem=Problem.PROGRAM, words=str(error), called=called), b""
     seconds = time.perf_counter() - started
     serialized = executable.serialize()
-    stats = executable.get_compiled_memory_stats()
-    memory = {
-        name: int(getattr(stats, f"{name}_size_in_bytes"))
-        for name in ("argument", "output", "temp", "alias")
-    }
     result = Result(
+        called=called,
         compile_seconds=seconds,
-        hlo_text=executable.hlo_modules()[0].to_string(),
-        memory=memory,
+        hlo_text=private.hlo_text(executable),
+        memory=private.memory(executable),
         cost=private.cost(client, executable),
         randomized=randomized,
     )
@@ -99,6 +127,8 @@ def main() -> None:
     )
     thread.start()
     thread.join()
+    if not outcome:
+        sys.exit("the compile thread ended by the exception above")
     result, serialized = outcome[0]
     Path("executable.bin").write_bytes(serialized)
     Path("result.json").write_bytes(msgspec.json.encode(result))

@@ -1,0 +1,91 @@
+"""The target machine inside a serialized CPU topology: what XLA compiles for.
+
+XLA describes a host as a topology; with another machine in it, and compile-only devices made from
+it, the same compiler compiles for that machine. The machine is the one message of three texts
+{1: triple, 2: processor, 3: features}, found by what it holds, since its place may change with
+jaxlib (seen at 9.2.5 in 0.11.2, 0.12.0 and 0.12.0.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.backends.xla import protobuf
+from aotc.backends.xla.protobuf import BYTES, Field
+
+
+class UnknownTopologyError(ValueError):
+    """No target machine, or not where a CPU topology of the versions above has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """features: LLVM's feature string, "+avx2,-avx512f,…"."""
+
+    triple: str
+    cpu: str
+    features: str
+
+
+def read_machine(topology: bytes) -> Machine:
+    """The machine of a serialized CPU topology. Raises UnknownTopologyError."""
+    _, machine = _locate(_parse(topology))
+    return machine
+
+
+def with_machine(topology: bytes, machine: Machine) -> bytes:
+    """The topology with another machine. Raises UnknownTopologyError."""
+    fields = _parse(topology)
+    path, _ = _locate(fields)
+    texts = (machine.triple, machine.cpu, machine.features)
+    replacement = [Field(number, BYTES, text.encode()) for number, text in enumerate(texts, 1)]
+    return protobuf.serialize(_replace(fields, path, replacement))
+
+
+def _parse(topology: bytes) -> list[Field]:
+    try:
+        return protobuf.parse(topology)
+    except ValueError as error:
+        raise UnknownTopologyError(f"no protobuf message: {error}") from error
+
+
+def _locate(fields: list[Field]) -> tuple[list[int], Machine]:
+    """Indices down to the machine's message, and the machine."""
+    found = _search(fields)
+    if found is None:
+        raise UnknownTopologyError("no target machine in the topology")
+    return found
+
+
+def _search(fields: list[Field]) -> tuple[list[int], Machine] | None:
+    for index, field in enumerate(fields):
+        inner = protobuf.message(field)
+        if inner is None:
+            continue
+        machine = _machine(inner)
+        if machine is not None:
+            return [index], machine
+        deeper = _search(inner)
+        if deeper is not None:
+            return [index, *deeper[0]], deeper[1]
+    return None
+
+
+def _machine(fields: list[Field]) -> Machine | None:
+    if [(field.number, field.wire) for field in fields] != [(1, BYTES), (2, BYTES), (3, BYTES)]:
+        return None
+    triple, cpu, features = (bytes(field.value) for field in fields if field.wire == BYTES)
+    if triple.count(b"-") < 2 or features[:1] not in (b"+", b"-"):
+        return None
+    return Machine(triple.decode(), cpu.decode(), features.decode())
+
+
+def _replace(fields: list[Field], path: list[int], replacement: list[Field]) -> list[Field]:
+    index, *rest = path
+    inner = replacement
+    if rest:
+        nested = protobuf.message(fields[index])
+        assert nested is not None, "the path was found in these fields"
+        inner = _replace(nested, rest, replacement)
+    edited = Field(fields[index].number, BYTES, protobuf.serialize(inner))
+    return [*fields[:index], edited, *fields[index + 1 :]]
