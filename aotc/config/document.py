@@ -1,161 +1,213 @@
-"""A TOML file with its lines, and every problem in it as a Finding that says where it stands."""
+"""A TOML file with its lines, in which every problem is a Finding that says where it stands."""
 
 from __future__ import annotations
 
-import difflib
+import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from aotc.config import toml_source
+from aotc.config.problem import Problem, shorten
+from aotc.config.toml_source import KeyPath
+from aotc.config.validation import validate
 from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
 
 SIZE_BYTES_MAX = 4 * 2**20
 """A file people write by hand; the largest of our own has about 2 KB."""
 
+DEPTH_MAX = 100
+"""Nesting of tables and arrays: below what Python can recurse through, beyond any real input."""
+
+_POSITION = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\Z")
+_REDEFINES = re.compile(r"overwrite|twice|[Dd]uplicate|immutable|redefine|already")
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed TOML file. shown: the path as the user typed it.  lines: key path to line."""
+    """A parsed TOML file. path: as the user typed it.  source: its bytes.  lines: by key path."""
 
     path: Path
-    shown: str
+    source: bytes
     data: dict[str, Any]
-    lines: dict[toml_source.Path, int]
+    lines: dict[KeyPath, int]
 
-    def where(self, path: toml_source.Path) -> str:
+    def where(self, path: KeyPath) -> str:
         """ "manifests/digits.toml:12 entry_points.predict.function"."""
         line = toml_source.line_of(self.lines, path)
-        return f"{self.shown}:{line} {toml_source.render_path(path)}".rstrip()
+        return f"{self.path}:{line} {toml_source.render_path(path)}".rstrip()
 
-    def finding(
-        self, code: str, path: toml_source.Path, *, expected: str, found: str, hint: str
-    ) -> Finding:
+    def finding(self, code: str, path: KeyPath, *, expected: str, found: str, hint: str) -> Finding:
+        """A finding at a key path."""
         return Finding(code=code, where=self.where(path), expected=expected, found=found, hint=hint)
+
+    def findings(self, problems: Iterable[Problem]) -> list[Finding]:
+        """The problems in the order of the file, without those that another one explains."""
+        everything = list(problems)
+        explained = {problem.names for problem in everything}
+        left = [p for p in everything if p.code != "AOTC-E804" or p.path not in explained]
+        left.sort(key=lambda p: (toml_source.line_of(self.lines, p.path), self.where(p.path)))
+        return [
+            self.finding(p.code, p.path, expected=p.expected, found=p.found, hint=p.hint)
+            for p in left
+        ]
 
 
 def read(path: Path, kind: str) -> Document:
     """Read a TOML file. kind: what it should be, for messages ("build manifest", "target file").
 
-    Raises BuildManifestError: AOTC-E801 if it cannot be read, AOTC-E802 if it is not TOML.
+    Raises BuildManifestError: AOTC-E801 cannot be read, AOTC-E802 not TOML, AOTC-E805 a number or
+    a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
     """
-
-    def refuse(code: str, expected: str, found: str, hint: str, line: str = "") -> None:
-        raise BuildManifestError(
-            Finding(code=code, where=f"{path}{line}", expected=expected, found=found, hint=hint)
-        )
-
+    source = _bytes(path, kind)
+    text = _text(path, source, kind)
     try:
-        if path.is_file() and path.stat().st_size > SIZE_BYTES_MAX:
-            refuse(
-                "AOTC-E801",
-                f"a {kind} of at most {SIZE_BYTES_MAX} bytes",
-                f"{path.stat().st_size} bytes",
-                "is this the right file?",
-            )
-        text = path.read_bytes().decode("utf-8")
         data = tomllib.loads(text)
-    except OSError as error:
-        refuse(
-            "AOTC-E801",
-            f"a readable {kind}",
-            f"{error.strerror or error}",
-            "check the path; `aotc build` takes the TOML file",
-        )
-    except UnicodeDecodeError as error:
-        refuse(
-            "AOTC-E802",
-            "UTF-8 text",
-            f"byte 0x{error.object[error.start]:02x} at offset {error.start}",
-            f"save the file as UTF-8; if this is not a TOML file, pass the {kind}",
-        )
-    except tomllib.TOMLDecodeError as error:
-        # Python 3.14 gives lineno and colno; before, they are only in the message.
-        line = str(error).rpartition("(at line ")[2].split(",")[0]
-        refuse(
-            "AOTC-E802",
-            "valid TOML",
-            str(error),
-            "correct the syntax there",
-            f":{line}" if line.isdigit() else "",
-        )
-    # tomllib reads CRLF as LF, and so must the line count.
-    return Document(path, str(path), data, toml_source.key_lines(text.replace("\r\n", "\n")))
-
-
-_HINTS = {
-    "missing": ("AOTC-E804", "add the key"),
-    "extra_forbidden": ("AOTC-E803", "remove the key, or correct its name"),
-}
+    except RecursionError as error:
+        raise _too_deep(path) from error
+    except ValueError as error:
+        # Besides TOMLDecodeError: Python refuses to read integers of more than 4300 digits.
+        raise BuildManifestError(_syntax(path, text, error)) from error
+    if any(len(keys) > DEPTH_MAX for keys, _ in _walk(data)):
+        raise _too_deep(path)
+    document = Document(path, source, data, toml_source.key_lines(text))
+    raise_if(document.findings(_wide_integers(data)))
+    return document
 
 
 def parse[M: BaseModel](document: Document, model: type[M]) -> M:
     """Validate a document as a model. Raises BuildManifestError with a Finding for each problem:
     AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
     """
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        raise_if(_findings(document, model, error))
-        raise AssertionError("a ValidationError has errors") from error
+    value, problems = validate(document.data, model)
+    raise_if(document.findings(problems))
+    assert value is not None, "without problems there is a value"
+    return value
 
 
-def _findings(document: Document, model: type[BaseModel], error: ValidationError) -> list[Finding]:
-    findings = []
-    for problem in error.errors(include_url=False):
-        path = tuple(problem["loc"])
-        code, hint = _HINTS.get(problem["type"], ("AOTC-E805", "correct the value"))
-        if code == "AOTC-E803":
-            known = sorted(_fields_at(model, path[:-1]))
-            close = difflib.get_close_matches(str(path[-1]), known, 1)
-            if close:
-                hint = f"did you mean {close[0]}?"
-            expected, found = f"one of {', '.join(known)}", f"the unknown key {path[-1]}"
-        elif code == "AOTC-E804":
-            expected, found = f"the key {path[-1]}", "no such key"
-        else:
-            expected = _expectation(problem)
-            found = _show(problem["input"])
-        findings.append(document.finding(code, path, expected=expected, found=found, hint=hint))
-    return sorted(findings, key=lambda f: (f.where, f.code))
+def require_schema(document: Document, version: int) -> None:
+    """Refuse a file of another schema before anything in it is judged by this one.
 
-
-def _expectation(problem: Any) -> str:
-    message: str = problem["msg"]
-    for prefix in ("Input should be ", "Value error, ", "Assertion failed, "):
-        message = message.removeprefix(prefix)
-    if problem["type"] == "string_pattern_mismatch":
-        return (
-            "a name of letters, digits, '.', '_' and '-' that starts with a letter or digit, "
-            "at most 128 characters"
+    A missing or mistyped `schema` is left to the model. Raises BuildManifestError (AOTC-E810).
+    """
+    found = document.data.get("schema")
+    if type(found) is int and found != version:
+        raise BuildManifestError(
+            document.finding(
+                "AOTC-E810",
+                ("schema",),
+                expected=f"schema = {version}, which this aotc reads",
+                found=str(found),
+                hint="use the aotc that the file was written for, or rewrite the file",
+            )
         )
-    return message
 
 
-def _show(value: object) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> BuildManifestError:
+    return BuildManifestError(
+        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
+    )
 
 
-def _fields_at(model: type[BaseModel], path: Iterable[Any]) -> set[str]:
-    """The keys that the model allows at a path."""
-    from typing import get_args
+def _bytes(path: Path, kind: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            source = file.read(SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        found = error.strerror or str(error)
+        hint = f"check the path: it should lead to a {kind}"
+        raise _refusal("AOTC-E801", str(path), f"a readable {kind}", found, hint) from error
+    if len(source) > SIZE_BYTES_MAX:
+        expected = f"a {kind} of at most {SIZE_BYTES_MAX} bytes"
+        hint = f"check the path: it should lead to a {kind}"
+        raise _refusal("AOTC-E801", str(path), expected, "a larger file", hint)
+    return source
 
-    current: Any = model
-    for step in path:
-        if isinstance(current, type) and issubclass(current, BaseModel):
-            field = current.model_fields.get(str(step))
-            if field is None:
-                return set()
-            current = field.annotation
-        candidates = [current, *get_args(current)]
-        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        current = models[0] if models else current
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        return {field.alias or name for name, field in current.model_fields.items()}
-    return set()
+
+def _text(path: Path, source: bytes, kind: str) -> str:
+    try:
+        text = source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = source[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before.rpartition(b"\n")[2].decode("utf-8")) + 1
+        raise _refusal(
+            "AOTC-E802",
+            f"{path}:{line}:{column}",
+            "UTF-8 text",
+            f"the byte 0x{source[error.start]:02x}",
+            f"save the file as UTF-8; if it is no text, pass the {kind}",
+        ) from error
+    if text.startswith("\ufeff"):
+        found, hint = "a byte order mark", "save the file as UTF-8 without a byte order mark"
+        raise _refusal("AOTC-E802", f"{path}:1:1", "valid TOML", found, hint)
+    return text
+
+
+def _syntax(path: Path, text: str, error: ValueError) -> Finding:
+    """`tomllib`'s refusal with the place; for a second definition, with the first one's line."""
+    message, place = str(error), str(path)
+    at = _POSITION.search(message)
+    if at:
+        message = message[: at.start()]
+        lines = text.split("\n")
+        number = int(at[1]) if at[1] else len(lines)
+        place += f":{number}:{at[2]}" if at[2] else f":{number}"
+        if line := lines[number - 1].strip():
+            message += f", in: {shorten(line)}"
+    if not _REDEFINES.search(message):
+        hint = "correct the syntax there; text values are written in quotes"
+        return Finding("AOTC-E802", place, expected="valid TOML", found=message, hint=hint)
+    for again in toml_source.redefinitions(text):
+        place = f"{path}:{again.second} {toml_source.render_path(again.path)}"
+        message = f"it is defined on line {again.first} already"
+        break
+    return Finding(
+        code="AOTC-E807",
+        where=place,
+        expected="each key and each table once",
+        found=message,
+        hint="remove one of the two, or merge them",
+    )
+
+
+def _too_deep(path: Path) -> BuildManifestError:
+    return _refusal(
+        "AOTC-E805",
+        str(path),
+        f"tables and arrays nested at most {DEPTH_MAX} deep",
+        "deeper nesting",
+        "take a nested input's structure from a function: { like = ... }",
+    )
+
+
+def _walk(data: dict[str, Any]) -> Iterable[tuple[KeyPath, Any]]:
+    """Every value with its key path, down to one step deeper than is allowed."""
+    pending: list[tuple[KeyPath, Any]] = [((), data)]
+    while pending:
+        path, value = pending.pop()
+        yield path, value
+        if len(path) > DEPTH_MAX:
+            continue
+        if isinstance(value, dict):
+            pending.extend(((*path, key), item) for key, item in value.items())
+        elif isinstance(value, list):
+            pending.extend(((*path, index), item) for index, item in enumerate(value))
+
+
+def _wide_integers(data: dict[str, Any]) -> Iterable[Problem]:
+    """TOML's integers have 64 bits; `tomllib` reads any."""
+    for path, value in _walk(data):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            yield Problem(
+                code="AOTC-E805",
+                path=path,
+                expected="an integer of 64 bits",
+                found=f"an integer of {value.bit_length()} bits",
+                hint="correct the number",
+            )

@@ -1,34 +1,59 @@
-"""Where a key stands in a TOML file. `tomllib` tells values but no lines.
+"""Where a key stands in a TOML file: `tomllib` gives values but no lines.
 
-`key_lines` is a scanner over the text, not a second parser: it only ever runs on files that
-`tomllib` has accepted, follows tables, dotted and quoted keys, inline tables and arrays, and maps
-every key path to the line on which it is written. A path is a tuple of keys and array indices.
+`key_lines` scans the text for keys and nothing else, so it is no second parser: values are skipped,
+and whether the file is valid is for `tomllib` to say. It gives an answer for any text, at any
+nesting. A key path is a tuple of keys and array indices.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-Path = tuple[str | int, ...]
+type KeyPath = tuple[str | int, ...]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_TOKEN = re.compile(
+    r'''
+      (?P<long>""" (?: [^"\\] | \\. | "{1,2}(?!") )*+ "{3,5}
+             | \'\'\' (?: [^'] | '{1,2}(?!') )*+ '{3,5})
+    | (?P<quoted>" (?: [^"\\\n] | \\. )*+ " | '[^'\n]*+')
+    | (?P<newline>\n)
+    | (?P<blank>[ \t\r]+ | \#[^\n]*)
+    | (?P<bare>[A-Za-z0-9_-]+)
+    | (?P<other>.)
+    ''',
+    re.VERBOSE | re.DOTALL,
+)
+_VALUE_ENDS = frozenset("\n,]}")
 
 
-def render_path(path: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class Redefinition:
+    """A key path written twice, with the lines of both."""
+
+    path: KeyPath
+    first: int
+    second: int
+
+
+def render_path(path: KeyPath) -> str:
     """A key path for people: entry_points.predict.inputs.image.shape[0]."""
     text = ""
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            plain = step if _BARE.fullmatch(step) else json.dumps(step)
+            plain = step if _BARE.fullmatch(step) else json.dumps(step, ensure_ascii=False)
             text += f".{plain}" if text else plain
     return text
 
 
-def line_of(lines: Mapping[Path, int], path: Path) -> int:
+def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
     """The line of a path, or of the nearest enclosing key that the file has; 1 for the file."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -36,139 +61,138 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int:
     return 1
 
 
-def key_lines(text: str) -> dict[Path, int]:
-    """The line number (from 1) of every key path of a valid TOML document."""
-    return _Scanner(text).scan()
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The line (from 1) of every key path; for a table, of its header before any mention of it."""
+    scanner = _Scanner(text)
+    scanner.scan()
+    return scanner.implied | scanner.written
+
+
+def redefinitions(text: str) -> tuple[Redefinition, ...]:
+    """The keys and tables that a text defines more than once, which `tomllib` refuses."""
+    scanner = _Scanner(text)
+    scanner.scan()
+    return tuple(scanner.redefined)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    line: int
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    line = 1
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "other"
+        if kind != "blank":
+            yield _Token(kind, match.group(), line)
+        line += match.group().count("\n")
+
+
+def _key(token: _Token) -> str:
+    if token.kind == "bare":
+        return token.text
+    try:
+        return next(iter(tomllib.loads(f"{token.text} = 0")))
+    except tomllib.TOMLDecodeError:
+        return token.text
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A table or an array the scan is in. index: of an array's next item; None for a table."""
+
+    path: KeyPath
+    index: int | None = None
 
 
 class _Scanner:
+    """written: paths with a line of their own.  implied: tables that only longer keys mention."""
+
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.tokens = list(_tokens(text))
         self.at = 0
-        self.lines: dict[Path, int] = {}
-        self.arrays: dict[Path, int] = {}
+        self.written: dict[KeyPath, int] = {}
+        self.implied: dict[KeyPath, int] = {}
+        self.redefined: list[Redefinition] = []
+        self.latest: dict[KeyPath, int] = {}
 
-    def scan(self) -> dict[Path, int]:
-        table: Path = ()
-        while self._skip(newlines=True):
-            if self.text.startswith("[[", self.at):
-                table = self._header("[[", "]]")
-                index = self.arrays.get(table, -1) + 1
-                self.arrays[table] = index
-                self._note(table)
-                table = (*table, index)
-                self._note(table)
-            elif self.text[self.at] == "[":
-                table = self._header("[", "]")
-                self._note(table)
+    def scan(self) -> None:
+        frames = [_Frame(())]
+        while self.at < len(self.tokens):
+            token = self._take()
+            frame = frames[-1]
+            if token.text in ("\n", ","):
+                continue
+            if token.text in ("]", "}"):
+                del frames[max(1, len(frames) - 1) :]
+            elif token.text == "[" and len(frames) == 1:
+                frames = [_Frame(self._header())]
+            elif frame.index is None:
+                path = self._keys(frame.path, [token, *self._until("=")])
+                if self.at < len(self.tokens) and self.tokens[self.at].text != "\n":
+                    self._value(path, self._take(), frames)
             else:
-                self._pair(table)
-        return self.lines
+                path = (*frame.path, frame.index)
+                frame.index += 1
+                self._write(path, token.line)
+                self._value(path, token, frames)
 
-    def _note(self, path: Path) -> None:
-        self.lines.setdefault(path, self.text.count("\n", 0, self.at) + 1)
+    def _take(self) -> _Token:
+        self.at += 1
+        return self.tokens[self.at - 1]
 
-    def _skip(self, *, newlines: bool) -> bool:
-        """Skip white space and comments; whether anything is left."""
-        blank = " \t\r\n" if newlines else " \t"
-        while self.at < len(self.text):
-            if self.text[self.at] in blank:
-                self.at += 1
-            elif self.text[self.at] == "#":
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
+    def _until(self, mark: str) -> list[_Token]:
+        """The tokens of this line before a mark; moves past the mark."""
+        start = self.at
+        while self.at < len(self.tokens) and self.tokens[self.at].text not in (mark, "\n"):
+            self.at += 1
+        end = self.at
+        if end < len(self.tokens) and self.tokens[end].text == mark:
+            self.at += 1
+        return self.tokens[start:end]
+
+    def _header(self) -> KeyPath:
+        """The path of the table that a `[header]` or `[[header]]` opens."""
+        is_item = self.at < len(self.tokens) and self.tokens[self.at].text == "["
+        path = self._keys((), self._until("]"), is_item=is_item)
+        if not is_item:
+            return path
+        self._until("]")
+        index = self.latest[path] = self.latest.get(path, -1) + 1
+        item = (*path, index)
+        self._write(item, self.tokens[self.at - 1].line)
+        return item
+
+    def _keys(self, base: KeyPath, tokens: list[_Token], *, is_item: bool = False) -> KeyPath:
+        """Note a dotted key. Keys after an array of tables belong to its latest item."""
+        keys = [token for token in tokens if token.kind in ("bare", "quoted")]
+        path = base
+        for token in keys[:-1]:
+            path = (*path, _key(token))
+            self.implied.setdefault(path, token.line)
+            if path in self.latest:
+                path = (*path, self.latest[path])
+        for token in keys[-1:]:
+            path = (*path, _key(token))
+            if is_item:
+                self.implied.setdefault(path, token.line)
             else:
-                return True
-        return False
-
-    def _header(self, opening: str, closing: str) -> Path:
-        self.at += len(opening)
-        keys = self._keys()
-        self.at += len(closing)
-        path: Path = ()
-        for position, key in enumerate(keys):
-            path = (*path, key)
-            if position < len(keys) - 1 and path in self.arrays:
-                path = (*path, self.arrays[path])
+                self._write(path, token.line)
         return path
 
-    def _keys(self) -> list[str]:
-        keys = [self._key()]
-        while self._skip(newlines=False) and self.text[self.at] == ".":
-            self.at += 1
-            keys.append(self._key())
-        return keys
+    def _write(self, path: KeyPath, line: int) -> None:
+        if path in self.written:
+            self.redefined.append(Redefinition(path, self.written[path], line))
+        self.written.setdefault(path, line)
 
-    def _key(self) -> str:
-        self._skip(newlines=False)
-        if self.text[self.at] in "\"'":
-            return self._string()
-        match = _BARE.match(self.text, self.at)
-        assert match, "tomllib accepted this key"
-        self.at = match.end()
-        return match.group()
-
-    def _string(self) -> str:
-        """Move past a string; its value for one-line strings, which is all that keys can be."""
-        quote = self.text[self.at]
-        if self.text.startswith(quote * 3, self.at):
-            self.at += 3
-            while not self.text.startswith(quote * 3, self.at):
-                self.at += 2 if quote == '"' and self.text[self.at] == "\\" else 1
-            # Up to two further quotes belong to the string's end.
-            self.at += 3
-            while self.text.startswith(quote, self.at):
-                self.at += 1
-            return ""
-        start = self.at
-        self.at += 1
-        while self.text[self.at] != quote:
-            self.at += 2 if quote == '"' and self.text[self.at] == "\\" else 1
-        self.at += 1
-        raw = self.text[start : self.at]
-        if quote == "'":
-            return raw[1:-1]
-        import tomllib
-
-        return str(tomllib.loads(f"k = {raw}")["k"])
-
-    def _pair(self, table: Path) -> None:
-        start = self.at
-        keys = self._keys()
-        path = table
-        end, self.at = self.at, start
-        for key in keys:
-            path = (*path, key)
-            self._note(path)
-        self.at = end
-        self._skip(newlines=False)
-        self.at += 1
-        self._value(path)
-
-    def _value(self, path: Path) -> None:
-        self._skip(newlines=False)
-        character = self.text[self.at]
-        if character in "\"'":
-            self._string()
-        elif character == "[":
-            self.at += 1
-            index = 0
-            while self._skip(newlines=True) and self.text[self.at] != "]":
-                if self.text[self.at] == ",":
-                    self.at += 1
-                    continue
-                self._note((*path, index))
-                self._value((*path, index))
-                index += 1
-            self.at += 1
-        elif character == "{":
-            self.at += 1
-            while self._skip(newlines=True) and self.text[self.at] != "}":
-                if self.text[self.at] == ",":
-                    self.at += 1
-                    continue
-                self._pair(path)
-            self.at += 1
+    def _value(self, path: KeyPath, first: _Token, frames: list[_Frame]) -> None:
+        """Enter an array or an inline table; skip any other value."""
+        if first.text == "[":
+            frames.append(_Frame(path, 0))
+        elif first.text == "{":
+            frames.append(_Frame(path))
         else:
-            while self.at < len(self.text) and self.text[self.at] not in ",]}\r\n#":
+            while self.at < len(self.tokens) and self.tokens[self.at].text not in _VALUE_ENDS:
                 self.at += 1

@@ -1,0 +1,123 @@
+"""A build manifest as it is written: the keys, their types and their defaults.
+
+`aotc.config.relations` checks what needs more than one key to judge.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from aotc.config.fields import (
+    Error,
+    FileText,
+    FunctionReference,
+    Identifier,
+    Name,
+    Number,
+    Plain,
+    Size,
+    Version,
+    accepting,
+)
+
+RESERVED_WEIGHTS = "closure"
+"""The weights set that a build makes of the arrays which functions close over."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class WeightsModel(_Model):
+    """`[weights.NAME]`: where bound parameters come from."""
+
+    source: FileText | None = None
+    init: FunctionReference | None = None
+
+
+class DimensionModel(_Model):
+    """`[dimensions.NAME]`: a named size."""
+
+    range: Annotated[
+        list[Size],
+        accepting(lambda v: len(v) == 2, "[smallest, largest]", "give both ends"),
+        Field(examples=["range = [1, 64]"]),
+    ]
+    profiles: Annotated[
+        list[Size],
+        accepting(lambda v: len(v) > 0, "at least one size", "name the sizes to compile for"),
+        Field(examples=["profiles = [1, 8, 64]"]),
+    ]
+
+
+class ToleranceModel(_Model):
+    """|actual - expected| <= atol + rtol * |expected|."""
+
+    rtol: Error = 1e-5
+    atol: Error = 1e-6
+
+
+class FixturesModel(_Model):
+    """`[entry_points.NAME.fixtures]`: the inputs that every executable is checked with."""
+
+    file: FileText | None = None
+    seed: (
+        Annotated[int, accepting(lambda v: v >= 0, "an integer of at least 0", "choose another")]
+        | None
+    ) = None
+    ranges: dict[
+        str,
+        Annotated[
+            list[Number],
+            accepting(lambda v: len(v) == 2, "[lowest, highest]", "give both ends"),
+        ],
+    ] = {}
+
+
+class EntryPointModel(_Model):
+    """`[entry_points.NAME]`: a pure function to compile. inputs: see `aotc.config.inputs`."""
+
+    function: Annotated[FunctionReference, Field(examples=['function = "digits.model:predict"'])]
+    bind: dict[Identifier, str] = {}
+    inputs: dict[Identifier, Any] = {}
+    static: dict[Identifier, Plain] = {}
+    donate: list[str] = []
+    tolerance: ToleranceModel = ToleranceModel()
+    fixtures: FixturesModel = FixturesModel()
+
+
+class BuildManifestModel(_Model):
+    """The file as a whole."""
+
+    schema_: Annotated[
+        int,
+        accepting(lambda v: v == 1, "1", "write schema = 1"),
+        Field(alias="schema", examples=["schema = 1"]),
+    ]
+    name: Annotated[Name, Field(examples=['name = "digits"'])]
+    version: Annotated[Version, Field(examples=['version = "1.0.0"'])]
+    targets: Annotated[
+        list[FileText],
+        accepting(lambda v: len(v) > 0, "at least one target", "`aotc targets list` shows them"),
+        Field(examples=['targets = ["cpu-x86-64-v3"]']),
+    ]
+    enable_x64: bool = False
+    weights: dict[
+        Annotated[
+            Name,
+            accepting(
+                lambda v: v != RESERVED_WEIGHTS,
+                f"a name other than {RESERVED_WEIGHTS}",
+                "the build keeps arrays under it that functions close over; choose another name",
+            ),
+        ],
+        WeightsModel,
+    ] = {}
+    dimensions: dict[Identifier, DimensionModel] = {}
+    entry_points: Annotated[
+        dict[Identifier, EntryPointModel],
+        accepting(lambda v: len(v) > 0, "at least one entry point", "add [entry_points.predict]"),
+        Field(examples=["[entry_points.predict]"]),
+    ]
