@@ -18,11 +18,11 @@ from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import Descriptor, ImageManifest, Index, Platform
+from aotc_runtime.formats.oci import Descriptor, Entry, ImageManifest, Index, Platform
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_unverified
+from aotc_runtime.verification.verify import read_root, read_unverified
 
 type Data = bytes | memoryview
 
@@ -181,14 +181,24 @@ def with_attestation(path: Path, envelope: bytes) -> None:
     """
     source = open_bundle(path)
     contents, _ = read_unverified(source)
-    old = oci.decode_foreign(source.file(oci.INDEX_FILE) or b"", Index, where=str(path))
+    old = read_root(source)
     types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
     blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
-    root = next(d for d in old.manifests if d.artifactType == oci.BUNDLE_TYPE)
+    root = _descriptor(old.entry, oci.BUNDLE_TYPE)
     reference = _attestation(root, envelope, blobs)
-    others = tuple(d for d in old.manifests if d.digest != reference.digest)
-    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(*others, reference))
+    others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in old.attestations]
+    references = [d for d in others if d.digest != reference.digest] + [reference]
+    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
     write(path, form_of(path), index, blobs)
+
+
+def _descriptor(entry: Entry, artifact_type: str) -> Descriptor:
+    return Descriptor(
+        mediaType=entry.mediaType,
+        digest=entry.digest,
+        size=entry.size,
+        artifactType=artifact_type,
+    )
 
 
 def default_path(name: str, version: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from aotc_runtime.errors import AotcError
+from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.serving.readiness import run_fixtures
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system import host
@@ -22,8 +22,14 @@ from aotc_runtime.verification.verify import examine
 
 
 def outcome(bundle: Path, policy: Path, target: str) -> dict[str, object]:
-    """{"unsuited": findings} if this host cannot run the target, else {"results": …}."""
+    """{"unsuited": findings} if this host cannot run the target, else {"results": …}.
+
+    Raises BundleFormatError, IntegrityError, TrustError.
+    """
     verdict = examine(open_bundle(bundle), read_policy(policy), host.detect(), target=target)
+    if verdict.manifest is None:
+        # A gate that does not open says nothing about the host: the build itself is broken.
+        raise_if(verdict.findings)
     if verdict.bundle is None:
         return {"unsuited": [finding.to_json() for finding in verdict.findings]}
     results = run_fixtures(make_resident(verdict.bundle))

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from aotc_runtime.formats import dsse, oci
+from aotc_runtime.formats import dsse
+from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.statement import Statement
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
@@ -33,9 +34,9 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
 
 def _claims(data: bytes) -> list[dict[str, Any]]:
     """Who says they signed, and with what provenance."""
-    envelope = oci.decode_foreign(data, dsse.Envelope, where="attestation")
+    envelope = decode_foreign(data, dsse.Envelope, where="attestation")
     payload = dsse.decode_base64(envelope.payload, where="attestation")
-    statement = oci.decode_foreign(payload, Statement, where="attestation")
+    statement = decode_foreign(payload, Statement, where="attestation")
     predicate = msgspec.json.decode(statement.predicate)
     definition = predicate.get("buildDefinition", {}) if isinstance(predicate, dict) else {}
     return [

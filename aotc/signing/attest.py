@@ -94,6 +94,6 @@ def attest(
     envelope = dsse.Envelope(
         payload=base64.b64encode(payload).decode(),
         payloadType=dsse.PAYLOAD_TYPE,
-        signatures=(dsse.Signature(signer.key_id, base64.b64encode(signature).decode()),),
+        signatures=(dsse.Signature(sig=base64.b64encode(signature).decode(), keyid=signer.key_id),),
     )
     return Attestation(root_digest, signer.key_id, canonical.encode(envelope))

@@ -20,8 +20,11 @@ BLOBS_MAX = 100_000
 ATTESTATIONS_MAX = 256
 """Attestations of one bundle: signers times evidence."""
 
-JSON_DEPTH_MAX = 128
-"""Nesting of our own JSON: parameter trees nest a few dozen levels at most."""
+SIGNATURES_MAX = 64
+"""Signatures in one envelope: one is the rule, and each may be tried with every key of a policy."""
 
 TENSOR_HEADER_BYTES_MAX = 100 * 2**20
 """A safetensors header; the same limit as the reference implementation."""
+
+TENSOR_RANK_MAX = 64
+"""Axes of a tensor: numpy's own limit."""

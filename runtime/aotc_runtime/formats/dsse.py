@@ -12,15 +12,15 @@ from aotc_runtime.errors import BundleFormatError, Finding
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
-class Signature(Struct, frozen=True, forbid_unknown_fields=True):
-    """keyid: SHA-256 of the public key's SubjectPublicKeyInfo, hex.  sig: base64."""
+class Signature(Struct, frozen=True, kw_only=True):
+    """sig: base64.  keyid: which key made it, by its own account; nobody signs this field."""
 
-    keyid: str
     sig: str
+    keyid: str = ""
 
 
-class Envelope(Struct, frozen=True, forbid_unknown_fields=True, rename=None):
-    """A signed payload. payload: base64."""
+class Envelope(Struct, frozen=True, kw_only=True):
+    """A signed payload. payload: base64. Unknown fields are ignored, as the specification asks."""
 
     payload: str
     payloadType: str

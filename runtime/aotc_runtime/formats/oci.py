@@ -2,19 +2,16 @@
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md, image-index.md,
 manifest.md. Documents below the root digest are canonical JSON and hold nothing but these fields;
-index.json may be rewritten by registries' tools and is read leniently.
+index.json may be rewritten by registries' tools, so of it only `Entry` is read.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from aotc_runtime import digest
-from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.manifest import Digest, Size
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
@@ -36,7 +33,7 @@ BLOB_FOLDER = "blobs/sha256/"
 LAYOUT_VERSION = "1.0.0"
 
 
-class Layout(Struct, frozen=True, forbid_unknown_fields=True):
+class Layout(Struct, frozen=True):
     """The file `oci-layout`."""
 
     imageLayoutVersion: str
@@ -61,8 +58,23 @@ class Descriptor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     annotations: dict[str, str] = {}
 
 
+class Entry(Struct, frozen=True, kw_only=True):
+    """What is read of an entry of index.json; other tools may add to it or leave out the rest."""
+
+    mediaType: str
+    digest: Digest
+    size: Size
+
+
+class Entries(Struct, frozen=True, kw_only=True):
+    """What is read of index.json."""
+
+    schemaVersion: int
+    manifests: tuple[Entry, ...]
+
+
 class Index(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """An image index: the root of a bundle, and index.json."""
+    """An image index: the root of a bundle, and index.json as `aotc` writes it."""
 
     schemaVersion: int
     mediaType: str = ""
@@ -100,32 +112,6 @@ class BlobSource(Protocol):
 
     def digests(self) -> frozenset[str]:
         """Under which digests blobs are stored."""
-
-
-def decode_foreign[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
-    """Read JSON that other tools may have rewritten: any spelling, but no key twice.
-
-    Raises BundleFormatError (AOTC-E106).
-    """
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len({key for key, _ in pairs}) != len(pairs):
-            raise ValueError("a key stands twice in an object")
-        return dict(pairs)
-
-    try:
-        json.loads(bytes(data), object_pairs_hook=unique)
-        return msgspec.json.decode(data, type=type_)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E106",
-                where=where,
-                expected=f"a valid OCI {type_.__name__}",
-                found=str(error),
-                hint="the bundle is damaged: fetch or build it again",
-            )
-        ) from error
 
 
 def descriptor(data: bytes, media_type: str, **extra: Any) -> Descriptor:

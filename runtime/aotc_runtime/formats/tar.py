@@ -1,19 +1,26 @@
 """The members of an uncompressed tar archive, read strictly.
 
 Header fields as in POSIX ustar, in the spelling GNU tar uses for sizes above 8 GiB
-(https://www.gnu.org/software/tar/manual/html_node/Standard.html). Only regular files are accepted:
-links, devices, folders and extension records have no business in a bundle.
+(https://www.gnu.org/software/tar/manual/html_node/Standard.html); either magic is accepted, so that
+a bundle may be repacked by any tar. Only regular files are accepted: links, devices, folders and
+extension records have no business in a bundle.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from aotc_runtime import limits
 from aotc_runtime.errors import BundleFormatError, Finding
 
 BLOCK = 512
-MAGIC = b"ustar  \0"
+MAGICS = (b"ustar  \0", b"ustar\x0000")
+"""GNU's and POSIX' magic and version."""
+
+NAME = re.compile(r"\A(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\Z")
+"""No part is empty or begins with a dot, so no name is absolute or climbs out of the bundle."""
+
 TRAILER_BYTES_MAX = 20 * BLOCK + 2 * BLOCK
 """Two zero blocks end an archive; tools pad to records of 20 blocks."""
 
@@ -75,7 +82,7 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
 
 
 def _member(header: bytes, at: int, where: str) -> Member:
-    if header[257:265] != MAGIC:
+    if header[257:265] not in MAGICS:
         raise _refuse("AOTC-E103", f"{where} at byte {at}", "a tar header", "something else")
     checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _number(header[148:156], at, where) != checksum:
@@ -84,8 +91,11 @@ def _member(header: bytes, at: int, where: str) -> Member:
     if header[156:157] != b"0":
         kind = header[156:157].decode("ascii", errors="replace")
         raise _refuse("AOTC-E104", f"{where} {name}", "regular files only", f"type {kind!r}")
-    if any(header[157:257]) or any(header[345:500]):
+    if any(header[157:257]) or any(header[345:512]):
         raise _refuse("AOTC-E104", f"{where} {name}", "a plain name", "a link name or prefix")
+    if not NAME.match(name):
+        expected = "a relative name of letters, digits, dots, dashes and underscores"
+        raise _refuse("AOTC-E104", f"{where} {name!r}", expected, "another name")
     return Member(name, at + BLOCK, _number(header[124:136], at, where))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from aotc_runtime import limits
-from aotc_runtime.errors import Finding, TrustError
-from aotc_runtime.formats import dsse, oci
-from aotc_runtime.formats.statement import STATEMENT_TYPE, Statement
+from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
+from aotc_runtime.formats import dsse
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE, Statement
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.versions import version_key
 
 
@@ -37,6 +38,9 @@ def _policy_error(code: str, where: str, expected: str, found: str, hint: str) -
     return TrustError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
 
 
+_WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
+
+
 def read_policy(path: Path) -> TrustPolicy:
     """Read a trust policy; key files are read in, so that the policy stands alone.
 
@@ -44,39 +48,76 @@ def read_policy(path: Path) -> TrustPolicy:
     """
     where = str(path)
     try:
-        if path.stat().st_size > limits.POLICY_BYTES_MAX:
-            found = f"{path.stat().st_size} bytes"
-            expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
-            raise _policy_error("AOTC-E309", where, expected, found, "is this the right file?")
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+        data = tomllib.loads(_read_text(path))
         policy = msgspec.convert(data, TrustPolicy)
+        raise_if(_check_fields(policy, where))
         keys = tuple(
             msgspec.structs.replace(
                 key,
-                public_key=(path.parent / key.public_key_file).read_text(encoding="utf-8"),
+                public_key=_read_text(path.parent / key.public_key_file),
                 public_key_file="",
             )
-            if key.public_key_file and not key.public_key
+            if key.public_key_file
             else key
             for key in policy.keys
         )
     except OSError as error:
         raise _policy_error(
             "AOTC-E308",
-            f"{where}" if error.filename in (None, where) else f"{where} {error.filename}",
+            where if error.filename in (None, where) else f"{where} {error.filename}",
             "a readable trust policy and its key files",
             error.strerror or str(error),
-            "write one with `aotc trust init --key KEY.pub --name NAME`",
+            _WRITE_ONE,
         ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:
+        # UnicodeDecodeError, TOMLDecodeError, msgspec's ValidationError, a path with a zero byte.
         raise _policy_error(
             "AOTC-E309",
             where,
             "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)",
             str(error),
-            "write one with `aotc trust init --key KEY.pub --name NAME`",
+            _WRITE_ONE,
         ) from error
     return msgspec.structs.replace(policy, keys=keys)
+
+
+def _read_text(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(limits.POLICY_BYTES_MAX + 1)
+    if len(data) > limits.POLICY_BYTES_MAX:
+        raise _policy_error(
+            "AOTC-E309",
+            str(path),
+            f"at most {limits.POLICY_BYTES_MAX} bytes",
+            "more",
+            "is this the right file?",
+        )
+    return data.decode("utf-8")
+
+
+def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """What the types cannot say; a policy made in Python is checked as one that was read."""
+    for index, key in enumerate(policy.keys):
+        if bool(key.public_key) == bool(key.public_key_file):
+            yield Finding(
+                code="AOTC-E309",
+                where=f"{where} {_key_place(index, key)}",
+                expected="exactly one of public_key and public_key_file",
+                found="both" if key.public_key else "neither",
+                hint="public_key holds the PEM text, public_key_file the path of a .pub file",
+            )
+    if policy.minimum_version and version_key(policy.minimum_version) is None:
+        yield Finding(
+            code="AOTC-E309",
+            where=f"{where} minimum_version",
+            expected='a version such as "1.0.0" or "1.2.0-rc1"',
+            found=repr(policy.minimum_version),
+            hint="write the oldest bundle version that may still be loaded",
+        )
+
+
+def _key_place(index: int, key: TrustedKey) -> str:
+    return f"keys[{index}] {key.name}".rstrip()
 
 
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:
@@ -132,8 +173,9 @@ def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) ->
 
 def policy_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
     """The policy's keys by id. Raises TrustError (AOTC-E309, E310)."""
+    raise_if(_check_fields(policy, "trust policy"))
     keys = [
-        load_public_key(key.public_key, key.name, f"trust policy keys[{index}] {key.name}".rstrip())
+        load_public_key(key.public_key, key.name, f"trust policy {_key_place(index, key)}")
         for index, key in enumerate(policy.keys)
     ]
     distinct = {key.id: key for key in keys}
@@ -148,10 +190,48 @@ def policy_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
     return distinct
 
 
+@dataclass(frozen=True, slots=True)
+class SignedPayload:
+    """A DSSE envelope taken apart; nothing in it is believed. where: for messages."""
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    where: str
+
+
+def open_envelope(data: bytes, where: str) -> SignedPayload:
+    """docs/trust.md 3: a well-formed envelope.
+
+    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E119 number of signatures.
+    """
+    envelope = decode_foreign(data, dsse.Envelope, where=where)
+    if not 1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX:
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E119",
+                where=where,
+                expected=f"1 to {limits.SIGNATURES_MAX} signatures",
+                found=str(len(envelope.signatures)),
+                hint="sign the bundle again with `aotc sign`",
+            )
+        )
+    return SignedPayload(
+        envelope.payloadType,
+        dsse.decode_base64(envelope.payload, where=f"{where} payload"),
+        tuple(
+            (signature.keyid, dsse.decode_base64(signature.sig, where=f"{where} signature"))
+            for signature in envelope.signatures
+        ),
+        where,
+    )
+
+
 def trusted_signers(
     envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str
 ) -> tuple[str, ...]:
-    """Ids of the policy's keys that signed this root digest, sorted; at least the threshold.
+    """docs/trust.md 4: ids of the policy's keys that signed this root digest, sorted; at least
+    the threshold.
 
     Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
     by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,
@@ -168,37 +248,19 @@ def trusted_signers(
         )
     signers: set[str] = set()
     strangers: set[str] = set()
-    for number, data in enumerate(envelopes):
-        place = f"{where} attestation {number + 1}"
-        envelope = oci.decode_foreign(data, dsse.Envelope, where=place)
-        payload = dsse.decode_base64(envelope.payload, where=place)
-        message = dsse.pre_authentication_encoding(envelope.payloadType, payload)
-        accepted = set()
-        for signature in envelope.signatures:
-            key = keys.get(signature.keyid)
-            if key is None:
-                strangers.add(signature.keyid)
-                continue
-            if not key.verify(dsse.decode_base64(signature.sig, where=place), message):
-                raise _policy_error(
-                    "AOTC-E303",
-                    place,
-                    f"a valid signature by key {key.name or key.id[:16]}",
-                    "a signature that does not match what it signs",
-                    "the attestation was changed: fetch the bundle again, or sign it again",
-                )
-            accepted.add(key.id)
+    for number, data in enumerate(envelopes, start=1):
+        signed = open_envelope(data, f"{where} attestation {number}")
+        accepted = _accepted_keys(signed, keys, strangers)
         if accepted:
             # Only now is the payload worth parsing: a trusted key vouches for it.
-            _check_statement(envelope, payload, root_digest, place)
+            _check_statement(signed, root_digest)
             signers |= accepted
     if not signers:
         raise _policy_error(
             "AOTC-E302",
             where,
             f"a signature by {_names(keys.values())}",
-            "signatures by keys the policy does not know: "
-            + ", ".join(sorted(key[:16] for key in strangers)),
+            "signatures by keys the policy does not know: " + ", ".join(sorted(strangers)),
             "sign with a trusted key, or add the signer's key to the policy",
         )
     # docs/trust.md 4: k distinct keys, not k signatures.
@@ -213,24 +275,53 @@ def trusted_signers(
     return tuple(sorted(signers))
 
 
-def _check_statement(envelope: dsse.Envelope, payload: bytes, root_digest: str, where: str) -> None:
-    statement = None
-    if envelope.payloadType == dsse.PAYLOAD_TYPE:
-        statement = oci.decode_foreign(payload, Statement, where=where)
-    subjects = (
-        [subject.digest for subject in statement.subject]
-        if statement is not None and statement.type == STATEMENT_TYPE
-        else []
-    )
+def _accepted_keys(
+    signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str]
+) -> set[str]:
+    """The trusted keys whose signature verifies; unknown key ids are added to `strangers`.
+
+    A key id is a hint that nobody signs: an unknown or missing one excludes no key. A trusted
+    key's id beside a signature that is not that key's is damage, and is refused.
+    """
+    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    accepted = set()
+    for claimed, signature in signed.signatures:
+        named = keys.get(claimed)
+        candidates = keys.values() if named is None else (named,)
+        signer = next((key for key in candidates if key.verify(signature, message)), None)
+        if signer is not None:
+            accepted.add(signer.id)
+        elif named is not None:
+            raise _policy_error(
+                "AOTC-E303",
+                signed.where,
+                f"a valid signature by key {named.name or named.id[:16]}",
+                "a signature that does not match what it signs",
+                "the attestation was changed: fetch the bundle again, or sign it again",
+            )
+        else:
+            strangers.add(claimed[:16] or "one without a key id")
+    return accepted
+
+
+def _check_statement(signed: SignedPayload, root_digest: str) -> None:
+    """The signed statement vouches for exactly this root.
+
+    Only provenance vouches: a trusted key may also sign a test report or a warning about a bundle.
+    """
+    expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
+    hint = "the signature is about something else: sign this bundle with `aotc sign`"
+    if signed.payload_type != dsse.PAYLOAD_TYPE:
+        found = f"a payload of type {signed.payload_type}"
+        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+    statement = decode_foreign(signed.payload, Statement, where=signed.where)
+    if statement.type != STATEMENT_TYPE or statement.predicateType != PROVENANCE_TYPE:
+        found = f"{statement.type} with {statement.predicateType}"
+        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+    subjects = [subject.digest for subject in statement.subject]
     if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
-        raise _policy_error(
-            "AOTC-E305",
-            where,
-            f"an in-toto statement about exactly {root_digest}",
-            "a statement about "
-            + (", ".join(str(subject) for subject in subjects) or "something else"),
-            "the signature belongs to another bundle: sign this one with `aotc sign`",
-        )
+        found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
+        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
 
 
 def _names(keys: Iterable[PublicKey]) -> str:
@@ -238,7 +329,7 @@ def _names(keys: Iterable[PublicKey]) -> str:
 
 
 def check_policy(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Finding]:
-    """What the policy says about the signed content: AOTC-E306 name, E307 version."""
+    """docs/trust.md 7, the policy on the signed content: AOTC-E306 name, E307 version."""
     where = f"{manifest.name} {manifest.version}"
     if not fnmatch.fnmatchcase(manifest.name, policy.name):
         yield Finding(

@@ -20,7 +20,8 @@ from aotc_runtime.errors import (
     raise_if,
 )
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import BlobSource, Descriptor, ImageManifest, Index
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.oci import BlobSource, Descriptor, Entries, Entry, ImageManifest, Index
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
@@ -34,10 +35,10 @@ PARALLEL_BYTES_MIN = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What index.json points at: the root descriptor and the attestations' descriptors."""
+    """What index.json points at: the root and the attestations."""
 
-    descriptor: Descriptor
-    attestations: tuple[Descriptor, ...]
+    entry: Entry
+    attestations: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def read_root(source: BlobSource) -> Root:
     Raises BundleFormatError: AOTC-E110 a file is missing, E111 too large, E106 malformed,
     E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
     """
-    layout = oci.decode_foreign(
+    layout = decode_foreign(
         _file(source, oci.LAYOUT_FILE), oci.Layout, where=f"{source.name} {oci.LAYOUT_FILE}"
     )
     if layout.imageLayoutVersion != oci.LAYOUT_VERSION:
@@ -90,12 +91,13 @@ def read_root(source: BlobSource) -> Root:
         found = layout.imageLayoutVersion
         raise _format_error("AOTC-E112", where, f"version {oci.LAYOUT_VERSION}", found)
     where = f"{source.name} {oci.INDEX_FILE}"
-    index = oci.decode_foreign(_file(source, oci.INDEX_FILE), Index, where=where)
-    roots = [d for d in index.manifests if d.artifactType == oci.BUNDLE_TYPE]
-    attestations = [d for d in index.manifests if d.artifactType == oci.ATTESTATION_TYPE]
+    index = decode_foreign(_file(source, oci.INDEX_FILE), Entries, where=where)
+    # By media type alone: registries' tools drop an entry's other fields.
+    roots = [entry for entry in index.manifests if entry.mediaType == oci.INDEX_TYPE]
+    attestations = [entry for entry in index.manifests if entry.mediaType == oci.MANIFEST_TYPE]
     if len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests):
-        kinds = ", ".join(d.artifactType or d.mediaType for d in index.manifests) or "nothing"
-        expected = f"one {oci.BUNDLE_TYPE} and its attestations"
+        kinds = ", ".join(entry.mediaType for entry in index.manifests) or "nothing"
+        expected = f"one {oci.INDEX_TYPE}, the root, and attestations of {oci.MANIFEST_TYPE}"
         raise _format_error("AOTC-E113", where, expected, kinds)
     if len(attestations) > limits.ATTESTATIONS_MAX:
         expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
@@ -113,7 +115,7 @@ def _file(source: BlobSource, name: str) -> bytes:
     return bytes(data)
 
 
-def _stored(source: BlobSource, ref: Descriptor | BlobRef, what: str) -> memoryview:
+def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
     """A blob of the declared size, its digest not yet checked."""
     data = source.blob(ref.digest)
     where = f"{source.name} {what}"
@@ -124,7 +126,7 @@ def _stored(source: BlobSource, ref: Descriptor | BlobRef, what: str) -> memoryv
     return data
 
 
-def _document(source: BlobSource, ref: Descriptor, what: str, limit: int) -> bytes:
+def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int) -> bytes:
     """A blob that will be parsed: copied, so that nothing can change it, then hashed.
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size; BundleFormatError: E111.
@@ -149,10 +151,10 @@ def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str
     for number, reference in enumerate(root.attestations):
         what = f"attestation {number + 1}"
         data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
-        manifest = oci.decode_foreign(data, ImageManifest, where=f"{source.name} {what}")
+        manifest = decode_foreign(data, ImageManifest, where=f"{source.name} {what}")
         subject = manifest.subject.digest if manifest.subject else "nothing"
-        if subject != root.descriptor.digest or len(manifest.layers) != 1:
-            expected = f"one envelope about {root.descriptor.digest}"
+        if subject != root.entry.digest or len(manifest.layers) != 1:
+            expected = f"one envelope about {root.entry.digest}"
             found = f"{len(manifest.layers)} about {subject}"
             raise _format_error("AOTC-E114", f"{source.name} {what}", expected, found)
         _document(source, manifest.config, f"{what} config", len(oci.EMPTY_BLOB))
@@ -168,13 +170,13 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
     E205 layers that are not what the manifest refers to; BundleFormatError.
     """
-    index_data = _document(source, root.descriptor, "root index", limits.INDEX_BYTES_MAX)
+    index_data = _document(source, root.entry, "root index", limits.INDEX_BYTES_MAX)
     index = canonical.decode(index_data, Index, where=f"{source.name} root index")
     if not index.manifests or index.artifactType != oci.BUNDLE_TYPE:
         expected = f"targets, and artifactType {oci.BUNDLE_TYPE}"
         found = f"{len(index.manifests)} targets, {index.artifactType or 'none'}"
         raise _format_error("AOTC-E113", f"{source.name} root index", expected, found)
-    reached = {root.descriptor.digest, *attested}
+    reached = {root.entry.digest, *attested}
     manifests: dict[str, BundleManifest] = {}
     targets: dict[str, ImageManifest] = {}
     layers: dict[str, Descriptor] = {}
@@ -202,7 +204,7 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
         where = f"{source.name} {surplus[0]}"
         expected = "only blobs that the root reaches"
         raise _integrity_error("AOTC-E204", where, expected, f"{len(surplus)} more")
-    return Contents(root.descriptor.digest, manifests, _hash_layers(source, layers), targets)
+    return Contents(root.entry.digest, manifests, _hash_layers(source, layers), targets)
 
 
 def _bundle_manifest(data: bytes, where: str) -> BundleManifest:
@@ -314,7 +316,7 @@ def examine(
     signers: tuple[str, ...] = ()
     try:
         root = read_root(source)  # docs/trust.md 1
-        root_digest = root.descriptor.digest
+        root_digest = root.entry.digest
         gates.append("framing")
         envelopes, attested = read_envelopes(source, root)  # 2
         gates.append("attestations")
