@@ -1,0 +1,1 @@
+"""A classifier of 8x8 images of handwritten digits."""

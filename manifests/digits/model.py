@@ -1,24 +1,55 @@
-"""A two-layer classifier for 8x8 images of handwritten digits."""
+"""A multilayer perceptron over the 64 pixels of an image."""
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-PIXEL_WEIGHT = np.linspace(0.9, 1.1, 64 * 8, dtype=np.float32)
-
-
-def init():
-    k = jax.random.split(jax.random.key(0), 2)
-    return {"w1": jax.random.normal(k[0], (64, 128)), "w2": jax.random.normal(k[1], (128, 10))}
+LAYER_SIZES = {"hidden_1": (64, 256), "hidden_2": (256, 128), "output": (128, 10)}
+BRIGHTEST_PIXEL = 16.0
 
 
-@jax.jit
-def scale(x):
-    return x * jnp.asarray(PIXEL_WEIGHT)[:64]
+class Dense(TypedDict):
+    """kernel: float32[inputs, outputs].  bias: float32[outputs]."""
+
+    kernel: jax.Array
+    bias: jax.Array
 
 
-def predict(params, image, *, temperature):
-    h = jax.nn.relu(scale(image) @ params["w1"])
-    return {"logits": h @ params["w2"] / temperature}
+type Params = dict[str, Dense]
+
+
+class Prediction(TypedDict):
+    """label: int32[batch], the likeliest digit.  probabilities: float32[batch, 10]."""
+
+    label: jax.Array
+    probabilities: jax.Array
+
+
+def init(key: jax.Array) -> Params:
+    """Parameters of an untrained network. key: a jax.random key."""
+    keys = jax.random.split(key, len(LAYER_SIZES))
+    initializer = jax.nn.initializers.he_normal()
+    return {
+        name: {"kernel": initializer(layer_key, shape), "bias": jnp.zeros(shape[1])}
+        for layer_key, (name, shape) in zip(keys, LAYER_SIZES.items(), strict=True)
+    }
+
+
+def logits(params: Params, image: jax.Array) -> jax.Array:
+    """Unnormalized log probabilities. image: float32[batch, 64]; returns float32[batch, 10]."""
+    hidden = image / BRIGHTEST_PIXEL
+    for name in ("hidden_1", "hidden_2"):
+        hidden = jax.nn.relu(hidden @ params[name]["kernel"] + params[name]["bias"])
+    return hidden @ params["output"]["kernel"] + params["output"]["bias"]
+
+
+def predict(params: Params, image: jax.Array, *, temperature: float) -> Prediction:
+    """Classify images. image: float32[batch, 64], pixels from 0 to 16; temperature: above 0."""
+    scores = logits(params, image) / temperature
+    return {
+        "label": jnp.argmax(scores, axis=-1).astype(jnp.int32),
+        "probabilities": jax.nn.softmax(scores),
+    }

@@ -1,0 +1,1 @@
+"""A decoder-only transformer over bytes, with a key-value cache."""

@@ -1,0 +1,18 @@
+"""A cache in the middle of a text, for checking `decode` on more than zeros."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from lm.generate import encode
+from lm.model import Cache, init, prefill
+
+TEXT = "Ship the program, not the compiler. "
+
+
+def prompted_cache(batch: int) -> Cache:
+    """What `prefill` leaves after TEXT, in every row of the batch."""
+    tokens = encode(TEXT)
+    cache: Cache = jax.jit(prefill)(init(), jnp.broadcast_to(tokens, (batch, tokens.shape[1])))[1]
+    return cache

@@ -1,0 +1,1 @@
+"""Training a classifier of handwritten digits, one compiled step at a time."""
