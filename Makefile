@@ -1,0 +1,43 @@
+# make demo | test | lint | bench | bless | clean. Everything sets itself up in .venv.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := out/demo
+T ?= tests
+
+help: ## Show the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(STAMP): pyproject.toml runtime/pyproject.toml constraints.txt scripts/find-python
+	@python=$$(scripts/find-python) || exit 1; \
+	 echo "creating $(VENV) with $$($$python --version)"; \
+	 $$python -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP) ## Create the environment
+
+demo: $(STAMP) ## Build, verify and run a signed bundle of a digits classifier
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo $(DEMO)
+
+lint: $(STAMP) ## Format, style, types and import floors
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## Lint, then every test (T=path for some)
+	$(BIN)/python -m pytest $(T)
+
+bench: $(STAMP) ## Measure cold start and reproducibility, as ratios in one run
+	$(BIN)/python -m benchmarks.cold_start
+	$(BIN)/python -m benchmarks.reproducibility
+
+clean: ## Remove the environment and everything generated
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
+
+.PHONY: help setup demo lint test bench clean

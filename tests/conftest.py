@@ -1,0 +1,70 @@
+"""Session fixtures: each example is built once, signed with a key made for the session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+ROOT = Path(__file__).parents[1]
+MANIFESTS = ROOT / "manifests"
+
+Bundle = tuple[Path, Path]
+"""A bundle and the trust policy it loads with."""
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of a test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def built(shared_folder: Path) -> Callable[[str], Bundle]:
+    """Build an example by name, once per test run whatever the number of workers."""
+
+    def build(name: str) -> Bundle:
+        from aotc.build.pipeline import build as build_bundle
+        from aotc.signing.signer import LocalSigner
+        from aotc.signing.trust_file import policy_text
+
+        folder = shared_folder / "bundles" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        bundle, policy = folder / f"{name}.aotb", folder / "trust.toml"
+        with FileLock(folder / "lock"):
+            if not policy.exists():
+                signer = LocalSigner.ephemeral()
+                build_bundle(MANIFESTS / f"{name}.toml", output=bundle, signer=signer)
+                policy.write_text(policy_text(name, [signer.public_pem()]))
+        return bundle, policy
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def digits_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("digits")
+
+
+@pytest.fixture(scope="session")
+def vision_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("vision")
+
+
+@pytest.fixture(scope="session")
+def lm_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("lm")
+
+
+@pytest.fixture(scope="session")
+def train_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("train")
+
+
+@pytest.fixture(scope="session")
+def gp_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("gp")

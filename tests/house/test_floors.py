@@ -1,0 +1,122 @@
+"""What may import what. The layers themselves are checked by import-linter in `make lint`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNTIME = ROOT / "runtime" / "aotc_runtime"
+ALLOWED = {"aotc_runtime", "cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy"}
+FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")
+
+
+def imports_of(path: Path) -> set[str]:
+    """Top-level packages a file imports, also inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add((node.module or "").partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(RUNTIME.rglob("*.py")), ids=lambda p: p.stem)
+def test_runtime_files_import_only_the_standard_library_and_the_thin_dependencies(
+    path: Path,
+) -> None:
+    assert imports_of(path) - set(sys.stdlib_module_names) <= ALLOWED
+
+
+def modules_after(code: str) -> set[str]:
+    """Names of all modules loaded in a fresh process that ran the code."""
+    probe = f"{code}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_runtime_loads_no_toolchain_module_where_all_are_installed() -> None:
+    loaded = modules_after(
+        "import aotc_runtime\nfrom aotc_runtime.system import host\nhost.detect()"
+    )
+    assert not loaded & set(FORBIDDEN)
+
+
+def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: tuple[Path, Path]) -> None:
+    bundle, policy = digits_bundle
+    loaded = modules_after(
+        "import aotc_runtime, numpy\n"
+        f"b = aotc_runtime.load({str(bundle)!r}, trust={str(policy)!r})\n"
+        "b['predict'](numpy.zeros((8, 64), numpy.float32))"
+    )
+    assert not loaded & set(FORBIDDEN)
+    assert "scipy" not in loaded, "only LAPACK's custom calls need scipy"
+
+
+def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: tuple[Path, Path]) -> None:
+    bundle, policy = digits_bundle
+    for arguments in (["verify", str(bundle), "--trust", str(policy)], ["inspect", str(bundle)]):
+        loaded = modules_after(
+            "import sys\nfrom aotc.cli.main import main\n"
+            f"sys.argv = ['aotc', *{arguments!r}]\n"
+            "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code"
+        )
+        assert not loaded & {"jax", "pydantic"}, arguments
+
+
+def test_only_verification_makes_proofs() -> None:
+    makers = {
+        path.relative_to(RUNTIME).as_posix()
+        for path in RUNTIME.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("VerifiedBlob", "VerifiedBundle")
+    }
+    assert makers == {"verification/verify.py"}
+
+
+def test_only_readiness_makes_loaded_bundles() -> None:
+    makers = {
+        path.relative_to(RUNTIME).as_posix()
+        for path in RUNTIME.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "LoadedBundle"
+    }
+    assert makers == {"serving/readiness.py"}
+
+
+def test_jaxlib_is_named_in_one_file_of_the_runtime() -> None:
+    users = {
+        path.relative_to(RUNTIME).as_posix()
+        for path in RUNTIME.rglob("*.py")
+        if "jaxlib" in imports_of(path)
+    }
+    assert users == {"system/pjrt.py"}
+
+
+def test_the_public_names_are_exactly_what_all_lists() -> None:
+    import aotc_runtime
+
+    assert list(aotc_runtime.__all__) == sorted(aotc_runtime.__all__)
+    modules = {path.stem for path in RUNTIME.iterdir()}
+    visible = {name for name in vars(aotc_runtime) if not name.startswith("_")} - modules
+    assert visible | {"load"} == set(aotc_runtime.__all__)
+
+
+def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
+    names = {requirement.split()[0] for requirement in project["dependencies"]}
+    assert names == {"cryptography", "jaxlib", "msgspec", "numpy"}
