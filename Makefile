@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bless | clean. Everything sets itself up in .venv.
+# make demo | test | lint | bench | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := out/demo
 T ?= tests
+JOBS ?= 2
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -31,13 +32,21 @@ lint: $(STAMP) ## Format, style, types and import floors
 	$(BIN)/lint-imports
 
 test: lint ## Lint, then every test (T=path for some)
-	$(BIN)/python -m pytest $(T)
+	$(BIN)/python -m pytest -n $(JOBS) $(T)
 
 bench: $(STAMP) ## Measure cold start and reproducibility, as ratios in one run
 	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.reproducibility
 
+constraints: ## Write constraints.txt anew from the newest releases that fit
+	rm -rf out/constraints
+	$$(scripts/find-python) -m venv out/constraints
+	out/constraints/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -e runtime -e '.[examples,dev]'
+	{ echo '# What CI and the demo install. Regenerate: `make constraints`.'; \
+	  out/constraints/bin/python -m pip freeze --exclude-editable; } > constraints.txt
+
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test bench clean
+.PHONY: help setup demo lint test bench constraints clean

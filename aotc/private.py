@@ -29,7 +29,7 @@ class LoweredParts:
     kept: tuple[int, ...]
 
 
-def _missing(name: str, error: AttributeError | KeyError) -> CompileError:
+def _missing(name: str, error: Exception) -> CompileError:
     return CompileError(
         Finding(
             code="AOTC-E910",
@@ -50,6 +50,23 @@ def lowered_parts(lowered: Any) -> LoweredParts:
     except (AttributeError, KeyError) as error:
         raise _missing("Lowered._lowering.{const_args, compile_args}", error) from error
     return LoweredParts(constants=constants, kept=kept)
+
+
+def serialize_portable(module: Any, version: str) -> bytes:
+    """A module as a versioned portable artifact, CHLO operations included.
+
+    jaxlib's public `stablehlo.serialize_portable_artifact` refuses CHLO, which jax emits for erf,
+    top_k and others. This one, which jax.export uses, rewrites them first in the way XLA reads
+    back as the operations they were.
+    """
+    try:
+        from jaxlib import _jax
+
+        serialize = _jax.mlir.serialize_portable_artifact
+    except (ImportError, AttributeError) as error:
+        raise _missing("jaxlib._jax.mlir.serialize_portable_artifact", error) from error
+    artifact: bytes = serialize(module, version)
+    return artifact
 
 
 def constants_are_arguments() -> bool:

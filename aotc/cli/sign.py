@@ -21,7 +21,7 @@ def sign(out: Output, bundle: Path, key: Path, passphrase_file: Path | None) -> 
     \b
     aotc sign digits-1.0.0.aotb --key release.key
     """
-    from aotc.signing.endorse import endorse
+    from aotc.build.endorse import endorse
     from aotc.signing.signer import load_signer
 
     signer = load_signer(key, passphrase.for_key(key, passphrase_file))

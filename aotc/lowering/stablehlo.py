@@ -11,6 +11,7 @@ from typing import Any
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
+from aotc import private
 from aotc.stages import Module
 from aotc_runtime.digest import sha256
 
@@ -25,7 +26,7 @@ KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 
 
 def portable(module: ir.Module) -> Module:
-    """Normalize a module in place and serialize it. The module is not usable afterwards."""
+    """Normalize a module in place and serialize it."""
     with module.context:
         _rename_functions(module)
         _strip_argument_names(module)
@@ -33,7 +34,7 @@ def portable(module: ir.Module) -> Module:
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
         targets = tuple(sorted(_custom_call_targets(module)))
         version = stablehlo.get_version_from_compatibility_requirement(COMPATIBILITY)
-        artifact = stablehlo.serialize_portable_artifact(module, version)
+        artifact = private.serialize_portable(module, version)
     return Module(
         artifact=artifact,
         digest=sha256(artifact),
