@@ -1,0 +1,56 @@
+"""A genuine bundle in memory, a host that can run it, and signers of our own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.trust import read_policy
+
+from .tampering import Documents, MemoryBundle, in_memory, roles, take_apart
+
+
+@pytest.fixture(scope="session")
+def genuine(digits_bundle: tuple[Path, Path]) -> MemoryBundle:
+    return in_memory(digits_bundle[0])
+
+
+@pytest.fixture(scope="session")
+def policy(digits_bundle: tuple[Path, Path]) -> TrustPolicy:
+    return read_policy(digits_bundle[1])
+
+
+@pytest.fixture(scope="session")
+def host(genuine: MemoryBundle) -> HostFacts:
+    """A host made to measure, so that these tests mean the same everywhere."""
+    manifest = json.loads(genuine.blobs[roles(genuine)["bundle manifest"]])
+    return HostFacts(
+        platform="cpu",
+        architecture="x86_64",
+        cpu="made up",
+        isa=frozenset(manifest["requires"]["isa"]),
+        jaxlib=manifest["accepts_jaxlib"][0],
+        devices=1,
+        memory_bytes=2**40,
+    )
+
+
+@pytest.fixture
+def documents(genuine: MemoryBundle) -> Documents:
+    return take_apart(genuine)
+
+
+@pytest.fixture(scope="session")
+def ours() -> LocalSigner:
+    """A signer that tests can sign with; policies made by `policy_for` trust it."""
+    return LocalSigner.ephemeral()
+
+
+@pytest.fixture(scope="session")
+def stranger() -> LocalSigner:
+    return LocalSigner.ephemeral()

@@ -1,0 +1,165 @@
+"""One changed byte, anywhere: the bundle is refused, or reads exactly as before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.errors import AotcError, family_of
+from aotc_runtime.formats.tar import read_members
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import MappedBundle, open_bundle
+from aotc_runtime.verification.verify import verify
+
+from .archives import archive, entries_of, on_disk
+from .tampering import (
+    ACCEPTED,
+    ROLES,
+    Documents,
+    MemoryBundle,
+    code_of,
+    flipped,
+    put_together,
+    roles,
+    to_json,
+)
+
+
+def test_the_genuine_bundle_is_accepted_in_every_form(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts, tmp_path: Path
+) -> None:
+    assert code_of(genuine, policy, host) == ACCEPTED
+    for form in ("archive", "folder"):
+        assert code_of(open_bundle(on_disk(genuine, form, tmp_path)), policy, host) == ACCEPTED
+
+
+def test_a_bundle_taken_apart_and_put_together_is_accepted(
+    genuine: MemoryBundle, documents: Documents, policy: TrustPolicy, host: HostFacts
+) -> None:
+    again = put_together(documents)
+    assert roles(again)["root index"] == roles(genuine)["root index"]
+    assert code_of(again, policy, host) == ACCEPTED
+
+
+@pytest.mark.parametrize("form", ["archive", "folder"])
+@pytest.mark.parametrize("role", ROLES)
+def test_a_flipped_byte_in_any_kind_of_blob_never_loads(
+    role: str,
+    form: str,
+    genuine: MemoryBundle,
+    policy: TrustPolicy,
+    host: HostFacts,
+    tmp_path: Path,
+) -> None:
+    digest = roles(genuine)[role]
+    bad = genuine.with_blob(digest, flipped(genuine.blobs[digest]))
+    code = code_of(open_bundle(on_disk(bad, form, tmp_path)), policy, host)
+    assert code == "AOTC-E201"
+    assert family_of(code).exit_code == 5
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("role", ROLES)
+def test_the_first_and_the_last_byte_of_every_blob_count(
+    role: str, place: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    digest = roles(genuine)[role]
+    data = genuine.blobs[digest]
+    bad = flipped(data, 0 if place == "first" else len(data) - 1)
+    assert code_of(genuine.with_blob(digest, bad), policy, host) == "AOTC-E201"
+
+
+def test_every_single_blob_counts(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    for digest, data in genuine.blobs.items():
+        assert code_of(genuine.with_blob(digest, flipped(data)), policy, host) == "AOTC-E201"
+
+
+@pytest.mark.parametrize("name", ["index.json", "oci-layout"])
+def test_a_flipped_byte_in_the_layouts_own_files_is_refused_or_changes_nothing(
+    name: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    root = verify(genuine, policy, host)
+    for at in range(len(genuine.files[name])):
+        bad = genuine.with_file(name, flipped(genuine.files[name], at))
+        try:
+            found = verify(bad, policy, host)
+        except AotcError as error:
+            assert error.exit_code == 5
+        else:
+            assert (found.root_digest, found.signers) == (root.root_digest, root.signers)
+
+
+def test_a_flipped_bit_in_the_signed_payload_is_refused_though_every_digest_fits(
+    documents: Documents, policy: TrustPolicy, host: HostFacts
+) -> None:
+    envelope = json.loads(documents.envelopes[0])
+    payload = base64.b64decode(envelope["payload"])
+    for at in range(0, len(payload), 37):
+        envelope["payload"] = base64.b64encode(flipped(payload, at)).decode()
+        documents.envelopes = [to_json(envelope)]
+        assert code_of(put_together(documents), policy, host) == "AOTC-E303"
+
+
+def test_a_flipped_bit_in_the_signature_is_refused_though_every_digest_fits(
+    documents: Documents, policy: TrustPolicy, host: HostFacts
+) -> None:
+    envelope = json.loads(documents.envelopes[0])
+    signature = base64.b64decode(envelope["signatures"][0]["sig"])
+    for at in range(len(signature)):
+        envelope["signatures"][0]["sig"] = base64.b64encode(flipped(signature, at)).decode()
+        documents.envelopes = [to_json(envelope)]
+        assert code_of(put_together(documents), policy, host) == "AOTC-E303"
+
+
+def test_another_spelling_of_the_signatures_base64_is_refused(
+    documents: Documents, policy: TrustPolicy, host: HostFacts
+) -> None:
+    envelope = json.loads(documents.envelopes[0])
+    text = envelope["signatures"][0]["sig"]
+    assert text.endswith("==")
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    twin = text[:-3] + alphabet[alphabet.index(text[-3]) ^ 1] + "=="
+    assert base64.b64decode(twin) == base64.b64decode(text)
+    envelope["signatures"][0]["sig"] = twin
+    documents.envelopes = [to_json(envelope)]
+    assert code_of(put_together(documents), policy, host) == "AOTC-E107"
+
+
+def test_any_flipped_byte_of_the_archive_is_refused_or_reads_identically(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    """Never other content, never another exception. Half of the flips hit what is not weights."""
+    data = bytearray(archive(entries_of(genuine)))
+    genuinely = verify(genuine, policy, host)
+    chance = random.Random(20261101)
+    weights_at = bytes(data).index(genuine.blobs[roles(genuine)["weights"]])
+    outcomes = {"refused": 0, "identical": 0}
+    for number in range(600):
+        at = chance.randrange(weights_at if number % 2 else len(data))
+        old = data[at]
+        data[at] ^= chance.randrange(1, 256)
+        try:
+            members = read_members(memoryview(data), where="bundle")
+            views = {
+                name: memoryview(data)[m.offset : m.offset + m.size] for name, m in members.items()
+            }
+            found = verify(MappedBundle("bundle", views), policy, host)
+        except AotcError as error:
+            assert error.exit_code == 5
+            outcomes["refused"] += 1
+        else:
+            assert found.root_digest == genuinely.root_digest
+            assert found.manifest == genuinely.manifest
+            assert {d: bytes(b.data) for d, b in found.blobs.items()} == {
+                d: bytes(b.data) for d, b in genuinely.blobs.items()
+            }
+            outcomes["identical"] += 1
+        data[at] = old
+    assert outcomes["refused"] > 500
