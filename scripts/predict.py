@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import aotc_runtime
 
-IMAGES = "manifests/digits/fixtures.npz"
+IMAGES = Path(__file__).parents[1] / "manifests" / "digits" / "fixtures.npz"
 SHADES = " .:-=+*#%@"
 
 
@@ -23,7 +24,8 @@ def main() -> None:
     calls = report["entry_points"]["predict"]["calls"]
     served_by = next(label for label, count in calls.items() if count)
     print(f"predictions  {result['label'].tolist()}  (the first is drawn above)")
-    print(f"probability  {result['probabilities'].max(axis=-1).round(3).tolist()}")
+    likeliest = ", ".join(f"{p:.3f}" for p in result["probabilities"].max(axis=-1))
+    print(f"probability  [{likeliest}]")
     print(f"served by    {served_by} for {report['target']}, {report['compilations']} compilations")
     print(f"ready in     {report['timings']['total'] * 1000:.0f} ms")
     print(f"jax loaded   {'jax' in sys.modules}")
