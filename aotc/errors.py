@@ -8,7 +8,7 @@ from aotc_runtime.errors import AotcError, Finding, family_of
 
 
 class UsageError(AotcError):
-    """AOTC-E00x: a command was given arguments it cannot work with."""
+    """AOTC-E0xx: a command was given arguments it cannot work with."""
 
     exit_code = 2
 
@@ -44,7 +44,7 @@ class BudgetExceededError(AotcError):
 
 
 BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
-    ("AOTC-E00", UsageError),
+    ("AOTC-E0", UsageError),
     ("AOTC-E80", BuildManifestError),
     ("AOTC-E81", BuildManifestError),
     ("AOTC-E82", CaptureError),
