@@ -29,17 +29,30 @@ class Finding:
     def to_json(self) -> dict[str, str]:
         return {
             "code": self.code,
-            "where": self.where,
-            "expected": self.expected,
-            "found": self.found,
-            "hint": self.hint,
+            "where": _encodable(self.where),
+            "expected": _encodable(self.expected),
+            "found": _encodable(self.found),
+            "hint": _encodable(self.hint),
         }
+
+
+def _encodable(text: str) -> str:
+    """File names may hold bytes that are no UTF-8 (surrogates in Python), which JSON cannot."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _printable(text: str) -> str:
+    """Quoted bytes of a bundle nobody trusts yet must not steer the terminal or forge a finding."""
+    lines = _encodable(text).split("\n")
+    safe = ("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
+    return "\n            ".join(safe)
 
 
 def render(findings: Sequence[Finding]) -> str:
     """All findings as text for people, one block each."""
     return "\n".join(
-        f"{f.code} {f.where}\n  expected  {f.expected}\n  found     {f.found}\n  hint      {f.hint}"
+        f"{f.code} {_printable(f.where)}\n  expected  {_printable(f.expected)}\n"
+        f"  found     {_printable(f.found)}\n  hint      {_printable(f.hint)}"
         for f in findings
     )
 

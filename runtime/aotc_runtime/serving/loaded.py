@@ -88,7 +88,7 @@ class LoadedEntryPoint:
             shapes = tuple([leaf.shape for leaf in leaves])
             profile = self._slots.get(shapes)
             if profile is None:
-                raise self._no_profile(shapes)
+                raise self._closed_error() if self._closed else self._no_profile(shapes)
             return profile, self._execute(profile, leaves)
         except AotcError as error:
             with self._lock:

@@ -6,8 +6,10 @@ while it is loaded; writing into the mapped file is not, and nothing can make it
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +49,13 @@ def _refuse(code: str, where: str, expected: str, found: str, hint: str) -> Bund
 
 def _map(path: Path) -> memoryview:
     """The file's bytes, mapped read-only. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        size = os.fstat(descriptor).st_size
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        size = status.st_size
         if size == 0:
             return memoryview(b"")
         return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+
+import msgspec
+from msgspec import Struct
 
 from aotc_runtime import canonical, limits
 from aotc_runtime.digest import sha256
@@ -207,14 +211,24 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
     return Contents(root.entry.digest, manifests, _hash_layers(source, layers), targets)
 
 
+class _Versioned(Struct):
+    """What every version of the bundle manifest holds."""
+
+    format_version: str
+
+
 def _bundle_manifest(data: bytes, where: str) -> BundleManifest:
-    manifest = canonical.decode(data, BundleManifest, where=where)
-    known_major, known_minor = (int(part) for part in FORMAT_VERSION.split("."))
-    major, _, minor = manifest.format_version.partition(".")
-    if major != str(known_major) or not minor.isdigit() or int(minor) > known_minor:
-        expected = f"format {FORMAT_VERSION}, or an earlier {known_major}.x"
-        raise _format_error("AOTC-E115", where, expected, f"format {manifest.format_version}")
-    return manifest
+    # The version first: a later one may hold fields that this reader would call malformed.
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        _check_format(msgspec.json.decode(data, type=_Versioned).format_version, where)
+    return canonical.decode(data, BundleManifest, where=where)
+
+
+def _check_format(version: str, where: str) -> None:
+    major, minor = FORMAT_VERSION.split(".")
+    if version not in [f"{major}.{known}" for known in range(int(minor) + 1)]:
+        expected = f"format {FORMAT_VERSION}, or an earlier {major}.x"
+        raise _format_error("AOTC-E115", where, expected, f"format {version}")
 
 
 def _references(manifest: BundleManifest) -> dict[str, tuple[str, int, str]]:
