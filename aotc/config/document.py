@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ DEPTH_MAX = 100
 """Nesting of tables and arrays: below what Python can recurse through, beyond any real input."""
 
 _POSITION = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\Z")
+_PATH = re.compile(r"\((?:'[^']*'(?:, ?)?)+\)")
 _REDEFINES = re.compile(r"overwrite|twice|[Dd]uplicate|immutable|redefine|already")
 
 
@@ -151,7 +153,10 @@ def _text(path: Path, source: bytes, kind: str) -> str:
 
 def _syntax(path: Path, text: str, error: ValueError) -> Finding:
     """`tomllib`'s refusal with the place; for a second definition, with the first one's line."""
-    message, place = str(error), str(path)
+    message = _PATH.sub(lambda m: toml_source.render_path(ast.literal_eval(m[0])), str(error))
+    place = str(path)
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        message = "an integer of thousands of digits"
     at = _POSITION.search(message)
     if at:
         message = message[: at.start()]

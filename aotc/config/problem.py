@@ -46,10 +46,11 @@ def unknown_reference(
 ) -> Problem:
     """AOTC-E806: a name that nothing has. hint: what to do when no known name comes close."""
     close = _closest(name, known)
+    a_kind = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
     return Problem(
         code="AOTC-E806",
         path=path,
-        expected=f"the name of a {kind}: {', '.join(sorted(known))}" if known else f"a {kind}",
+        expected=f"the name of {a_kind}: {', '.join(sorted(known))}" if known else a_kind,
         found=show(name) + ("" if known else f", and there is no {kind}"),
         hint=f"did you mean {close}?" if close else hint,
     )

@@ -80,7 +80,7 @@ def check_dimensions(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Proble
             yield _reversed((*path, "range"), "[smallest, largest]", low, high)
             continue
         for index, size in enumerate(profiles):
-            if _is_integer(size) and not low <= size <= high:
+            if _is_integer(size) and size >= 1 and not low <= size <= high:
                 yield Problem(
                     code="AOTC-E805",
                     path=(*path, "profiles", index),
@@ -192,8 +192,14 @@ def _check_range(
 
 
 def check_use(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
-    """Every declared dimension and weights set serves some entry point."""
+    """Every declared dimension and weights set serves some entry point.
+
+    Nothing is said where a name that nobody declared, or an entry point that is no table, may be
+    what was meant to use it: that has a problem of its own.
+    """
     entries = dict(tables(data.get("entry_points")))
+    if not entries or len(entries) != len(table(data.get("entry_points"))):
+        return
     used: set[str] = set()
     for name, entry in entries.items():
         for parameter, raw in table(entry.get("inputs")).items():
@@ -209,7 +215,8 @@ def check_use(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
         ("dimensions", used, "the shape of an input"),
         ("weights", bound, "the bind table of an entry point"),
     ):
-        for name in declared(data, kind) or ():
+        known = declared(data, kind) or ()
+        for name in known if names.issubset(known) else ():
             if name not in names:
                 yield Problem(
                     code="AOTC-E809",

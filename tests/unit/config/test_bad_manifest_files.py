@@ -1,0 +1,146 @@
+"""Files that are no build manifest at all, and files with many problems."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.document import DEPTH_MAX, SIZE_BYTES_MAX
+from aotc.errors import BuildManifestError
+from aotc_runtime.errors import Finding
+
+Findings = Callable[[str | bytes], list[Finding]]
+
+NOT_TOML: dict[str, tuple[str | bytes, str, str, str]] = {
+    "no value": ("schema =\n", "m.toml:1:9", "Invalid value, in: schema =", "syntax"),
+    "JSON": ('{ "schema": 1 }', "m.toml:1:1", 'Invalid statement, in: { "schema": 1 }', "syntax"),
+    "an open string": ('schema = 1\nname = "x', "m.toml:2", 'in: name = "x', "quotes"),
+    "an open array": ("schema = 1\ntargets = [1,", "m.toml:2", "in: targets = [1,", "syntax"),
+    "a program": (b"\x7fELF\x00\x01", "m.toml:1:1", "Invalid statement", "syntax"),
+    "Latin-1": (b"schema = 1\n# \xe9", "m.toml:2:3", "the byte 0xe9", "UTF-8"),
+    "UTF-16": ("schema = 1".encode("utf-16"), "m.toml:1:1", "the byte 0xff", "UTF-8"),
+    "a byte order mark": ("\ufeffschema = 1", "m.toml:1:1", "a byte order mark", "without"),
+    "a number of 5000 digits": (f"schema = {'9' * 5000}", "m.toml", "thousands of digits", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "where", "found", "hint"), NOT_TOML.values(), ids=NOT_TOML.keys())
+def test_what_is_no_toml_is_refused_with_line_and_column(
+    findings_of: Findings, text: str | bytes, where: str, found: str, hint: str
+) -> None:
+    (finding,) = findings_of(text)
+    assert (finding.code, finding.where) == ("AOTC-E802", where)
+    assert found in finding.found
+    assert hint in finding.hint
+
+
+@pytest.mark.parametrize("make", ["nothing", "folder", "loop", "large"])
+def test_what_cannot_be_read_is_refused_naming_the_path_as_typed(tmp_path: Path, make: str) -> None:
+    path = tmp_path / "m.toml"
+    if make == "folder":
+        path.mkdir()
+    elif make == "loop":
+        path.symlink_to(path)
+    elif make == "large":
+        path.touch()
+        os.truncate(path, SIZE_BYTES_MAX + 1)
+    with pytest.raises(BuildManifestError) as caught:
+        read_build_manifest(path)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E801", str(path))
+
+
+@pytest.mark.parametrize("depth", [DEPTH_MAX + 1, 100_000])
+def test_deep_nesting_is_refused(findings_of: Findings, depth: int) -> None:
+    (finding,) = findings_of("x = " + "[" * depth + "]" * depth)
+    assert finding.code == "AOTC-E805"
+    assert f"{DEPTH_MAX} deep" in finding.expected
+
+
+def test_an_empty_file_lacks_each_required_key(findings_of: Findings) -> None:
+    findings = findings_of("")
+    assert {finding.code for finding in findings} == {"AOTC-E804"}
+    assert [finding.where for finding in findings] == [
+        f"m.toml:1 {key}" for key in ("entry_points", "name", "schema", "targets", "version")
+    ]
+
+
+def test_every_problem_is_reported_at_once_in_the_order_of_the_file(
+    findings_of: Findings, good: str
+) -> None:
+    for old, new in (
+        ('name = "digits"', "name = 3"),
+        ("params.safetensors", "gone"),
+        ("[1, 8, 64]", "[1, 8, 65]"),
+        ("predict]\nfunction", "predict]\nfuncion"),
+        ('"float32"', '"f32"'),
+        ("seed", "seeed"),
+    ):
+        assert old in good
+        good = good.replace(old, new)
+    assert [(f.code, f.where) for f in findings_of(good)] == [
+        ("AOTC-E805", "m.toml:2 name"),
+        ("AOTC-E808", "m.toml:7 weights.params.source"),
+        ("AOTC-E805", "m.toml:11 dimensions.batch.profiles[2]"),
+        ("AOTC-E803", "m.toml:14 entry_points.predict.funcion"),
+        ("AOTC-E805", "m.toml:16 entry_points.predict.inputs.image.dtype"),
+        ("AOTC-E803", "m.toml:20 entry_points.predict.fixtures.seeed"),
+    ]
+
+
+def test_a_misspelled_table_is_told_apart_from_the_names_it_leaves_undeclared(
+    spoiled: Callable[[str, str], list[Finding]],
+) -> None:
+    unknown, undeclared = spoiled("[dimensions.batch]", "[dimension.batch]")
+    assert (unknown.code, unknown.hint) == ("AOTC-E803", "did you mean dimensions?")
+    assert undeclared.code == "AOTC-E806"
+    assert "there is no dimension" in undeclared.found
+
+
+@pytest.mark.parametrize("entry_points", ["", "[entry_points]", "entry_points = 3"])
+def test_without_entry_points_nothing_is_called_unused(
+    findings_of: Findings, good: str, entry_points: str
+) -> None:
+    head, tables = good[: good.index("[entry_points")].split("\n\n", 1)
+    text = (
+        f"{head}\n{entry_points}\n\n{tables}" if "=" in entry_points else head + "\n" + tables
+    ) + (entry_points if "[" in entry_points else "")
+    (finding,) = findings_of(text)
+    assert finding.code in ("AOTC-E804", "AOTC-E805")
+    assert finding.where.endswith(" entry_points")
+
+
+def test_the_name_of_the_weights_that_closures_become_is_taken(
+    findings_of: Findings, good: str
+) -> None:
+    renamed = good.replace("[weights.params]", "[weights.closure]")
+    (finding,) = findings_of(renamed.replace('= "params" }', '= "closure" }'))
+    assert (finding.code, finding.where) == ("AOTC-E805", "m.toml:6 weights.closure")
+    assert "other than closure" in finding.expected
+
+
+def test_a_table_begun_with_dots_and_opened_again_is_named_as_toml_writes_it(
+    spoiled: Callable[[str, str], list[Finding]],
+) -> None:
+    (finding,) = spoiled("tolerance", "fixtures.file = 'fixtures.npz'\ntolerance")
+    assert finding.code == "AOTC-E807"
+    assert finding.where.startswith("m.toml:20")
+    assert "Cannot declare entry_points.predict.fixtures twice" in finding.found
+
+
+def test_another_schema_ends_the_reading(findings_of: Findings) -> None:
+    (finding,) = findings_of('schema = 7\nnew_key = "which only schema 7 has"')
+    assert finding.code == "AOTC-E810"
+
+
+def test_the_exception_reads_as_all_its_findings(
+    read: Callable[[str | bytes], BuildManifest], good: str
+) -> None:
+    with pytest.raises(BuildManifestError) as caught:
+        read(good.replace('"digits"\n', "3\n").replace("seed", "sed"))
+    assert caught.value.exit_code == 3
+    assert str(caught.value).count("AOTC-E8") == 2

@@ -1,0 +1,196 @@
+"""Names that nothing has, conflicts, and files that are not there: one spoiled manifest each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from aotc_runtime.errors import Finding
+
+INPUT = '{ shape = ["batch", 64], dtype = "float32" }'
+ENTRY = "entry_points.predict"
+IMAGE = f"m.toml:16 {ENTRY}.inputs.image"
+FIXTURES = f"m.toml:20 {ENTRY}.fixtures"
+
+# Old and new text.  Code and place of the one finding.  Words of its expected, found and hint.
+# fmt: off
+BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
+    "a misspelled dimension": (
+        '"batch", 64', '"bath", 64',
+        "AOTC-E806", f"{IMAGE}.shape[0]",
+        "a dimension: batch", '"bath"', "did you mean batch?",
+    ),
+    "a dimension nobody declared": (
+        '"batch", 64', '"batch", "width"',
+        "AOTC-E806", f"{IMAGE}.shape[1]",
+        "a dimension: batch", '"width"', "declare [dimensions.width]",
+    ),
+    "an expression of dimensions": (
+        '"batch", 64', '"batch", "64 + 1"',
+        "AOTC-E806", f"{IMAGE}.shape[1]",
+        "a dimension: batch", '"64 + 1"', "expressions are not",
+    ),
+    "like with an unknown dimension": (
+        INPUT, '{ like = "a:b", arguments = { n = "bath" } }',
+        "AOTC-E806", f"{IMAGE}.arguments.n",
+        "a dimension: batch", '"bath"', "did you mean batch?",
+    ),
+    "misspelled weights": (
+        '{ params = "params" }', '{ params = "parms" }',
+        "AOTC-E806", f"m.toml:15 {ENTRY}.bind.params",
+        "a weights set: params", '"parms"', "did you mean params?",
+    ),
+    "weights nobody declared": (
+        '{ params = "params" }', '{ params = "zzz" }',
+        "AOTC-E806", f"m.toml:15 {ENTRY}.bind.params",
+        "a weights set: params", '"zzz"', "declare [weights.zzz]",
+    ),
+    "donating an unknown input": (
+        "tolerance", 'donate = ["imag"]\ntolerance',
+        "AOTC-E806", f"m.toml:17 {ENTRY}.donate[0]",
+        "an input: image", '"imag"', "did you mean image?",
+    ),
+    "donating bound weights": (
+        "tolerance", 'donate = ["params"]\ntolerance',
+        "AOTC-E806", f"m.toml:17 {ENTRY}.donate[0]",
+        "an input: image", '"params"', "cannot be donated",
+    ),
+    "a range for an unknown leaf": (
+        "seed = 0", "ranges = { imag = [0, 1] }",
+        "AOTC-E806", f"{FIXTURES}.ranges.imag",
+        "an input array: image", '"imag"', "did you mean image?",
+    ),
+    "a target twice": (
+        '["cpu-x86-64-v3"]', '["a", "b", "a"]',
+        "AOTC-E807", "m.toml:4 targets[2]",
+        "each value once", '"a" a second time', "remove one",
+    ),
+    "a profile twice": (
+        "[1, 8, 64]", "[1, 8, 8]",
+        "AOTC-E807", "m.toml:11 dimensions.batch.profiles[2]",
+        "each value once", "8 a second time", "remove one",
+    ),
+    "a donation twice": (
+        "tolerance", 'donate = ["image", "image"]\ntolerance',
+        "AOTC-E807", f"m.toml:17 {ENTRY}.donate[1]",
+        "each value once", '"image" a second time', "remove one",
+    ),
+    "a key twice": (
+        'name = "digits"', 'name = "digits"\nname = "other"',
+        "AOTC-E807", "m.toml:3 name",
+        "each key", "defined on line 2", "remove one",
+    ),
+    "a table twice": (
+        "[dimensions.batch]",
+        '[weights.params]\nsource = "params.safetensors"\n[dimensions.batch]',
+        "AOTC-E807", "m.toml:9 weights.params",
+        "each table once", "defined on line 6", "merge them",
+    ),
+    "a parameter bound and passed": (
+        '{ params = "params" }', '{ params = "params", image = "params" }',
+        "AOTC-E807", IMAGE,
+        "one of bind, inputs and static", "image is in bind", "remove one",
+    ),
+    "a parameter passed and fixed": (
+        "tolerance", "static = { image = 1 }\ntolerance",
+        "AOTC-E807", f"m.toml:17 {ENTRY}.static.image",
+        "one of bind, inputs and static", "image is in inputs", "remove one",
+    ),
+    "a file and a seed": (
+        "seed = 0", 'seed = 0\nfile = "fixtures.npz"',
+        "AOTC-E807", f"{FIXTURES}.seed",
+        "either file, or seed", "seed beside file", "remove one",
+    ),
+    "a file and ranges": (
+        "seed = 0", 'ranges = { image = [0, 1] }\nfile = "fixtures.npz"',
+        "AOTC-E807", f"{FIXTURES}.ranges",
+        "either file, or seed", "ranges beside file", "remove one",
+    ),
+    "a profile outside the range": (
+        "[1, 8, 64]", "[1, 8, 65]",
+        "AOTC-E805", "m.toml:11 dimensions.batch.profiles[2]",
+        "within range = [1, 64]", "65", "widen the range",
+    ),
+    "a reversed range of sizes": (
+        "[1, 64]", "[64, 1]",
+        "AOTC-E805", "m.toml:10 dimensions.batch.range",
+        "[smallest, largest]", "[64, 1]", "swap",
+    ),
+    "a reversed range of numbers": (
+        "seed = 0", "ranges = { image = [2.5, 1] }",
+        "AOTC-E805", f"{FIXTURES}.ranges.image",
+        "[lowest, highest]", "[2.5, 1]", "swap",
+    ),
+    "a fraction for integers": (
+        f"\n\n[{ENTRY}.fixtures]\nseed = 0",
+        f'\ninputs.ids = {{ shape = [3], dtype = "int32" }}\n[{ENTRY}.fixtures]\n'
+        "ranges = { ids = [0, 1.5] }",
+        "AOTC-E805", f"{FIXTURES}.ranges.ids[1]",
+        "ids is int32", "1.5", "without a fraction",
+    ),
+    "a range for booleans": (
+        f"\n\n[{ENTRY}.fixtures]\nseed = 0",
+        f'\ninputs.mask = {{ shape = [3], dtype = "bool" }}\n[{ENTRY}.fixtures]\n'
+        "ranges = { mask = [0, 1] }",
+        "AOTC-E807", f"{FIXTURES}.ranges.mask",
+        "ranges for numbers", "false and true", "remove it",
+    ),
+    "a dimension nobody uses": (
+        "[dimensions.batch]",
+        "[dimensions.seq]\nrange = [1, 2]\nprofiles = [1]\n[dimensions.batch]",
+        "AOTC-E809", "m.toml:9 dimensions.seq",
+        "the shape of an input", "seq is never used", "remove it",
+    ),
+    "weights nobody uses": (
+        'bind = { params = "params" }\n', "",
+        "AOTC-E809", "m.toml:6 weights.params",
+        "the bind table", "params is never used", "remove it",
+    ),
+    "a schema of the future": (
+        "schema = 1", "schema = 2",
+        "AOTC-E810", "m.toml:1 schema",
+        "schema = 1", "2", "the aotc that the file was written for",
+    ),
+    "weights that are not there": (
+        "params.safetensors", "gone.safetensors",
+        "AOTC-E808", "m.toml:7 weights.params.source",
+        "the manifest's folder", "gone.safetensors: No such file", "correct the path",
+    ),
+    "a folder for weights": (
+        "params.safetensors", ".",
+        "AOTC-E808", "m.toml:7 weights.params.source",
+        "a file", ".: a folder", "correct the path",
+    ),
+    "a null character in a path": (
+        "params.safetensors", "a\\u0000b",
+        "AOTC-E808", "m.toml:7 weights.params.source",
+        "a file", "null", "correct the path",
+    ),
+    "fixtures that are not there": (
+        "seed = 0", 'file = "gone.npz"',
+        "AOTC-E808", f"{FIXTURES}.file",
+        "the manifest's folder", "gone.npz: No such file", "correct the path",
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "where", "expected", "found", "hint"), BAD.values(), ids=BAD.keys()
+)
+def test_a_bad_relation_is_one_finding_with_its_place_and_what_to_do(
+    spoiled: Callable[[str, str], list[Finding]],
+    old: str,
+    new: str,
+    code: str,
+    where: str,
+    expected: str,
+    found: str,
+    hint: str,
+) -> None:
+    (finding,) = spoiled(old, new)
+    assert (finding.code, finding.where) == (code, where)
+    assert expected in finding.expected
+    assert found in finding.found
+    assert hint in finding.hint

@@ -1,0 +1,239 @@
+"""Wrong keys, types and values: one spoiled manifest each, with the whole message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from aotc_runtime.errors import Finding
+
+INPUT = '{ shape = ["batch", 64], dtype = "float32" }'
+ENTRY = "entry_points.predict"
+IMAGE = f"m.toml:16 {ENTRY}.inputs.image"
+
+# Old and new text.  Code and place of the one finding.  Words of its expected, found and hint.
+# fmt: off
+BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
+    "an unknown key close to a known one": (
+        "version", "verion",
+        "AOTC-E803", "m.toml:3 verion",
+        "name, version, targets", "unknown key verion", "did you mean version?",
+    ),
+    "an unknown key close to none": (
+        "schema = 1", "schema = 1\nzzz = 2",
+        "AOTC-E803", "m.toml:2 zzz",
+        "one of schema", "unknown key zzz", "remove it",
+    ),
+    "an unknown key in a dimension": (
+        "range", "ranges",
+        "AOTC-E803", "m.toml:10 dimensions.batch.ranges",
+        "one of range, profiles", "ranges", "did you mean range?",
+    ),
+    "an unknown key in a tolerance": (
+        "rtol", "rtoll",
+        "AOTC-E803", f"m.toml:17 {ENTRY}.tolerance.rtoll",
+        "one of rtol, atol", "rtoll", "did you mean rtol?",
+    ),
+    "an unknown key in an array input": (
+        'dtype = "float32"', 'dtype = "float32", weak = true',
+        "AOTC-E803", f"{IMAGE}.weak",
+        "one of shape, dtype", "weak", "remove it",
+    ),
+    "an unknown key beside like": (
+        INPUT, '{ like = "a:b", args = { n = "batch" } }',
+        "AOTC-E803", f"{IMAGE}.args",
+        "one of like, arguments", "args", "did you mean arguments?",
+    ),
+    "no name": (
+        'name = "digits"\n', "",
+        "AOTC-E804", "m.toml:1 name",
+        "the key name", "no such key", 'add it, for example name = "digits"',
+    ),
+    "no range": (
+        "range = [1, 64]\n", "",
+        "AOTC-E804", "m.toml:9 dimensions.batch.range",
+        "the key range", "no such key", "range = [1, 64]",
+    ),
+    "no function": (
+        'function = "digits.model:predict"\n', "",
+        "AOTC-E804", f"m.toml:13 {ENTRY}.function",
+        "the key function", "no such key", "digits.model:predict",
+    ),
+    "no dtype": (
+        ', dtype = "float32"', "",
+        "AOTC-E804", f"{IMAGE}.dtype",
+        "the key dtype", "no such key", INPUT,
+    ),
+    "weights from nowhere": (
+        'source = "params.safetensors"\n', "",
+        "AOTC-E804", "m.toml:6 weights.params",
+        "source", "neither", "init =",
+    ),
+    "a number for the name": (
+        '"digits"\n', "3\n",
+        "AOTC-E805", "m.toml:2 name",
+        "a string", "3 (integer)", "quotes",
+    ),
+    "a number for the version": (
+        '"1.0.0"', "1.0",
+        "AOTC-E805", "m.toml:3 version",
+        "a string", "1.0 (float)", "quotes",
+    ),
+    "a string for the targets": (
+        '["cpu-x86-64-v3"]', '"cpu-x86-64-v3"',
+        "AOTC-E805", "m.toml:4 targets",
+        "an array", "(string)", "brackets",
+    ),
+    "a string for true": (
+        "schema = 1", 'schema = 1\nenable_x64 = "yes"',
+        "AOTC-E805", "m.toml:2 enable_x64",
+        "true or false", '"yes" (string)', "without quotes",
+    ),
+    "a float for a profile": (
+        "[1, 8, 64]", "[1, 8.0, 64]",
+        "AOTC-E805", "m.toml:11 dimensions.batch.profiles[1]",
+        "an integer", "8.0 (float)", "a whole number",
+    ),
+    "true for a profile": (
+        "[1, 8, 64]", "[true]",
+        "AOTC-E805", "m.toml:11 dimensions.batch.profiles[0]",
+        "an integer", "true (boolean)", "a whole number",
+    ),
+    "a table for a range": (
+        "[1, 64]", "{ min = 1 }",
+        "AOTC-E805", "m.toml:10 dimensions.batch.range",
+        "an array", "{ min = 1 } (table)", "brackets",
+    ),
+    "text for an input": (
+        INPUT, '"float32"',
+        "AOTC-E805", IMAGE,
+        INPUT, '"float32" (string)', "shape and dtype",
+    ),
+    "text for a shape": (
+        '["batch", 64]', '"batch"',
+        "AOTC-E805", f"{IMAGE}.shape",
+        "an array of sizes", '"batch" (string)', "shape = [",
+    ),
+    "a fraction for an axis": (
+        '["batch", 64]', '["batch", 6.5]',
+        "AOTC-E805", f"{IMAGE}.shape[1]",
+        "an integer of at least 0", "6.5 (float)", "size of the axis",
+    ),
+    "a date for a static argument": (
+        "tolerance", "static = { day = 2020-01-01 }\ntolerance",
+        "AOTC-E805", f"m.toml:17 {ENTRY}.static.day",
+        "strings, numbers, booleans", "2020-01-01 (date or time)", "as a string",
+    ),
+    "a name with a space": (
+        '"digits"\n', '"di gits"\n',
+        "AOTC-E805", "m.toml:2 name",
+        "ASCII letters", '"di gits"', "choose another name",
+    ),
+    "a version of two numbers": (
+        '"1.0.0"', '"1.0"',
+        "AOTC-E805", "m.toml:3 version",
+        "three numbers", '"1.0"', "all three numbers",
+    ),
+    "no targets": (
+        '["cpu-x86-64-v3"]', "[]",
+        "AOTC-E805", "m.toml:4 targets",
+        "at least one target", "[] (array)", "aotc targets list",
+    ),
+    "no profiles": (
+        "[1, 8, 64]", "[]",
+        "AOTC-E805", "m.toml:11 dimensions.batch.profiles",
+        "at least one size", "[] (array)", "sizes to compile for",
+    ),
+    "a profile of zero": (
+        "[1, 8, 64]", "[0]",
+        "AOTC-E805", "m.toml:11 dimensions.batch.profiles[0]",
+        "an integer of at least 1", "0 (integer)", "sizes start at 1",
+    ),
+    "a range of three": (
+        "[1, 64]", "[1, 2, 64]",
+        "AOTC-E805", "m.toml:10 dimensions.batch.range",
+        "[smallest, largest]", "[1, 2, 64]", "both ends",
+    ),
+    "an integer of 77 bits": (
+        "[1, 64]", "[1, 99999999999999999999999]",
+        "AOTC-E805", "m.toml:10 dimensions.batch.range[1]",
+        "64 bits", "77 bits", "correct the number",
+    ),
+    "a negative axis": (
+        '["batch", 64]', '["batch", -1]',
+        "AOTC-E805", f"{IMAGE}.shape[1]",
+        "at least 0", "-1 (integer)", "size of the axis",
+    ),
+    "an unknown dtype": (
+        '"float32"', '"float23"',
+        "AOTC-E805", f"{IMAGE}.dtype",
+        "bfloat16, float16, float32, float64", '"float23"', "as jax does",
+    ),
+    "a dtype of 64 bits without enable_x64": (
+        '"float32"', '"float64"',
+        "AOTC-E805", f"{IMAGE}.dtype",
+        "while enable_x64 is false", '"float64"', "enable_x64 = true",
+    ),
+    "an input without arrays": (
+        f"inputs.image = {INPUT}", f"inputs.image = {INPUT}\ninputs.mask = [{{}}]",
+        "AOTC-E805", f"m.toml:17 {ENTRY}.inputs.mask",
+        "at least one array", "[{}]", "remove the parameter",
+    ),
+    "a slash in a key of an input": (
+        INPUT, f'{{ "a/b" = {INPUT} }}',
+        "AOTC-E805", f'{IMAGE}."a/b"',
+        "without '/'", '"a/b"', "choose another key",
+    ),
+    "a keyword as parameter": (
+        "inputs.image", f"inputs.class = {INPUT}\ninputs.image",
+        "AOTC-E805", f"m.toml:16 {ENTRY}.inputs.class",
+        "no keyword", '"class"', "choose another name",
+    ),
+    "a function without a colon": (
+        "digits.model:predict", "digits.model.predict",
+        "AOTC-E805", f"m.toml:14 {ENTRY}.function",
+        "package.module:function", "digits.model.predict", "one colon",
+    ),
+    "a function by file name": (
+        "digits.model:predict", "digits/model.py:predict",
+        "AOTC-E805", f"m.toml:14 {ENTRY}.function",
+        "package.module:function", "digits/model.py:predict", "one colon",
+    ),
+    "a negative tolerance": (
+        "1e-5", "-1",
+        "AOTC-E805", f"m.toml:17 {ENTRY}.tolerance.rtol",
+        "at least 0", "-1 (integer)", "0 means exact",
+    ),
+    "a tolerance that is no number": (
+        "1e-6", "nan",
+        "AOTC-E805", f"m.toml:17 {ENTRY}.tolerance.atol",
+        "a finite number", "nan (float)", "0 means exact",
+    ),
+    "a negative seed": (
+        "seed = 0", "seed = -1",
+        "AOTC-E805", f"m.toml:20 {ENTRY}.fixtures.seed",
+        "at least 0", "-1 (integer)", "choose another",
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "where", "expected", "found", "hint"), BAD.values(), ids=BAD.keys()
+)
+def test_a_bad_value_is_one_finding_with_its_place_and_what_to_do(
+    spoiled: Callable[[str, str], list[Finding]],
+    old: str,
+    new: str,
+    code: str,
+    where: str,
+    expected: str,
+    found: str,
+    hint: str,
+) -> None:
+    (finding,) = spoiled(old, new)
+    assert (finding.code, finding.where) == (code, where)
+    assert expected in finding.expected
+    assert found in finding.found
+    assert hint in finding.hint
