@@ -95,7 +95,7 @@ def main() -> int:
         staging.write_program(capture(manifest_path, staging))
     except AotcError as error:
         return child.report(folder, error)
-    return 0
+    return child.finish(folder)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Child processes of a build: how they are started, report progress, and fail.
 
-A child writes what it made into a folder and prints one line per finished item. If it refuses, it
+A child writes what it made into a folder and prints one line per finished item; its last act is to
+leave a file `finished`, since the user's code can end a process with status 0. If it refuses, it
 writes the findings to `findings.json` there and exits with the family's exit code; any other end is
 a crash, reported with the last lines of what it said.
 """
@@ -20,6 +21,7 @@ from aotc.errors import raise_if
 from aotc_runtime.errors import AotcError, Finding
 
 FINDINGS_FILE = "findings.json"
+FINISHED_FILE = "finished"
 STDERR_LINES_SHOWN = 15
 
 
@@ -52,6 +54,7 @@ def run(
 
     Raises the child's own findings; a crash as a Finding with `failure_code`.
     """
+    (folder / FINISHED_FILE).unlink(missing_ok=True)
     with (folder / f"{module}.stderr").open("w+b") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -70,7 +73,7 @@ def run(
             process.kill()
             process.wait()
             raise
-        if status == 0:
+        if status == 0 and (folder / FINISHED_FILE).exists():
             return
         findings_file = folder / FINDINGS_FILE
         if findings_file.exists():
@@ -97,6 +100,12 @@ def describe_status(status: int) -> str:
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
     return f"exit status {status}"
+
+
+def finish(folder: Path) -> int:
+    """In the child: say that everything was made; the exit code to end with."""
+    (folder / FINISHED_FILE).touch()
+    return 0
 
 
 def report(folder: Path, error: AotcError) -> int:

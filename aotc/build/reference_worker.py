@@ -53,7 +53,7 @@ def main() -> int:
         record(manifest_path, Staging(folder))
     except AotcError as error:
         return child.report(folder, error)
-    return 0
+    return child.finish(folder)
 
 
 if __name__ == "__main__":

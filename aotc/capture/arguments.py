@@ -195,7 +195,7 @@ def like_value(
         return evaluate(checked)
     except CaptureError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CaptureError(
             Finding(
                 code="AOTC-E829",

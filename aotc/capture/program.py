@@ -57,7 +57,7 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             if own
             else f"install {missing} in the environment that runs `aotc build`",
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _refusal(
             where,
             f"a module {module_name} that imports without an error",

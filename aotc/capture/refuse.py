@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from aotc import private
+from aotc.capture import tree
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType
 
-CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print"})
+CALLBACKS = frozenset(
+    {
+        "pure_callback",
+        "io_callback",
+        "buffer_callback",
+        "debug_callback",
+        "debug_print",
+        "inspect_sharding",
+    }
+)
 """Primitives that call back into Python. Names decide: `pure_callback` has no effect in a jaxpr."""
 
 REFERENCES = frozenset({"get", "swap", "addupdate"})
 
 SHIPPABLE_DTYPES = frozenset(dtype.value for dtype in DType)
+
+NO_NUMBERS = "OSUTMm"
+"""numpy's kinds of arrays that jax has no dtype for: objects, text, times."""
+
+NARROWED = "Explicitly requested dtype"
+"""How jax begins its warning that a 64-bit type, asked for by name, becomes a 32-bit one."""
 
 
 def check_callbacks(closed: Any, where: str) -> Iterator[Finding]:
@@ -67,6 +84,33 @@ def check_effects(closed: Any, where: str) -> Iterator[Finding]:
             )
 
 
+def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
+    """A function that keeps an array of an earlier trace and uses it in this one: to jax 0.12, that
+    is one more input (`jit` of it raises UnexpectedTracerError only when called).
+    """
+    if len(closed.jaxpr.invars) != inputs:
+        yield Finding(
+            code="AOTC-E829",
+            where=where,
+            expected="a function that uses its own arguments only",
+            found="an array that it kept from an earlier call, in a global or a default argument",
+            hint="do not store arrays while tracing; return them",
+        )
+
+
+def needs_value(error: BaseException) -> bool:
+    """Whether jax raised this where Python needs a value that is only known at run time."""
+    kinds = (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.NonConcreteBooleanIndexError,
+        jax.errors.TracerArrayConversionError,
+        jax.errors.TracerIntegerConversionError,
+    )
+    # For an array as a size, jax raises a TypeError that only its message tells from others.
+    words = "Shapes must be 1D sequences of concrete values"
+    return isinstance(error, kinds) or (isinstance(error, TypeError) and words in str(error))
+
+
 CHECKS: tuple[Callable[[Any, str], Iterable[Finding]], ...] = (
     check_callbacks,
     check_references,
@@ -75,19 +119,78 @@ CHECKS: tuple[Callable[[Any, str], Iterable[Finding]], ...] = (
 
 
 def findings(closed: Any, where: str) -> list[Finding]:
-    """Everything in a traced function that cannot be shipped."""
-    return [finding for check in CHECKS for finding in check(closed, where)]
+    """Everything in a traced function that cannot be shipped; an operation that a transformation
+    has repeated (remat, grad) counts once.
+    """
+    return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where)))
 
 
 def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
     """An output must be an array, or a Python number that becomes one."""
-    if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
+    found = None
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        found = f"an array of {leaf.dtype}" if leaf.dtype.kind in NO_NUMBERS else None
+    elif type(getattr(leaf, "aval", None)).__name__ == "AbstractRef":
+        found = f"a mutable reference, {leaf.aval}; return jax.freeze of it"
+    elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
+        found = f"a {type(leaf).__name__}"
+    if found:
         yield Finding(
             code="AOTC-E825",
             where=f"{where} output {path or 'result'}",
             expected="an array",
-            found=f"a {type(leaf).__name__}",
+            found=found,
             hint="return arrays only; keep text and other values beside the entry point",
+        )
+
+
+def short(leaf: Any) -> str:
+    """float32[8,10]."""
+    return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
+
+
+def signature(outputs: Any) -> Any:
+    """What must not change between profiles: the tree, and each leaf's rank and dtype."""
+    leaves, structure = jax.tree.flatten(outputs)
+    return structure, [(len(leaf.shape), leaf.dtype) for leaf in leaves]
+
+
+def check_profiles(profiles: Sequence[tuple[str, Any]]) -> Iterator[Finding]:
+    """Results, each with where it is from, that differ from the first in more than sizes."""
+    first_where, first = profiles[0]
+    for where, outputs in profiles[1:]:
+        if signature(outputs) != signature(first):
+            yield Finding(
+                code="AOTC-E827",
+                where=where,
+                expected=f"results as in {first_where}: {_structure(first)}",
+                found=_structure(outputs),
+                hint="return the same structure and dtypes at every size; "
+                "split the function into two entry points otherwise",
+            )
+
+
+def _structure(outputs: Any) -> str:
+    named = tree.leaf_paths(outputs)
+    return ", ".join(f"{path or 'result'} {short(leaf)}" for path, leaf in named) or "nothing"
+
+
+def check_donation(
+    donated: Iterable[tuple[str, Any]], outputs: Iterable[Any], where: str
+) -> Iterator[Finding]:
+    """Donated leaves by path whose buffer no output can take over; jax only warns of them."""
+    free = Counter(short(leaf) for leaf in outputs)
+    for path, leaf in donated:
+        if free[short(leaf)]:
+            free[short(leaf)] -= 1
+            continue
+        yield Finding(
+            code="AOTC-E837",
+            where=f"{where} input {path}",
+            expected=f"an output {short(leaf)} that takes over its buffer, since it is donated",
+            found="no output, or none left, of this shape and dtype",
+            hint="return the updated value with the same shape and dtype, "
+            "or remove the input from `donate`",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def _where(name: str, sizes: Mapping[str, int]) -> str:
 
 
 def _trace(call: FlatCall, where: str, root: Path) -> Any:
-    """A `jax.stages.Traced` of the flat call. Raises CaptureError (E825, E826, E829)."""
+    """A `jax.stages.Traced` of the flat call. Raises CaptureError (E825, E826, E828, E829)."""
 
     def checked(*leaves: Any) -> Any:
         result = call(*leaves)
@@ -80,42 +81,56 @@ def _trace(call: FlatCall, where: str, root: Path) -> Any:
         return result
 
     donated = tuple(index for index, leaf in enumerate(call.leaves) if leaf.donated)
+    code, expected, hint = (
+        "AOTC-E829",
+        f"{call.plan.name} to trace with "
+        + ", ".join(f"{leaf.owner} {refuse.short(leaf.aval)}" for leaf in call.leaves[-4:]),
+        "call jax.jit of the function with arrays of these shapes to see it by hand",
+    )
     try:
-        return jax.jit(checked, donate_argnums=donated).trace(*(leaf.aval for leaf in call.leaves))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=refuse.NARROWED)
+            return jax.jit(checked, donate_argnums=donated).trace(
+                *(leaf.aval for leaf in call.leaves)
+            )
     except CaptureError:
         raise
-    except jax.errors.ConcretizationTypeError as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E826",
-                where=where,
-                expected="control flow, shapes and indices that do not depend on array values",
-                found=program.describe_error(error, root),
-                hint="use jax.lax.cond, jax.lax.while_loop or jnp.where, "
-                "or fix the parameter with `static`",
-            )
-        ) from error
-    except Exception as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E829",
-                where=where,
-                expected=f"{call.plan.name} to trace with "
-                + ", ".join(f"{leaf.owner} {leaf.aval.str_short()}" for leaf in call.leaves[-4:]),
-                found=program.describe_error(error, root),
-                hint="call jax.jit of the function with arrays of these shapes to see it by hand",
-            )
-        ) from error
+    except (Exception, SystemExit) as caught:  # noqa: BLE001 - whatever the user's code raises
+        error = caught
+    if refuse.needs_value(error):
+        code = "AOTC-E826"
+        expected = "control flow, shapes and indices that do not depend on array values"
+        hint = (
+            "use jax.lax.cond, jax.lax.while_loop or jnp.where, or fix the parameter with `static`"
+        )
+    elif isinstance(error, UserWarning) and str(error).startswith(refuse.NARROWED):
+        code = "AOTC-E828"
+        expected = "32-bit types, which is what jax computes with while 64-bit types are off"
+        hint = "set `enable_x64 = true` in the build manifest, or ask for the 32-bit type"
+    raise CaptureError(
+        Finding(
+            code=code,
+            where=where,
+            expected=expected,
+            found=program.describe_error(error, root),
+            hint=hint,
+        )
+    ) from error
 
 
 def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedProfile:
-    """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E832)."""
+    """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837)."""
     where = _where(call.plan.name, sizes)
     traced = _trace(call, where, root)
     leaves = tree.leaf_paths(traced.out_info)
+    donated = [
+        (tree.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
+    ]
     raise_if(
         [
             *refuse.findings(traced.jaxpr, where),
+            *refuse.check_inputs(traced.jaxpr, len(call.leaves), where),
+            *refuse.check_donation(donated, (leaf for _, leaf in leaves), where),
             *(f for path, leaf in leaves for f in refuse.check_dtype(leaf.dtype, path, where)),
         ]
     )
@@ -124,7 +139,7 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
     lifted: dict[str, np.ndarray[Any, Any]] = {}
     names: list[str] = []
     for value in parts.constants:
-        name = sha256(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).data)
+        name = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
         names.append(name.removeprefix("sha256:")[:16])
         lifted[names[-1]] = value
     return TracedProfile(
@@ -163,19 +178,11 @@ def trace_entry_point(
 
     profiles = tuple(trace_profile(call_at(sizes), dict(sizes), root) for sizes in all_sizes)
     first = profiles[0]
-    for other in profiles[1:]:
-        if _signature(other.outputs) != _signature(first.outputs):
-            raise CaptureError(
-                Finding(
-                    code="AOTC-E827",
-                    where=_where(name, other.sizes),
-                    expected=f"results as in {_where(name, first.sizes)}: "
-                    f"{_structure(first.outputs)}",
-                    found=_structure(other.outputs),
-                    hint="return the same structure and dtypes at every size; "
-                    "split the function into two entry points otherwise",
-                )
-            )
+    raise_if(refuse.check_profiles([(_where(name, p.sizes), p.outputs) for p in profiles]))
+    tree.check_paths(first.outputs, f"{name} result")
+    for parameter in plan.inputs:
+        where = f"entry_points.{name}.inputs.{parameter}"
+        tree.check_paths(first.call.trees[parameter], where)
     box, at_points = _sizes_at_points(profiles, manifest, call_at, dimensions)
     input_leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
     raise_if(
@@ -232,18 +239,6 @@ def trace_entry_point(
     )
 
 
-def _signature(outputs: Any) -> Any:
-    """What must not change between profiles: the tree, and each leaf's rank and dtype."""
-    leaves, structure = jax.tree.flatten(outputs)
-    return structure, [(len(leaf.shape), leaf.dtype) for leaf in leaves]
-
-
-def _structure(outputs: Any) -> str:
-    return ", ".join(
-        f"{path or 'result'} {leaf.str_short()}" for path, leaf in tree.leaf_paths(outputs)
-    )
-
-
 Shapes = tuple[list[tuple[int, ...]], list[tuple[int, ...]]]
 
 
@@ -277,7 +272,7 @@ def _sizes_at_points(
             outputs = jax.eval_shape(call, *(leaf.aval for leaf in call.leaves))
         except Exception:  # noqa: BLE001 - sizes between profiles need not work in the user's code
             continue
-        if _signature(outputs) == _signature(profiles[0].outputs):
+        if refuse.signature(outputs) == refuse.signature(profiles[0].outputs):
             at_points[corner] = _shapes(call, outputs)
     return box, at_points
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +36,24 @@ def leaf_paths(tree: Any) -> list[tuple[str, Any]]:
         ("/".join(key_name(key) for key in path), leaf)
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
     ]
+
+
+def check_paths(tree: Any, where: str) -> None:
+    """Raises CaptureError (AOTC-E833) if two leaves have the same path: {"a/b": …, "a": {"b": …}}.
+
+    Tensors are told apart by their paths.
+    """
+    for path, count in Counter(path for path, _ in leaf_paths(tree)).items():
+        if count > 1:
+            raise CaptureError(
+                Finding(
+                    code="AOTC-E833",
+                    where=where,
+                    expected="leaves whose paths, steps joined by '/', are all different",
+                    found=f"{path}, {count} times",
+                    hint="rename a dict key; keys without '/' never collide",
+                )
+            )
 
 
 def join(*steps: str) -> str:

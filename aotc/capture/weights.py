@@ -81,7 +81,7 @@ def load(name: str, spec: WeightsSpec, root: Path) -> Weights:
     init = program.resolve(spec.init, root, f"{where}.init")
     try:
         values = init() if spec.source is None else jax.eval_shape(init)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _refusal(
             "AOTC-E829",
             f"{where}.init",
@@ -99,6 +99,8 @@ def load(name: str, spec: WeightsSpec, root: Path) -> Weights:
                 f"{path or 'the result'}: a {type(leaf).__name__}",
                 "keep functions and settings out of the tree (static fields, or separate them)",
             )
+        check_x64(path or "the result", np.dtype(leaf.dtype), f"{where}.init")
+    tree.check_paths(values, f"{where}.init")
     structure = jax.tree.map(_abstract, values)
     if spec.source is None:
         tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
@@ -126,13 +128,12 @@ def _read(spec: WeightsSpec, where: str) -> dict[str, np.ndarray[Any, Any]]:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The tensors of a safetensors file as read-only arrays over its bytes."""
-    data = path.read_bytes()
-    header = read_tensors(memoryview(data), where=path.name)
+    data = memoryview(path.read_bytes())
     return {
-        name: np.frombuffer(data, jnp.dtype(info.dtype.value), offset=info.start, count=-1)[
-            : int(np.prod(info.shape, dtype=np.int64))
-        ].reshape(info.shape)
-        for name, info in header.items()
+        name: np.frombuffer(data[info.start : info.end], jnp.dtype(info.dtype.value)).reshape(
+            info.shape
+        )
+        for name, info in read_tensors(data, where=path.name).items()
     }
 
 

@@ -1,0 +1,44 @@
+"""Runs the capture worker's `main` for each request, in a fork of one process with jax imported.
+
+A request is a line of JSON, [manifest, folder]; the answer is the worker's exit status. Every
+capture has a process of its own, as in a build, and none pays for the import of jax.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from aotc.build import capture_worker
+
+
+def serve_one(manifest: str, folder: str) -> int:
+    """In the child: the worker's exit status; what it prints goes to files in the folder."""
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(Path(folder, name), os.O_WRONLY | os.O_CREAT, 0o600), descriptor)
+    sys.argv = ["capture_worker", manifest, folder]
+    try:
+        return capture_worker.main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - the end of the process reports it
+        traceback.print_exc()
+        return 1
+
+
+def main() -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            status = serve_one(*json.loads(line))
+            sys.stdout.flush()
+            os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(ended), flush=True)
+
+
+if __name__ == "__main__":
+    main()

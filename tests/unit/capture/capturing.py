@@ -1,0 +1,83 @@
+"""How the tests here write programs, and what a capture of one comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from aotc.build.staging import Staging
+from aotc.stages import CapturedEntryPoint, CapturedProgram
+from aotc_runtime.errors import Finding
+
+HEADER = """\
+schema = 1
+name = "program"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+"""
+
+ONE_INPUT = """
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = [4], dtype = "float32" }
+"""
+
+BATCHED = """
+[dimensions.batch]
+range = [1, 64]
+profiles = [1, 8]
+
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+"""
+
+IMPORTS = """\
+from typing import NamedTuple
+import jax
+import jax.numpy as jnp
+import numpy as np
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a capture ended. stderr: what the worker printed."""
+
+    exit_code: int
+    findings: tuple[Finding, ...]
+    staging: Staging
+    stderr: str
+
+    @property
+    def program(self) -> CapturedProgram:
+        assert self.exit_code == 0, f"{self.findings}\n{self.stderr}"
+        return self.staging.read_program()
+
+    @property
+    def f(self) -> CapturedEntryPoint:
+        """The entry point that most programs here have."""
+        return self.program.entry_points["f"]
+
+    @property
+    def refusal(self) -> Finding:
+        """The only finding of a refused capture."""
+        assert self.exit_code == 3, f"status {self.exit_code}\n{self.stderr}"
+        assert len(self.findings) == 1, self.findings
+        return self.findings[0]
+
+
+class Capture(Protocol):
+    """Capture a module and the part of its manifest below the header.
+
+    The module, `program`, has jax, jnp, np and NamedTuple imported. files: further files beside it.
+    """
+
+    def __call__(
+        self,
+        source: str,
+        manifest: str = ONE_INPUT,
+        *,
+        header: str = "",
+        files: dict[str, bytes] | None = None,
+    ) -> Outcome: ...

@@ -1,0 +1,67 @@
+"""`capture`: a program and its manifest as text, through the capture worker, in about 0.1 s."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import msgspec
+import pytest
+from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
+
+from aotc import constants
+from aotc.build import child
+from aotc.build.staging import Staging
+from aotc_runtime.errors import Finding
+
+
+@pytest.fixture(scope="session")
+def capture_server() -> Iterator[subprocess.Popen[str]]:
+    script = Path(__file__).with_name("capture_server.py")
+    environment = {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
+    with subprocess.Popen(
+        # jax warns of every fork; here it happens before jax has started a thread.
+        [sys.executable, "-W", "ignore::RuntimeWarning", str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=child.clean_environment(environment),
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
+    def run(
+        source: str,
+        manifest: str = ONE_INPUT,
+        *,
+        header: str = "",
+        files: dict[str, bytes] | None = None,
+    ) -> Outcome:
+        folder = tmp_path / "staging"
+        folder.mkdir()
+        for name, data in (files or {}).items():
+            (tmp_path / name).write_bytes(data)
+        (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
+        (tmp_path / "program.toml").write_text(HEADER + header + dedent(manifest))
+        assert capture_server.stdin is not None and capture_server.stdout is not None
+        capture_server.stdin.write(json.dumps([str(tmp_path / "program.toml"), str(folder)]) + "\n")
+        capture_server.stdin.flush()
+        status = int(capture_server.stdout.readline())
+        file = folder / child.FINDINGS_FILE
+        findings = msgspec.json.decode(file.read_bytes()) if file.exists() else []
+        return Outcome(
+            exit_code=status,
+            findings=tuple(Finding(**finding) for finding in findings),
+            staging=Staging(folder),
+            stderr=(folder / "stderr").read_text(),
+        )
+
+    return run

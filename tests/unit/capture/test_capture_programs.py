@@ -1,0 +1,134 @@
+"""Finding the function, matching its parameters, and what its own errors come to."""
+
+from __future__ import annotations
+
+import pytest
+from capturing import ONE_INPUT, Capture
+
+LEAF = '{ shape = [4], dtype = "float32" }'
+
+
+def manifest(function: str = "program:f", *lines: str) -> str:
+    return "\n".join([f'[entry_points.f]\nfunction = "{function}"', *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "expected", "found"),
+    [
+        ("nowhere:f", "", "nowhere", "nowhere"),
+        ("program.inner:f", "", "program.inner", "program.inner"),
+        ("program:g", "def f(x): return x\ndef _h(): ...", "(it has f)", "no such name"),
+        ("program:f.g", "def f(x): return x", "f.g", "no such name"),
+        ("program:f", "f = 3", "to be a function", "int"),
+        ("program:f", "import missing_module", "program", "missing_module at program.py:5"),
+        ("program:f", "1 / 0", "imports without an error", "ZeroDivisionError"),
+        ("program:f", "import sys\nsys.exit(0)", "imports without an error", "SystemExit"),
+        ("program:f", "def f(x:", "imports without an error", "SyntaxError"),
+    ],
+)
+def test_a_function_that_cannot_be_found_is_refused(
+    capture: Capture, function: str, source: str, expected: str, found: str
+) -> None:
+    refusal = capture(source, manifest(function, f"inputs.x = {LEAF}")).refusal
+    assert refusal.code == "AOTC-E820"
+    assert refusal.where == "entry_points.f.function"
+    assert expected in refusal.expected
+    assert found in refusal.found
+
+
+@pytest.mark.parametrize(
+    ("definition", "where", "named"),
+    [
+        ("def f(x, y): return x", "entry_points.f", "y"),
+        ("def f(x, *, y): return x", "entry_points.f", "y"),
+        ("def f(x, y, /): return x", "entry_points.f", "y"),
+        ("def f(): return 1", "entry_points.f.inputs.x", "x"),
+        ("def f(*x): return x", "entry_points.f.inputs.x", "x"),
+        ("import functools\nf = functools.partial(lambda x: x, 3)", "entry_points.f.inputs.x", "x"),
+    ],
+)
+def test_parameters_that_do_not_match_the_manifest_are_refused(
+    capture: Capture, definition: str, where: str, named: str
+) -> None:
+    refusal = capture(definition, ONE_INPUT).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E821", where)
+    assert named in refusal.expected + refusal.found
+
+
+def test_every_parameter_that_does_not_match_is_reported_at_once(capture: Capture) -> None:
+    lines = [f"inputs.x = {LEAF}", f"inputs.q = {LEAF}", "static = { r = 1 }"]
+    findings = capture("def f(x, y, z): return x", manifest("program:f", *lines)).findings
+    assert [finding.code for finding in findings] == ["AOTC-E821"] * 4
+    assert [finding.where for finding in findings] == [
+        "entry_points.f",
+        "entry_points.f",
+        "entry_points.f.inputs.q",
+        "entry_points.f.static.r",
+    ]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "def f(x, scale=2.0): return x * scale",
+        "def f(x, /): return x",
+        "def f(*, x): return x",
+        "def f(**named): return named['x']",
+        "class F:\n    def __call__(self, x): return x\nf = F()",
+        "import functools\nf = functools.partial(lambda x, n: x * n, n=2)",
+        "f = jax.jit(lambda x: x)",
+    ],
+)
+def test_every_ordinary_kind_of_callable_is_captured(capture: Capture, definition: str) -> None:
+    assert [p.name for p in capture(definition).f.parameters] == ["x"]
+
+
+def test_static_and_defaulted_parameters_are_recorded_with_their_values(capture: Capture) -> None:
+    lines = [f"inputs.x = {LEAF}", 'static = { mode = "fast", sizes = [1, 2] }']
+    source = "def f(x, mode, sizes, scale=2.0): return x * scale"
+    captured = capture(source, manifest("program:f", *lines)).f
+    assert captured.static == {"mode": "'fast'", "sizes": "[1, 2]", "scale": "2.0"}
+
+
+def test_a_program_without_weights_or_inputs_is_captured(capture: Capture) -> None:
+    captured = capture("def f(): return jnp.ones(3)", manifest()).f
+    assert (captured.parameters, captured.inputs, captured.bound) == ((), (), {})
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("raise RuntimeError('boom')", "RuntimeError: boom at program.py:6"),
+        ("return x @ jnp.ones((3, 3))", "at program.py:6"),
+        ("return y", "NameError"),
+        ("return {x: 1}", "TypeError"),
+        ("return jax.lax.psum(x, 'i')", "NameError"),
+        ("import sys; sys.exit(0)", "SystemExit"),
+    ],
+)
+def test_an_error_of_the_program_is_quoted_with_its_line(
+    capture: Capture, body: str, found: str
+) -> None:
+    refusal = capture(f"def f(x):\n    {body}\n").refusal
+    assert refusal.code == "AOTC-E829"
+    assert "x float32[4]" in refusal.expected
+    assert found in refusal.found
+
+
+def test_an_array_kept_from_the_trace_of_another_profile_is_refused(capture: Capture) -> None:
+    batched = """
+        [dimensions.batch]
+        range = [1, 8]
+        profiles = [1, 8]
+        [entry_points.f]
+        function = "program:f"
+        inputs.x = { shape = ["batch"], dtype = "float32" }
+    """
+    source = "KEPT = []\ndef f(x):\n    KEPT.append(x)\n    return KEPT[0] + 1"
+    refusal = capture(source, batched).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E829", "f[batch=8]")
+
+
+def test_the_sources_of_the_program_are_recorded_by_relative_path(capture: Capture) -> None:
+    outcome = capture("import other\ndef f(x): return x", files={"other.py": b"ONE = 1\n"})
+    assert set(outcome.program.sources) == {"program.py", "other.py"}

@@ -1,0 +1,301 @@
+"""Programs that cannot be shipped: each kind is refused by its code, and says where it is."""
+
+from __future__ import annotations
+
+import pytest
+from capturing import BATCHED, ONE_INPUT, Capture
+
+CALLBACKS = {
+    "pure_callback": """
+        def f(x):
+            return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((4,), jnp.float32), x)
+    """,
+    "io_callback": """
+        from jax.experimental import io_callback
+        def f(x):
+            return io_callback(lambda y: y, jax.ShapeDtypeStruct((4,), jnp.float32), x)
+    """,
+    "ordered io_callback": """
+        from jax.experimental import io_callback
+        def f(x):
+            io_callback(print, None, x, ordered=True)
+            return x
+    """,
+    "buffer_callback": """
+        from jax.experimental.buffer_callback import buffer_callback
+        def f(x):
+            result = jax.ShapeDtypeStruct((4,), jnp.float32)
+            return buffer_callback(lambda context, out, y: None, result)(x)
+    """,
+    "debug.print": """
+        def f(x):
+            jax.debug.print("{}", x)
+            return x
+    """,
+    "ordered debug.print": """
+        def f(x):
+            jax.debug.print("{}", x, ordered=True)
+            return x
+    """,
+    "debug.callback": """
+        def f(x):
+            jax.debug.callback(print, x)
+            return x
+    """,
+    "debug.breakpoint": """
+        def f(x):
+            jax.debug.breakpoint()
+            return x
+    """,
+    "debug.inspect_array_sharding": """
+        def f(x):
+            jax.debug.inspect_array_sharding(x, callback=print)
+            return x
+    """,
+}
+
+NESTED = {
+    "jit in vmap": "return jax.vmap(jax.jit(noisy))(x)",
+    "scan": "return jax.lax.scan(lambda c, a: (noisy(c), a), 0.0, x)",
+    "cond": "return jax.lax.cond(x[0] > 0, noisy, lambda a: a, x)",
+    "switch": "return jax.lax.switch(x[0].astype(int), [lambda a: a, noisy, jnp.sin], x)",
+    "while_loop": "return jax.lax.while_loop(lambda a: a[0] < 3, noisy, x)",
+    "while_loop's condition": "return jax.lax.while_loop(lambda a: noisy(a)[0] < 3, jnp.sin, x)",
+    "fori_loop": "return jax.lax.fori_loop(0, 3, lambda i, a: noisy(a), x)",
+    "map": "return jax.lax.map(noisy, x)",
+    "remat and grad": "return jax.grad(lambda a: jax.checkpoint(noisy)(a).sum())(x)",
+    "custom_jvp": """
+            g = jax.custom_jvp(noisy)
+            g.defjvp(lambda p, t: (g(*p), t[0]))
+            return g(x)
+    """,
+    "custom_vjp": """
+            g = jax.custom_vjp(noisy)
+            g.defvjp(lambda a: (noisy(a), None), lambda _, c: (c,))
+            return g(x)
+    """,
+    "custom_linear_solve": """
+            return jax.lax.custom_linear_solve(lambda a: a * 2, x, lambda _, b: noisy(b))
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", CALLBACKS)
+def test_a_call_into_python_is_refused_with_its_line(capture: Capture, kind: str) -> None:
+    refusal = capture(CALLBACKS[kind]).refusal
+    assert refusal.code == "AOTC-E822"
+    assert refusal.where == "f"
+    assert "program.py:" in refusal.found
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_callback_is_found_wherever_it_is_nested(capture: Capture, kind: str) -> None:
+    outcome = capture(
+        f"""
+        def noisy(a):
+            jax.debug.print("here")
+            return jnp.sin(a)
+
+        def f(x):
+            {NESTED[kind]}
+        """
+    )
+    assert {finding.code for finding in outcome.findings} == {"AOTC-E822"}
+    assert all("(noisy)" in finding.found for finding in outcome.findings)
+
+
+def test_an_operation_that_a_transformation_repeats_is_reported_once(capture: Capture) -> None:
+    source = "def f(x): return jax.grad(lambda a: jax.checkpoint(g)(a).sum())(x)\n"
+    noisy = "def g(a):\n    jax.debug.print('')\n    return jnp.sin(a)\n"
+    assert len(capture(noisy + source).findings) == 1
+
+
+def test_every_callback_of_a_program_is_reported_at_once(capture: Capture) -> None:
+    outcome = capture("""
+        def f(x):
+            jax.debug.print("one")
+            jax.debug.callback(print, x)
+            return x
+    """)
+    assert [finding.code for finding in outcome.findings] == ["AOTC-E822", "AOTC-E822"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        """
+        def f(x):
+            result = jax.ShapeDtypeStruct((4,), jnp.float32)
+            return jax.ffi.ffi_call("foo", result, has_side_effect=True)(x)
+        """,
+        """
+        from jax.experimental import checkify
+        def f(x):
+            checkify.check(x.sum() > 3, "too small")
+            return x
+        """,
+    ],
+    ids=["ffi call", "checkify"],
+)
+def test_any_other_effect_is_refused(capture: Capture, source: str) -> None:
+    assert capture(source).refusal.code == "AOTC-E823"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + REF[...]",
+        "REF[...] = x\n    return x",
+        "REF[...] += x\n    return x",
+        "return jax.jit(lambda a: a + REF[...])(x)",
+        "return jax.lax.fori_loop(0, 3, lambda i, a: a + REF[...], x)",
+    ],
+    ids=["read", "write", "add", "in jit", "in a loop"],
+)
+def test_a_mutable_reference_from_outside_is_refused(capture: Capture, body: str) -> None:
+    refusal = capture(f"REF = jax.new_ref(jnp.zeros(4))\ndef f(x):\n    {body}\n").refusal
+    assert refusal.code == "AOTC-E824"
+    assert "float32[4]" in refusal.found
+
+
+def test_a_mutable_reference_made_and_used_inside_is_fine(capture: Capture) -> None:
+    outcome = capture("""
+        def f(x):
+            total = jax.new_ref(jnp.zeros(4))
+            def add(i, _):
+                total[...] += x
+            jax.lax.fori_loop(0, 3, add, None)
+            return jax.freeze(total)
+    """)
+    assert outcome.f.outputs[0].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("result", "path", "named"),
+    [
+        ("{'a': x, 'b': 'text'}", "b", "str"),
+        ("(x, object())", "1", "object"),
+        ("(x, [f])", "1/0", "function"),
+        ("x.shape and {x.shape}", "result", "set"),
+        ("(x, np.array(['a']))", "1", "<U1"),
+        ("(x, np.array([{}], dtype=object))", "1", "object"),
+        ("(x, np.datetime64('2020-01-01'))", "1", "datetime64[D]"),
+        ("jax.ShapeDtypeStruct((4,), jnp.float32)", "result", "ShapeDtypeStruct"),
+        ("jax.new_ref(x)", "result", "Ref"),
+        ("(a for a in [x])", "result", "generator"),
+    ],
+)
+def test_an_output_that_is_no_array_is_refused_by_its_path(
+    capture: Capture, result: str, path: str, named: str
+) -> None:
+    refusal = capture(f"def f(x):\n    return {result}\n").refusal
+    assert refusal.code == "AOTC-E825"
+    assert refusal.where == f"f output {path}"
+    assert named in refusal.found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x if x[0] > 0 else -x",
+        "return jnp.zeros(int(x[0]))",
+        "return jnp.zeros(x.astype(int)[0])",
+        "return jnp.asarray(np.asarray(x))",
+        "return x[x > 0]",
+        "return jnp.unique(x)",
+        "return [x, -x][x.astype(int)[0]]",
+        "return sum(a for a in range(x.astype(int)[0]))",
+    ],
+)
+def test_control_flow_that_needs_values_is_refused_with_its_line(
+    capture: Capture, body: str
+) -> None:
+    refusal = capture(f"def f(x):\n    {body}\n").refusal
+    assert refusal.code == "AOTC-E826"
+    assert "program.py:6" in refusal.found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x if len(x) == 1 else (x, x)",
+        "return {f'row_{len(x)}': x}",
+        "return x if len(x) == 1 else x.astype(jnp.int32)",
+        "return x if len(x) == 1 else x.reshape(-1)",
+        "return (x, None) if len(x) == 1 else (x, x)",
+    ],
+    ids=["structure", "keys", "dtype", "rank", "None"],
+)
+def test_a_result_that_changes_between_profiles_is_refused(capture: Capture, body: str) -> None:
+    refusal = capture(f"def f(x):\n    {body}\n", BATCHED).refusal
+    assert refusal.code == "AOTC-E827"
+    assert refusal.where == "f[batch=8]"
+    assert "f[batch=1]" in refusal.expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x.astype(jnp.float64)",
+        "return jnp.zeros(4, 'int64')",
+        "return jax.jit(lambda a: jnp.arange(4, dtype='float64') + a)(x)",
+    ],
+)
+def test_a_64_bit_type_asked_for_by_name_is_refused_unless_enabled(
+    capture: Capture, body: str
+) -> None:
+    refusal = capture(f"def f(x):\n    {body}\n").refusal
+    assert refusal.code == "AOTC-E828"
+    assert "program.py:6" in refusal.found
+    assert "enable_x64" in refusal.hint
+
+
+def test_a_64_bit_type_is_fine_where_it_is_enabled(capture: Capture) -> None:
+    outcome = capture("def f(x): return x.astype('float64')", header="enable_x64 = true\n")
+    assert outcome.f.outputs[0].dtype.value == "float64"
+
+
+@pytest.mark.parametrize(
+    ("result", "dtype"),
+    [
+        ("jax.random.key(0)", "key<fry>"),
+        ("np.zeros(3, jax.dtypes.float0)", "float0"),
+        ("x.astype(jnp.float8_e4m3b11fnuz)", "float8_e4m3b11fnuz"),
+    ],
+)
+def test_an_output_dtype_that_the_format_lacks_is_refused(
+    capture: Capture, result: str, dtype: str
+) -> None:
+    refusal = capture(f"def f(x):\n    return {result}\n").refusal
+    assert refusal.code == "AOTC-E832"
+    assert dtype in refusal.found
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["{1: x}", "{(0, 1): x}", "[{'a': {b'k': x}}]", "{'a/b': x, 'a': {'b': x}}"],
+)
+def test_a_dict_whose_keys_name_no_leaf_is_refused(capture: Capture, result: str) -> None:
+    refusal = capture(f"def f(x):\n    return {result}\n").refusal
+    assert refusal.code == "AOTC-E833"
+    assert refusal.where == "f result"
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["x[:2]", "x.astype(jnp.bfloat16)", "(x.sum(), None)"],
+    ids=["shape", "dtype", "rank"],
+)
+def test_a_donated_input_that_no_output_takes_over_is_refused(
+    capture: Capture, result: str
+) -> None:
+    manifest = ONE_INPUT + 'donate = ["x"]\n'
+    refusal = capture(f"def f(x):\n    return {result}\n", manifest).refusal
+    assert refusal.code == "AOTC-E837"
+    assert refusal.where == "f input x"
+
+
+def test_one_output_takes_over_one_donated_input_only(capture: Capture) -> None:
+    manifest = ONE_INPUT + 'inputs.y = { shape = [4], dtype = "float32" }\ndonate = ["x", "y"]\n'
+    refusal = capture("def f(x, y): return x + y", manifest).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E837", "f input y")
