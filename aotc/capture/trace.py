@@ -176,6 +176,13 @@ def trace_entry_point(
     def call_at(sizes: Mapping[str, int]) -> FlatCall:
         return flat_call(plan, weights, spec.donate, sizes, root)
 
+    raise_if(
+        finding
+        for leaf in call_at(all_sizes[0]).leaves
+        for finding in refuse.check_dtype(
+            leaf.aval.dtype, tree.join(leaf.owner, leaf.path), f"entry_points.{name}"
+        )
+    )
     profiles = tuple(trace_profile(call_at(sizes), dict(sizes), root) for sizes in all_sizes)
     first = profiles[0]
     raise_if(refuse.check_profiles([(_where(name, p.sizes), p.outputs) for p in profiles]))
@@ -185,13 +192,6 @@ def trace_entry_point(
         tree.check_paths(first.call.trees[parameter], where)
     box, at_points = _sizes_at_points(profiles, manifest, call_at, dimensions)
     input_leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
-    raise_if(
-        finding
-        for leaf in input_leaves
-        for finding in refuse.check_dtype(
-            leaf.aval.dtype, tree.join(leaf.owner, leaf.path), f"entry_points.{name}.inputs"
-        )
-    )
     inputs = tuple(
         TensorSpec(
             path=tree.join(leaf.owner, leaf.path),

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.capture import program, tree
+from aotc.capture import program, refuse, tree
 from aotc.config.build_manifest import WeightsSpec
-from aotc.errors import CaptureError
+from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
 
@@ -60,7 +60,7 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
     """Refuse what jax would silently narrow. Raises CaptureError (AOTC-E828)."""
-    narrowed = jax.dtypes.canonicalize_dtype(dtype)
+    narrowed = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     if narrowed != dtype:
         raise _refusal(
             "AOTC-E828",
@@ -99,7 +99,8 @@ def load(name: str, spec: WeightsSpec, root: Path) -> Weights:
                 f"{path or 'the result'}: a {type(leaf).__name__}",
                 "keep functions and settings out of the tree (static fields, or separate them)",
             )
-        check_x64(path or "the result", np.dtype(leaf.dtype), f"{where}.init")
+        raise_if(refuse.check_dtype(leaf.dtype, path, f"{where}.init"))
+        check_x64(path or "the result", leaf.dtype, f"{where}.init")
     tree.check_paths(values, f"{where}.init")
     structure = jax.tree.map(_abstract, values)
     if spec.source is None:

@@ -1,0 +1,113 @@
+"""Fixture inputs: recorded, random from a seed, or made by a `like` function."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from capturing import BATCHED, Capture, Outcome
+
+from aotc.capture.weights import read_arrays
+
+FIXTURES = "\n[entry_points.f.fixtures]\n"
+IDENTITY = "def f(x): return x + 1"
+INTEGERS = BATCHED.replace("float32", "int32")
+
+
+def npz(**arrays: object) -> dict[str, bytes]:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=True, **arrays)  # type: ignore[arg-type]
+    return {"x.npz": buffer.getvalue()}
+
+
+def inputs(outcome: Outcome, profile: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype]]:
+    assert outcome.exit_code == 0, outcome.findings
+    return read_arrays(outcome.staging.inputs("f", profile))
+
+
+def test_random_inputs_depend_on_the_seed_and_nothing_else(capture: Capture) -> None:
+    first = inputs(capture(IDENTITY, BATCHED + FIXTURES + "seed = 1"), 1)["x"]
+    generator = np.random.default_rng([1, 0x8CDC1683])  # zlib.crc32(b"x")
+    assert first.tolist() == generator.standard_normal((8, 4)).astype(np.float32).tolist()
+
+
+def test_recorded_inputs_are_cut_and_repeated_to_each_profile(capture: Capture) -> None:
+    recorded = np.arange(12, dtype=np.float32).reshape(3, 4)
+    outcome = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files=npz(x=recorded))
+    assert inputs(outcome, 0)["x"].tolist() == recorded[:1].tolist()
+    assert inputs(outcome, 1)["x"].tolist() == recorded[[0, 1, 2, 0, 1, 2, 0, 1]].tolist()
+
+
+def test_random_integers_keep_to_their_range_both_ends_included(capture: Capture) -> None:
+    outcome = capture(IDENTITY, INTEGERS + FIXTURES + "ranges = { x = [3, 5] }")
+    assert set(inputs(outcome, 1)["x"].reshape(-1).tolist()) == {3, 4, 5}
+
+
+def test_a_like_input_has_the_values_that_its_function_returns(capture: Capture) -> None:
+    outcome = capture(
+        "def start(size): return {'a': jnp.full(size, 5.0)}\ndef f(x): return x['a']",
+        """
+        [entry_points.f]
+        function = "program:f"
+        inputs.x = { like = "program:start", arguments = { size = 3 } }
+        """,
+    )
+    assert inputs(outcome, 0)["x/a"].tolist() == [5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "found"),
+    [
+        ({"y": np.zeros((3, 4), np.float32)}, "y"),
+        ({"x": np.zeros((3, 4), np.float32), "y": np.zeros(3)}, "y"),
+        ({"x": np.zeros((3, 4))}, "float64[3, 4]"),
+        ({"x": np.zeros((3, 5), np.float32)}, "float32[3, 5]"),
+        ({"x": np.zeros(4, np.float32)}, "float32[4]"),
+        ({"x": np.zeros((0, 4), np.float32)}, "float32[0, 4]"),
+        ({"x": np.array([{}])}, "allow_pickle"),
+    ],
+    ids=["missing", "extra", "dtype", "fixed axis", "rank", "empty", "objects"],
+)
+def test_recorded_inputs_that_do_not_fit_are_refused(
+    capture: Capture, arrays: dict[str, object], found: str
+) -> None:
+    manifest = BATCHED + FIXTURES + 'file = "x.npz"'
+    refusal = capture(IDENTITY, manifest, files=npz(**arrays)).refusal
+    assert refusal.code == "AOTC-E831"
+    assert refusal.where.startswith("entry_points.f.fixtures.file")
+    assert found in refusal.found
+
+
+def test_a_file_that_is_no_npz_is_refused(capture: Capture) -> None:
+    manifest = BATCHED + FIXTURES + 'file = "x.npz"'
+    assert capture(IDENTITY, manifest, files={"x.npz": b"PK"}).refusal.code == "AOTC-E831"
+
+
+def test_random_integers_need_a_range(capture: Capture) -> None:
+    refusal = capture(IDENTITY, INTEGERS).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E831", "entry_points.f.fixtures.ranges")
+
+
+def test_a_range_beyond_the_dtype_is_refused(capture: Capture) -> None:
+    manifest = INTEGERS.replace("int32", "uint8") + FIXTURES + "ranges = { x = [0, 256] }"
+    refusal = capture(IDENTITY, manifest).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E831", "entry_points.f.fixtures.ranges.x")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("return {'a': 3}", "AOTC-E825"),
+        ("raise ValueError('no')", "AOTC-E829"),
+        ("return jax.random.key(0)", "AOTC-E832"),
+    ],
+)
+def test_a_like_function_that_gives_no_arrays_is_refused(
+    capture: Capture, body: str, code: str
+) -> None:
+    manifest = '[entry_points.f]\nfunction = "program:f"\ninputs.x = { like = "program:start" }'
+    source = f"def start():\n    {body}\ndef f(x): return 1"
+    refusal = capture(source, manifest).refusal
+    assert refusal.code == code, refusal
+    assert refusal.where.startswith("entry_points.f.inputs")

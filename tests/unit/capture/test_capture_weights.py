@@ -1,0 +1,143 @@
+"""Weights sets: read from a file, made by the program, or a file held against the program."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from capturing import Capture
+
+from aotc.capture.weights import read_arrays
+from aotc.packing.weights import write_tensors
+
+BOUND = """
+[entry_points.f]
+function = "program:f"
+bind = { params = "params" }
+inputs.x = { shape = [4], dtype = "float32" }
+
+[weights.params]
+"""
+INIT = 'init = "program:init"\n'
+SOURCE = 'source = "params.safetensors"\n'
+F = "\ndef f(params, x): return x, jax.tree.leaves(params)\n"
+
+
+def file(**tensors: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> dict[str, bytes]:
+    named = {name.replace("__", "/"): array for name, array in tensors.items()}
+    return {"params.safetensors": write_tensors(named, where="test")}
+
+
+ONES = np.ones(3, np.float32)
+
+
+def test_a_file_alone_becomes_nested_dicts_by_its_names(capture: Capture) -> None:
+    source = "def f(params, x): return params['layer']['kernel'] + params['bias']"
+    outcome = capture(source, BOUND + SOURCE, files=file(layer__kernel=ONES, bias=ONES))
+    assert outcome.program.weights == {"params": "source"}
+    assert outcome.f.bound == {"params": "params"}
+
+
+def test_an_init_alone_makes_the_values(capture: Capture) -> None:
+    source = "def init(): return [jnp.full(3, 7.0), (None, np.float32(2))]"
+    outcome = capture(source + F, BOUND + INIT)
+    assert outcome.program.weights == {"params": "init"}
+    stored = read_arrays(outcome.staging.weights("params"))
+    assert {name: array.tolist() for name, array in stored.items()} == {
+        "0": [7.0, 7.0, 7.0],
+        "1/1": 2.0,
+    }
+
+
+def test_an_init_with_a_file_gives_the_structure_only(capture: Capture) -> None:
+    source = """
+        class Params(NamedTuple):
+            kernel: object
+        def init(): return Params(jnp.zeros(3))
+        def f(params, x): return params.kernel + x[0]
+    """
+    outcome = capture(source, BOUND + INIT + SOURCE, files=file(kernel=ONES))
+    assert outcome.program.weights == {"params": "source"}
+    assert read_arrays(outcome.staging.weights("params"))["kernel"].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "path", "expected", "found"),
+    [
+        ({"a": ONES}, "b", "float32[3]", "no such tensor"),
+        ({"a": ONES, "b": ONES, "c": ONES}, "c", "no such tensor", "float32[3]"),
+        ({"a": ONES, "b": np.ones(4, np.float32)}, "b", "float32[3]", "float32[4]"),
+        ({"a": ONES, "b": np.ones((3, 1), np.float32)}, "b", "float32[3]", "float32[3, 1]"),
+        ({"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)}, "b", "float32[3]", "bfloat16[3]"),
+    ],
+    ids=["missing", "extra", "size", "rank", "dtype"],
+)
+def test_a_file_that_does_not_fit_the_init_is_refused_by_tensor(
+    capture: Capture,
+    tensors: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]],
+    path: str,
+    expected: str,
+    found: str,
+) -> None:
+    source = "def init(): return {'a': jnp.zeros(3), 'b': jnp.zeros(3)}" + F
+    refusal = capture(source, BOUND + INIT + SOURCE, files=file(**tensors)).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E830", "weights.params.source")
+    assert refusal.expected.startswith(f"{path}: {expected}")
+    assert refusal.found == found
+
+
+@pytest.mark.parametrize(
+    ("init", "code"),
+    [
+        ("return {'a': jnp.zeros(3), 'name': 'text'}", "AOTC-E830"),
+        ("return {'a': jnp.zeros(3), 'layers': 3}", "AOTC-E830"),
+        ("return {'a': jnp.zeros(3), 'act': jnp.sin}", "AOTC-E830"),
+        ("return {'a/b': jnp.zeros(3), 'a': {'b': jnp.zeros(3)}}", "AOTC-E833"),
+        ("return {'a': np.zeros(3)}", "AOTC-E828"),
+        ("return [np.array(['text'])]", "AOTC-E832"),
+        ("return [jax.random.key(0)]", "AOTC-E832"),
+        ("return {'a': np.arange(3)}", "AOTC-E828"),
+        ("raise ValueError('no data')", "AOTC-E829"),
+        ("return jnp.zeros(3) @ jnp.zeros(4)", "AOTC-E829"),
+    ],
+)
+def test_an_init_that_gives_no_tree_of_arrays_is_refused(
+    capture: Capture, init: str, code: str
+) -> None:
+    refusal = capture(f"def init():\n    {init}\n{F}", BOUND + INIT).refusal
+    assert refusal.code == code
+    assert refusal.where.split()[0] == "weights.params.init"
+
+
+def test_an_init_that_is_not_there_is_refused(capture: Capture) -> None:
+    refusal = capture(F, BOUND + INIT).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E820", "weights.params.init")
+
+
+def test_names_that_are_no_tree_are_refused(capture: Capture) -> None:
+    refusal = capture(F, BOUND + SOURCE, files=file(a=ONES, a__b=ONES)).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E830", "weights.params")
+
+
+def test_64_bit_tensors_are_refused_unless_enabled(capture: Capture) -> None:
+    refusal = capture(F, BOUND + SOURCE, files=file(a=np.ones(3))).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E828", "weights.params")
+    assert "float64" in refusal.found
+
+
+def test_64_bit_tensors_are_kept_where_enabled(capture: Capture) -> None:
+    files = file(a=np.ones(3))
+    outcome = capture(F, BOUND + SOURCE, header="enable_x64 = true\n", files=files)
+    assert outcome.f.outputs[1].dtype.value == "float64"
+
+
+def test_a_file_that_is_no_safetensors_is_refused(capture: Capture) -> None:
+    outcome = capture(F, BOUND + SOURCE, files={"params.safetensors": b"\x80\x04pickle"})
+    assert [finding.code for finding in outcome.findings] == ["AOTC-E131"]
+
+
+def test_a_dtype_that_safetensors_lacks_is_refused(capture: Capture) -> None:
+    source = "def init(): return {'a': jnp.zeros(3, 'int4')}" + F
+    refusal = capture(source, BOUND + INIT).refusal
+    assert refusal.code == "AOTC-E834"
+    assert refusal.where == "weights.params a"
