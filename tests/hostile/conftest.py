@@ -13,6 +13,7 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.trust import read_policy
 
 from .tampering import Documents, MemoryBundle, in_memory, roles, take_apart
+from .weakening import Arms
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +55,16 @@ def ours() -> LocalSigner:
 @pytest.fixture(scope="session")
 def stranger() -> LocalSigner:
     return LocalSigner.ephemeral()
+
+
+@pytest.fixture
+def arms(
+    genuine: MemoryBundle,
+    documents: Documents,
+    policy: TrustPolicy,
+    ours: LocalSigner,
+    stranger: LocalSigner,
+    host: HostFacts,
+    tmp_path: Path,
+) -> Arms:
+    return Arms(genuine, documents, policy, ours, stranger, host, tmp_path)

@@ -283,6 +283,12 @@ def policy_for(*signers: LocalSigner, name: str = "digits", **more: Any) -> Trus
     return TrustPolicy(schema=1, name=name, keys=keys, **more)
 
 
+def host_with(host: HostFacts, **change: Any) -> HostFacts:
+    """The same host but for these facts."""
+    facts = {name: getattr(host, name) for name in HostFacts.__annotations__}
+    return HostFacts(**{**facts, **change})
+
+
 def code_of(source: BlobSource, policy: TrustPolicy, host: HostFacts) -> str:
     """The code that verification refuses with, or "accepted"."""
     try:

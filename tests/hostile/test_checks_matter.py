@@ -1,0 +1,245 @@
+"""Every check of the verification, removed: the attack it stops gets further."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aotc_runtime import limits
+from aotc_runtime.verification import compatibility, verify
+
+from .tampering import (
+    Target,
+    code_of,
+    digest_of,
+    flipped,
+    host_with,
+    roles,
+    take_apart,
+    to_json,
+)
+from .weakening import Arms, Check, codes_in, outcome, remove
+
+LAYER = "application/vnd.aotc.executable.v1"
+
+
+def respelled_index(arms: Arms, change: Any) -> str:
+    index = json.loads(arms.genuine.files["index.json"])
+    change(index["manifests"])
+    return code_of(arms.genuine.with_file("index.json", to_json(index)), arms.policy, arms.host)
+
+
+def another_layout(arms: Arms) -> str:
+    arms.documents.layout["imageLayoutVersion"] = "2.0.0"
+    return arms.signed()
+
+
+def an_entry_of_another_kind(arms: Arms) -> str:
+    entry = {"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 0}
+    return respelled_index(arms, lambda entries: entries.append(entry))
+
+
+def countless_attestations(arms: Arms) -> str:
+    return respelled_index(arms, lambda e: e.extend([e[1]] * limits.ATTESTATIONS_MAX))
+
+
+def no_index(arms: Arms) -> str:
+    return code_of(arms.genuine.without("index.json"), arms.policy, arms.host)
+
+
+def a_huge_index(arms: Arms) -> str:
+    data = arms.genuine.files["index.json"] + b" " * limits.INDEX_BYTES_MAX
+    return code_of(arms.genuine.with_file("index.json", data), arms.policy, arms.host)
+
+
+def a_missing_layer(arms: Arms) -> str:
+    return code_of(arms.genuine.without(roles(arms.genuine)["weights"]), arms.policy, arms.host)
+
+
+def a_wrong_size(arms: Arms) -> str:
+    reference = arms.documents.profile["executable"]
+    for layer in arms.documents.image["layers"]:
+        layer["size"] += layer["digest"] == reference["digest"]
+    reference["size"] += 1
+    return arms.signed()
+
+
+def attested(arms: Arms, change: Any, *blobs: bytes) -> str:
+    """The outcome with another document around the envelope."""
+    old = roles(arms.genuine)["attestation"]
+    document = json.loads(arms.genuine.blobs[old])
+    for data in blobs:
+        document["config"] |= {"digest": digest_of(data), "size": len(data)}
+    change(document)
+    new = to_json(document)
+    bundle = arms.genuine.without(old).with_blob(digest_of(new), new)
+    for data in blobs:
+        bundle = bundle.without(roles(arms.genuine)["empty config"]).with_blob(
+            digest_of(data), data
+        )
+    index = json.loads(bundle.files["index.json"])
+    index["manifests"][1] |= {"digest": digest_of(new), "size": len(new)}
+    return code_of(bundle.with_file("index.json", to_json(index)), arms.policy, arms.host)
+
+
+def a_large_config(arms: Arms) -> str:
+    return attested(arms, lambda document: None, b"{ }")
+
+
+def no_subject(arms: Arms) -> str:
+    return attested(arms, lambda document: document.pop("subject"))
+
+
+def two_layers(arms: Arms) -> str:
+    return attested(arms, lambda document: document["layers"].extend(document["layers"]))
+
+
+def another_root(arms: Arms) -> str:
+    digest = roles(arms.genuine)["root index"]
+    data = arms.genuine.blobs[digest].replace(b"x86-64-v3", b"x86-64-v4")
+    return code_of(arms.genuine.with_blob(digest, data), arms.policy, arms.host)
+
+
+def another_executable(arms: Arms) -> str:
+    digest = roles(arms.genuine)["executable"]
+    bad = arms.genuine.with_blob(digest, flipped(arms.genuine.blobs[digest]))
+    return code_of(bad, arms.policy, arms.host)
+
+
+def another_artifact(arms: Arms) -> str:
+    arms.documents.root["artifactType"] = "application/x"
+    return arms.signed()
+
+
+def second_target(arms: Arms, **change: Any) -> str:
+    documents = arms.documents
+    image, manifest = json.loads(to_json([documents.image, documents.manifest]))
+    manifest |= change
+    documents.targets.append(Target(image, manifest))
+    documents.root["manifests"].append(dict(documents.root["manifests"][0]))
+    return arms.signed()
+
+
+def a_target_twice(arms: Arms) -> str:
+    return second_target(arms)
+
+
+def two_versions(arms: Arms) -> str:
+    target = {**arms.documents.manifest["target"], "name": "other"}
+    return second_target(arms, target=target, version="2.0.0")
+
+
+def a_layer_unmentioned(arms: Arms) -> str:
+    reference = {"mediaType": LAYER, "digest": digest_of(b"x"), "size": 1}
+    arms.documents.image["layers"].append(reference)
+    arms.documents.layers[digest_of(b"x")] = b"x"
+    return arms.signed()
+
+
+def a_blob_unreferenced(arms: Arms) -> str:
+    arms.documents.surplus.append(b"x")
+    return arms.signed()
+
+
+def a_later_format(arms: Arms) -> str:
+    arms.documents.manifest["format_version"] = "1.9"
+    return arms.signed()
+
+
+def an_unknown_target(arms: Arms) -> Any:
+    return verify.verify(arms.genuine, arms.policy, arms.host, target="other")
+
+
+def on_host(**change: Any) -> Any:
+    """The genuine bundle on another host."""
+
+    def attack(arms: Arms) -> str:
+        return code_of(arms.genuine, arms.policy, host_with(arms.host, **change))
+
+    return attack
+
+
+def requiring(**change: Any) -> Any:
+    """A bundle that needs something else."""
+
+    def attack(arms: Arms) -> str:
+        arms.documents.manifest["requires"] |= change
+        return arms.signed()
+
+    return attack
+
+
+VERIFY = [
+    Check(verify.read_root, ("layout.imageLayoutVersion != oci.LAYOUT_VERSION", "False"),
+          another_layout, "AOTC-E112"),
+    Check(verify.read_root,
+          ("len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests)", "False"),
+          an_entry_of_another_kind, "AOTC-E113"),
+    Check(verify.read_root, ("len(attestations) > limits.ATTESTATIONS_MAX", "False"),
+          countless_attestations, "AOTC-E111"),
+    Check(verify._file, ("data is None", "False"), no_index, "AOTC-E110", "TypeError"),
+    Check(verify._file, ("len(data) > limits.INDEX_BYTES_MAX", "False"), a_huge_index, "AOTC-E111"),
+    Check(verify._stored, ("data is None", "False"), a_missing_layer, "AOTC-E202", "TypeError"),
+    Check(verify._stored, ("len(data) != ref.size", "False"), a_wrong_size, "AOTC-E203"),
+    Check(verify._document, ("len(data) > limit", "False"), a_large_config, "AOTC-E111"),
+    Check(verify._document, ("sha256(copy) != ref.digest", "False"), another_root, "AOTC-E201"),
+    Check(verify.read_envelopes, ("subject != root.entry.digest", "False"), no_subject,
+          "AOTC-E114"),
+    Check(verify.read_envelopes, ("len(manifest.layers) != 1", "False"), two_layers, "AOTC-E114"),
+    Check(verify.read_contents, ("index.artifactType != oci.BUNDLE_TYPE", "False"),
+          another_artifact, "AOTC-E113"),
+    Check(verify.read_contents, ("manifest.target.name in manifests", "False"), a_target_twice,
+          "AOTC-E116"),
+    Check(verify.read_contents, ("len(identities) != 1", "False"), two_versions, "AOTC-E116"),
+    Check(verify.read_contents, ("raise_if(_check_layers(image, manifest, source.name))", "pass"),
+          a_layer_unmentioned, "AOTC-E205"),
+    Check(verify._check_layers, ("wanted.get(digest) != given.get(digest)", "False"),
+          a_layer_unmentioned, "AOTC-E205"),
+    Check(verify.read_contents, ("if surplus", "if False"), a_blob_unreferenced, "AOTC-E204"),
+    Check(verify._check_format, ("version not in", "version in [] and version not in"),
+          a_later_format, "AOTC-E115"),
+    Check(verify._hash_layers, ("found != layer.digest", "False"), another_executable,
+          "AOTC-E201"),
+    Check(verify.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
+          "AOTC-E505", "KeyError"),
+    Check(verify.choose_target, ("if findings[best]", "if False"), on_host(isa=frozenset()),
+          "AOTC-E502"),
+]  # fmt: skip
+
+COMPATIBILITY = [
+    Check(compatibility.check_jaxlib, ("host.jaxlib not in manifest.accepts_jaxlib", "False"),
+          on_host(jaxlib="0.11.2"), "AOTC-E401"),
+    Check(compatibility.check_platform, ("needs != has", "False"), on_host(platform="cuda"),
+          "AOTC-E501"),
+    Check(compatibility.check_platform, ("needs != has", "False"),
+          on_host(architecture="aarch64"), "AOTC-E501"),
+    Check(compatibility.check_isa, ("if missing", "if False"), requiring(isa=["amx-tile"]),
+          "AOTC-E502"),
+    Check(compatibility.check_devices, ("host.devices < manifest.requires.devices", "False"),
+          requiring(devices=2), "AOTC-E503"),
+    Check(compatibility.check_custom_calls, ("if unknown", "if False"),
+          requiring(custom_call_targets=["TopK", "lapack_sgeqrf_ffi", "xla_python_cpu_callback"]),
+          "AOTC-E504"),
+    Check(compatibility.check_memory,
+          ("host.memory_bytes < manifest.requires.memory_bytes", "False"),
+          on_host(memory_bytes=524_655), "AOTC-E551"),
+]  # fmt: skip
+
+
+CHECKS = [*VERIFY, *COMPATIBILITY]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=[check.label for check in CHECKS])
+def test_an_attack_gets_further_exactly_when_its_check_is_removed(
+    check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outcome(check.attack, arms) == check.code
+    arms.documents = take_apart(arms.genuine)
+    remove(check, monkeypatch)
+    assert outcome(check.attack, arms) == check.then
+
+
+def test_every_code_of_the_verification_has_its_check_here() -> None:
+    assert codes_in(verify, compatibility) == {check.code for check in CHECKS}

@@ -1,0 +1,265 @@
+"""Every check of the formats and the store, removed: the attack it stops gets further."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aotc_runtime import canonical
+from aotc_runtime.formats import dsse, foreign, tar, tensors
+from aotc_runtime.system import store
+
+from .archives import archive, entries_of, entry, on_disk
+from .tampering import (
+    authenticated,
+    code_of,
+    envelope,
+    policy_for,
+    put_together,
+    root_digest,
+    statement_about,
+    take_apart,
+    to_json,
+    write_folder,
+)
+from .weakening import Arms, Check, codes_in, outcome, remove
+
+
+def with_header(change: Callable[[bytearray], None], summed: bool = True) -> Any:
+    """The archive with its first header changed. summed: with a right check sum."""
+
+    def attack(arms: Arms) -> str:
+        data = bytearray(archive(entries_of(arms.genuine)))
+        header = data[:512]
+        change(header)
+        if summed:
+            header[148:156] = b" " * 8
+            header[148:156] = b"%06o\0 " % sum(header)
+        return arms.opened(bytes(header + data[512:]))
+
+    return attack
+
+
+def put(at: int, value: bytes) -> Callable[[bytearray], None]:
+    def change(header: bytearray) -> None:
+        header[at : at + len(value)] = value
+
+    return change
+
+
+def with_entry(name: str, **more: Any) -> Any:
+    def attack(arms: Arms) -> str:
+        return arms.opened(archive([*entries_of(arms.genuine), entry(name, **more)]))
+
+    return attack
+
+
+def index_twice(arms: Arms) -> str:
+    data = arms.genuine.files["index.json"]
+    return arms.opened(archive([*entries_of(arms.genuine), entry("index.json", data)]))
+
+
+def one_zero_block(arms: Arms) -> str:
+    data = archive(entries_of(arms.genuine)).rstrip(b"\0")
+    return arms.opened(data + bytes(-len(data) % 512 + 512))
+
+
+def a_tail(tail: bytes) -> Any:
+    return lambda arms: arms.opened(archive(entries_of(arms.genuine)) + tail)
+
+
+def hidden_in_padding(arms: Arms) -> str:
+    data = bytearray(archive(entries_of(arms.genuine)))
+    data[512 + len(arms.genuine.files["oci-layout"])] = 1
+    return arms.opened(bytes(data))
+
+
+def a_linked_file(arms: Arms) -> str:
+    folder = write_folder(arms.folder / "layout", arms.genuine)
+    (folder / "index.json").rename(arms.folder / "index.json")
+    (folder / "index.json").symlink_to(arms.folder / "index.json")
+    return code_of(store.open_bundle(folder), arms.policy, arms.host)
+
+
+def again_linked(arms: Arms) -> str:
+    arms.folder = arms.folder / str(len(list(arms.folder.iterdir())))
+    arms.folder.mkdir()
+    return a_linked_file(arms)
+
+
+def no_layout_file(arms: Arms) -> str:
+    folder = write_folder(arms.folder / "layout", arms.genuine.without("oci-layout"))
+    return code_of(store.open_bundle(folder), arms.policy, arms.host)
+
+
+def a_readme(arms: Arms) -> str:
+    bundle = arms.genuine.with_file("README", b"x")
+    return code_of(
+        store.open_bundle(on_disk(bundle, "folder", arms.folder)), arms.policy, arms.host
+    )
+
+
+def a_pipe(arms: Arms) -> str:
+    path = arms.folder / "pipe"
+    if not path.exists():
+        os.mkfifo(path)
+    return code_of(store.open_bundle(path), arms.policy, arms.host)
+
+
+def no_file(arms: Arms) -> Any:
+    return store.open_bundle(arms.folder / "missing")
+
+
+def a_key_twice(arms: Arms) -> str:
+    data = arms.genuine.files["index.json"][:-1] + b',"schemaVersion":2}'
+    return code_of(arms.genuine.with_file("index.json", data), arms.policy, arms.host)
+
+
+def no_json(arms: Arms) -> str:
+    return code_of(arms.genuine.with_file("index.json", b"{"), arms.policy, arms.host)
+
+
+def respelled(arms: Arms) -> Any:
+    return canonical.decode(b'{"a": 1}', dict[str, int], where="x")
+
+
+def not_canonical_at_all(arms: Arms) -> Any:
+    return canonical.decode(b"[" * 100_000, dict[str, int], where="x")
+
+
+def twin_of_the_signature(arms: Arms) -> str:
+    document = json.loads(arms.documents.envelopes[0])
+    text = document["signatures"][0]["sig"]
+    twins = (
+        twin
+        for letter in map(chr, range(43, 123))
+        if letter.isalnum() and (twin := text[:-3] + letter + "==") != text
+    )
+    document["signatures"][0]["sig"] = next(
+        twin for twin in twins if base64.b64decode(twin) == base64.b64decode(text)
+    )
+    arms.documents.envelopes = [to_json(document)]
+    return code_of(put_together(arms.documents), arms.policy, arms.host)
+
+
+def no_base64(arms: Arms) -> Any:
+    return dsse.decode_base64("é", where="x")
+
+
+def the_bare_payload_signed(arms: Arms) -> str:
+    payload = to_json(statement_about(root_digest(arms.documents)))
+    arms.documents.envelopes = [envelope(payload, (arms.ours.key_id, arms.ours.sign(payload)))]
+    return code_of(put_together(arms.documents), policy_for(arms.ours), arms.host)
+
+
+def another_payload_type(arms: Arms) -> str:
+    payload = to_json(statement_about(root_digest(arms.documents)))
+    signature = arms.ours.sign(authenticated(payload, "text/plain"))
+    arms.documents.envelopes = [envelope(payload, (arms.ours.key_id, signature))]
+    return code_of(put_together(arms.documents), policy_for(arms.ours), arms.host)
+
+
+def tensor(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+def reading(header: dict[str, Any] | bytes, data: bytes = b"", length: int | None = None) -> Any:
+    """Reading a safetensors file with this header and data."""
+    text = header if isinstance(header, bytes) else to_json(header)
+    blob = (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+    def attack(arms: Arms) -> Any:
+        return tensors.read_tensors(memoryview(blob), where="x")
+
+    return attack
+
+
+F32 = tensor("F32", [1], 0, 4)
+TWICE = b'{"a":' + to_json(F32) + b',"a":' + to_json(F32) + b"}"
+
+CHECKS = [
+    Check(tar._member, ("header[257:265] not in MAGICS", "False"), with_header(put(257, b"x")),
+          "AOTC-E103"),
+    Check(tar._member, ("_number(header[148:156], at, where) != checksum", "False"),
+          with_header(put(136, b"1"), summed=False), "AOTC-E103"),
+    Check(tar._member, ('header[156:157] != b"0"', "False"), with_header(put(156, b"7")),
+          "AOTC-E104"),
+    Check(tar._member, ("any(header[157:257])", "False"), with_header(put(157, b"x")),
+          "AOTC-E104"),
+    Check(tar._member, ("any(header[345:512])", "False"), with_header(put(345, b"x")),
+          "AOTC-E104"),
+    Check(tar._member, ("not NAME.match(name)", "False"), with_entry("../index.json"),
+          "AOTC-E104", "AOTC-E109"),
+    Check(tar._number, ('if not digits or any(digit not in b"01234567" for digit in digits)',
+          "if False"), with_header(put(124, b"+0000000036")), "AOTC-E103"),
+    Check(tar.read_members, ("if any(data[member.offset + member.size : member.offset + padded])",
+          "if False"), hidden_in_padding, "AOTC-E105"),
+    Check(tar.read_members, ("member.name in members", "False"), index_twice, "AOTC-E104"),
+    Check(tar.read_members, ("len(trailer) < 2 * BLOCK", "False"), one_zero_block, "AOTC-E103"),
+    Check(tar.read_members, ("len(trailer) > TRAILER_BYTES_MAX", "False"), a_tail(bytes(2**20)),
+          "AOTC-E105"),
+    Check(tar.read_members, ("or any(trailer)", ""), a_tail(b"x"), "AOTC-E105"),
+    Check(store._map, ("not stat.S_ISREG(status.st_mode)", "False"), a_pipe, "AOTC-E108",
+          "AOTC-E103"),
+    Check(store.open_bundle, ("except OSError", "except ZeroDivisionError"), no_file, "AOTC-E108",
+          "FileNotFoundError"),
+    Check(store._read_folder, ("path.is_symlink()", "False"), again_linked, "AOTC-E109"),
+    Check(store._read_folder, ("not (folder / oci.LAYOUT_FILE).is_file()", "False"),
+          no_layout_file, "AOTC-E109", "AOTC-E110"),
+    Check(store._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),
+    Check(foreign.decode_foreign, ("check_keys(copy)", "pass"), a_key_twice, "AOTC-E106"),
+    Check(foreign.decode_foreign, ("msgspec.MsgspecError, ValueError, RecursionError", ""),
+          no_json, "AOTC-E106", "DecodeError"),
+    Check(canonical.decode, ("encode(value) != data", "False"), respelled, "AOTC-E102"),
+    Check(canonical.decode, ("msgspec.MsgspecError, UnicodeDecodeError, RecursionError", ""),
+          not_canonical_at_all, "AOTC-E101", "ValidationError"),
+    Check(dsse.decode_base64, ("base64.b64encode(data).decode() != text", "False"),
+          twin_of_the_signature, "AOTC-E107"),
+    Check(dsse.decode_base64, ("binascii.Error, ValueError", ""), no_base64, "AOTC-E107",
+          "ValueError"),
+    Check(dsse.pre_authentication_encoding, ('return b"DSSEv1', 'return payload or b"DSSEv1'),
+          the_bare_payload_signed, "AOTC-E303"),
+    Check(dsse.pre_authentication_encoding, ("payload_type.encode()", 'b"text/plain"'),
+          another_payload_type, "AOTC-E303"),
+    Check(tensors.read_tensors, ("len(data) < 8", "False"), reading(b"", length=0),
+          "AOTC-E131", "AOTC-E131"),
+    Check(tensors.read_tensors, ("8 + length > len(data)", "False"),
+          reading({"a": tensor("F32", [0], 0, 0)}, length=2**20), "AOTC-E131", "AOTC-E133"),
+    Check(tensors._entries, ('not header.startswith(b"{")', "False"),
+          reading(b" " + to_json({"a": F32}), bytes(4)), "AOTC-E131"),
+    Check(tensors._entries, ("check_keys(header)", "pass"), reading(TWICE, bytes(4)), "AOTC-E131"),
+    Check(tensors._entries, ("msgspec.json.decode(metadata, type=dict[str, str])", "pass"),
+          reading({"__metadata__": {"a": 1}, "a": F32}, bytes(4)), "AOTC-E131"),
+    Check(tensors.read_tensors, ("known is None", "False"),
+          reading({"a": tensor("F16X", [1], 0, 4)}, bytes(4)), "AOTC-E132", "TypeError"),
+    Check(tensors.read_tensors, ("len(entry.shape) > limits.TENSOR_RANK_MAX", "False"),
+          reading({"a": tensor("F32", [1] * 65, 0, 4)}, bytes(4)), "AOTC-E132"),
+    Check(tensors.read_tensors, ("any(axis < 0 for axis in entry.shape)", "False"),
+          reading({"a": tensor("F32", [-1, -1], 0, 4)}, bytes(4)), "AOTC-E132"),
+    Check(tensors.read_tensors, ("end - start != wanted", "False"),
+          reading({"a": tensor("F32", [2], 0, 4)}, bytes(4)), "AOTC-E132"),
+    Check(tensors.read_tensors, ("start != position", "False"),
+          reading({"a": F32, "b": tensor("F32", [1], 2, 6)}, bytes(6)), "AOTC-E133"),
+    Check(tensors.read_tensors, ("position != size", "False"), reading({"a": F32}, bytes(5)),
+          "AOTC-E133"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=[check.label for check in CHECKS])
+def test_an_attack_gets_further_exactly_when_its_check_is_removed(
+    check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outcome(check.attack, arms) == check.code
+    arms.documents = take_apart(arms.genuine)
+    remove(check, monkeypatch)
+    assert outcome(check.attack, arms) == check.then
+
+
+def test_every_code_of_the_formats_has_its_check_here() -> None:
+    modules = (canonical, dsse, foreign, store, tar, tensors)
+    assert codes_in(*modules) == {check.code for check in CHECKS} - {"AOTC-E303"}

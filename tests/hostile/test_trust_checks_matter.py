@@ -1,0 +1,179 @@
+"""Every check of signatures and policies, removed: the attack it stops gets further."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from aotc.signing.signer import LocalSigner
+from aotc_runtime import limits
+from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification import trust, verify
+
+from .tampering import (
+    authenticated,
+    code_of,
+    envelope,
+    policy_for,
+    put_together,
+    root_digest,
+    signed,
+    signed_envelope,
+    statement_about,
+    take_apart,
+    to_json,
+)
+from .weakening import Arms, Check, codes_in, outcome, remove
+
+
+def unsigned(arms: Arms) -> str:
+    return code_of(signed(arms.documents), arms.policy, arms.host)
+
+
+def payload(arms: Arms) -> bytes:
+    return to_json(statement_about(root_digest(arms.documents)))
+
+
+def enveloped(arms: Arms, *envelopes: bytes, **policy: Any) -> str:
+    arms.documents.envelopes = list(envelopes)
+    return code_of(put_together(arms.documents), policy_for(arms.ours, **policy), arms.host)
+
+
+def signed_by_a_stranger(arms: Arms) -> str:
+    return enveloped(arms, signed_envelope(payload(arms), arms.stranger))
+
+
+def claiming_a_trusted_key(arms: Arms) -> str:
+    return enveloped(arms, signed_envelope(payload(arms), arms.stranger, keyid=arms.ours.key_id))
+
+
+def one_key_twice(arms: Arms) -> str:
+    bundle = signed(arms.documents, arms.ours, arms.ours)
+    return code_of(bundle, policy_for(arms.ours, arms.stranger, threshold=2), arms.host)
+
+
+def more_keys_than_there_are(arms: Arms) -> str:
+    bundle = signed(arms.documents, arms.ours)
+    return code_of(bundle, policy_for(arms.ours, arms.ours, threshold=2), arms.host)
+
+
+def countless_signatures(arms: Arms) -> str:
+    pair = (arms.ours.key_id, arms.ours.sign(authenticated(payload(arms))))
+    return enveloped(arms, envelope(payload(arms), *[pair] * (limits.SIGNATURES_MAX + 1)))
+
+
+def the_old_signature(arms: Arms) -> str:
+    arms.documents.manifest["version"] = "9.9.9"
+    return code_of(put_together(arms.documents), arms.policy, arms.host)
+
+
+def a_test_report(arms: Arms) -> str:
+    statement = {**statement_about(root_digest(arms.documents)), "predicateType": "report"}
+    return enveloped(arms, signed_envelope(to_json(statement), arms.ours))
+
+
+def another_payload_type(arms: Arms) -> str:
+    return enveloped(arms, signed_envelope(payload(arms), arms.ours, payload_type="text/plain"))
+
+
+def another_curve(arms: Arms) -> str:
+    signer = LocalSigner(ec.generate_private_key(ec.SECP384R1()))
+    return code_of(signed(arms.documents, signer), policy_for(signer), arms.host)
+
+
+def no_key_at_all(arms: Arms) -> str:
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key="no key"),))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def with_policy(**change: Any) -> Any:
+    def attack(arms: Arms) -> str:
+        return code_of(
+            signed(arms.documents, arms.ours), policy_for(arms.ours, **change), arms.host
+        )
+
+    return attack
+
+
+def policy_file(text: str) -> Any:
+    def attack(arms: Arms) -> None:
+        path = arms.folder / "trust.toml"
+        (arms.folder / "ci.pub").write_text("-----BEGIN PUBLIC KEY-----")
+        path.write_text(text)
+        trust.read_policy(path)
+
+    return attack
+
+
+BOTH = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\npublic_key_file = "ci.pub"\n'
+LONG = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\n#' + "x" * limits.POLICY_BYTES_MAX
+GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
+
+TRUST = [
+    Check(verify.examine, ("trust.trusted_signers(envelopes, root_digest, policy, source.name)",
+          "()"), unsigned, "AOTC-E301"),
+    Check(verify.examine, ("raise_if(trust.check_policy(first, policy))", "pass"),
+          with_policy(name="other"), "AOTC-E306"),
+    Check(trust.read_policy, ("raise_if(_check_fields(policy, where))", "pass"),
+          policy_file(BOTH), "AOTC-E309"),
+    Check(trust.read_policy, ("if key.public_key_file", "if False"), policy_file(GONE),
+          "AOTC-E308"),
+    Check(trust._read_text, ("len(data) > limits.POLICY_BYTES_MAX", "False"), policy_file(LONG),
+          "AOTC-E309"),
+    Check(trust._check_fields, ("bool(key.public_key) == bool(key.public_key_file)", "False"),
+          policy_file(BOTH), "AOTC-E309"),
+    Check(trust._check_fields, ("policy.minimum_version and", "False and"),
+          with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
+    Check(trust.policy_keys, ('raise_if(_check_fields(policy, "trust policy"))', "pass"),
+          with_policy(minimum_version="newest"), "AOTC-E309", "AOTC-E307"),
+    Check(trust.policy_keys, ("policy.threshold > len(distinct)", "False"),
+          more_keys_than_there_are, "AOTC-E309", "AOTC-E304"),
+    Check(trust.policy_keys, ("{key.id: key for key in keys}",
+          "{str(i): key for i, key in enumerate(keys)}"),
+          more_keys_than_there_are, "AOTC-E309", "KeyError"),
+    Check(trust.load_public_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
+          "AOTC-E310"),
+    Check(trust.load_public_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_at_all,
+          "AOTC-E310", "ValueError"),
+    Check(trust.load_public_key, ("return False", "return True"), signed_by_a_stranger,
+          "AOTC-E302"),
+    Check(trust.load_public_key, ("return False", "return True"), claiming_a_trusted_key,
+          "AOTC-E303"),
+    Check(trust.open_envelope, ("1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX", "True"),
+          countless_signatures, "AOTC-E119"),
+    Check(trust.trusted_signers, ("not envelopes", "False"), unsigned, "AOTC-E301", "AOTC-E302"),
+    Check(trust.trusted_signers, ("not signers", "False"), signed_by_a_stranger, "AOTC-E302",
+          "AOTC-E304"),
+    Check(trust.trusted_signers, ("len(signers) < policy.threshold", "False"), one_key_twice,
+          "AOTC-E304"),
+    Check(trust.trusted_signers, ("_check_statement(signed, root_digest)", "pass"),
+          the_old_signature, "AOTC-E305"),
+    Check(trust._accepted_keys, ("elif named is not None", "elif False"), claiming_a_trusted_key,
+          "AOTC-E303", "AOTC-E302"),
+    Check(trust._check_statement, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
+          another_payload_type, "AOTC-E305"),
+    Check(trust._check_statement, ("statement.predicateType != PROVENANCE_TYPE", "False"),
+          a_test_report, "AOTC-E305"),
+    Check(trust._check_statement, ("subjects !=", "[] and subjects !="), the_old_signature,
+          "AOTC-E305"),
+    Check(trust.check_policy, ("not fnmatch.fnmatchcase(manifest.name, policy.name)", "False"),
+          with_policy(name="other"), "AOTC-E306"),
+    Check(trust.check_policy, ("if policy.minimum_version:", "if False:"),
+          with_policy(minimum_version="2.0"), "AOTC-E307"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check", TRUST, ids=[check.label for check in TRUST])
+def test_an_attack_gets_further_exactly_when_its_check_is_removed(
+    check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert outcome(check.attack, arms) == check.code
+    arms.documents = take_apart(arms.genuine)
+    remove(check, monkeypatch)
+    assert outcome(check.attack, arms) == check.then
+
+
+def test_every_code_of_trust_has_its_check_here() -> None:
+    assert codes_in(trust) <= {check.code for check in TRUST}
