@@ -21,7 +21,7 @@ from aotc.build.assemble import target_parts, weight_blobs
 from aotc.build.plan import compile_jobs, resolve_targets
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack
+from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
 from aotc.parity import isolated
 from aotc.signing import attest as attesting
 from aotc.signing.signer import LocalSigner, Signer
@@ -86,6 +86,8 @@ def build(
     """
     clock = _Clock()
     manifest = read_build_manifest(manifest_path)
+    path = output or default_path(manifest.name, manifest.version)
+    require_place(path, form)
     resolved = resolve_targets(manifest, targets)
     backends = {target.platform: backend_for(target.platform) for target in resolved}
     workers = jobs or len(os.sched_getaffinity(0))
@@ -118,7 +120,6 @@ def build(
         with clock.stage("pack"):
             on_stage("pack", 0, 0)
             checked = [parts.of(target, parities[target.name]) for target in resolved]
-            path = output or default_path(manifest.name, manifest.version)
             bundle, attestation = _write(path, form, checked, manifest, program, signer)
     names = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(

@@ -16,13 +16,14 @@ from aotc_runtime.schema.manifest import Target
 def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:
     """The targets of a manifest, or those given instead. Raises BuildManifestError."""
     names = tuple(override) or manifest.targets
-    targets = tuple(resolve_target(name, manifest.root, str(manifest.path)) for name in names)
+    where = "--target" if override else f"{manifest.path} targets"
+    targets = tuple(resolve_target(name, manifest.root, where) for name in names)
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
             raise BuildManifestError(
                 Finding(
                     code="AOTC-E813",
-                    where=f"{manifest.path} targets",
+                    where=where,
                     expected="targets with distinct names",
                     found=f"{target.name} twice",
                     hint="rename one of the two target files' `name`",
@@ -34,7 +35,7 @@ def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tu
 def resolve_target(name: str, folder: Path, where: str) -> Target:
     """A target by name or path, looked up from a folder; `native` describes this host."""
     if name != NATIVE:
-        return read_target(name, folder, f"{where} targets")
+        return read_target(name, folder, where)
     from aotc.backends.xla.native import describe_native
 
     return describe_native()

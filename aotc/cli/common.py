@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -34,7 +35,24 @@ class Output:
             text()
 
     def document(self, document: dict[str, Any]) -> None:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+        encoded = msgspec.json.encode(_encodable(document))
+        sys.stdout.write(msgspec.json.format(encoded).decode() + "\n")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _encodable(value: Any) -> Any:
+    """A document without surrogates, which paths that are no UTF-8 hold and JSON cannot."""
+    match value:
+        case dict():
+            return {_encodable(key): _encodable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_encodable(item) for item in value]
+        case str() if _SURROGATE.search(value):
+            return value.encode(errors="backslashreplace").decode()
+        case _:
+            return value
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -50,7 +68,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
             code = function(output, *args, **kwargs)
         except AotcError as error:
             code = fail(output, error)
-        sys.exit(code or 0)
+        if code:
+            raise click.exceptions.Exit(code)
 
     return wrapper
 

@@ -29,6 +29,8 @@ def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None)
     from aotc.signing.keys import generate_key_pair
     from aotc_runtime.errors import Finding
 
+    if plain and passphrase_file:
+        raise click.UsageError("--plain and --passphrase-file exclude each other")
     secret = None if plain else passphrase.given(passphrase_file)
     if secret is None and not plain:
         if not sys.stdin.isatty():
@@ -41,10 +43,7 @@ def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None)
                     hint=f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain",
                 )
             )
-        answer: str = click.prompt(
-            "passphrase", hide_input=True, confirmation_prompt=True, err=True
-        )
-        secret = answer.encode()
+        secret = passphrase.asked("passphrase", confirm=True)
     pair = generate_key_pair(prefix, secret)
     document = {
         "private_key": str(pair.private),

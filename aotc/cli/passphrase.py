@@ -5,35 +5,33 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from aotc.errors import UsageError
+
 VARIABLE = "AOTC_KEY_PASSPHRASE"
+
+BYTES_MAX = 1023
+"""What OpenSSL encrypts a key with."""
 
 
 def given(file: Path | None) -> bytes | None:
     """The passphrase from a file (its first line) or the environment; None if neither is set.
 
-    Raises UsageError (AOTC-E008) if the file cannot be read.
+    Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """
     if file is not None:
-        from aotc.errors import UsageError
-        from aotc_runtime.errors import Finding
-
         try:
-            return file.read_bytes().split(b"\n")[0].rstrip(b"\r")
+            with file.open("rb") as stream:
+                line = stream.readline(BYTES_MAX + 3)
         except OSError as error:
-            raise UsageError(
-                Finding(
-                    code="AOTC-E008",
-                    where=str(file),
-                    expected="a file with the passphrase in its first line",
-                    found=error.strerror or str(error),
-                    hint=f"correct the path, or set {VARIABLE}",
-                )
-            ) from error
-    value = os.environ.get(VARIABLE)
-    return value.encode() if value else None
+            raise _unusable(str(file), error.strerror or str(error)) from error
+        return _usable(line.rstrip(b"\n").rstrip(b"\r"), str(file))
+    value = os.environb.get(VARIABLE.encode())
+    return _usable(value, VARIABLE) if value else None
 
 
 def for_key(key: Path, file: Path | None) -> bytes | None:
@@ -43,5 +41,33 @@ def for_key(key: Path, file: Path | None) -> bytes | None:
         return passphrase
     if b"ENCRYPTED" not in key.read_bytes():
         return None
-    answer: str = click.prompt(f"passphrase of {key}", hide_input=True, err=True)
-    return answer.encode()
+    return asked(f"passphrase of {key}", confirm=False)
+
+
+def asked(prompt: str, *, confirm: bool) -> bytes:
+    """The passphrase as typed at the terminal."""
+    answer: str = click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True)
+    return _usable(os.fsencode(answer), prompt)
+
+
+def _usable(passphrase: bytes, where: str) -> bytes:
+    if not passphrase:
+        raise _unusable(where, "an empty first line")
+    if len(passphrase) > BYTES_MAX:
+        raise _unusable(where, "a longer one")
+    return passphrase
+
+
+def _unusable(where: str, found: str) -> UsageError:
+    from aotc.errors import UsageError
+    from aotc_runtime.errors import Finding
+
+    return UsageError(
+        Finding(
+            code="AOTC-E008",
+            where=where,
+            expected=f"a passphrase in the first line, at most {BYTES_MAX} bytes",
+            found=found,
+            hint=f"correct the path or the file, or set {VARIABLE}",
+        )
+    )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
 
 from aotc.cli.common import Output, command
+
+
+def _tolerance(context: click.Context, option: click.Parameter, value: float) -> float:
+    if not math.isfinite(value) or value < 0:
+        raise click.BadParameter(f"{value} is not a finite number of at least 0.", context, option)
+    return value
 
 
 @click.command()
@@ -19,8 +26,20 @@ from aotc.cli.common import Output, command
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Write results to this .npz file.")
 @click.option("--expect", multiple=True, help="NAME=@y.npy: compare a result with this.")
-@click.option("--rtol", default=1e-5, show_default=True, help="Relative tolerance of --expect.")
-@click.option("--atol", default=1e-6, show_default=True, help="Absolute tolerance of --expect.")
+@click.option(
+    "--rtol",
+    default=1e-5,
+    show_default=True,
+    callback=_tolerance,
+    help="Relative tolerance of --expect.",
+)
+@click.option(
+    "--atol",
+    default=1e-6,
+    show_default=True,
+    callback=_tolerance,
+    help="Absolute tolerance of --expect.",
+)
 @command
 def run(
     out: Output,

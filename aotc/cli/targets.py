@@ -41,7 +41,7 @@ def show(out: Output, name: str) -> None:
     from aotc.build.plan import resolve_target
     from aotc.report.text import print_target
 
-    target = resolve_target(name, Path.cwd(), "targets show")
+    target = resolve_target(name, Path.cwd(), "NAME")
     out.result({"target": target_document(target)}, lambda: print_target(target))
 
 
@@ -53,7 +53,7 @@ def detect(out: Output) -> None:
     from aotc.config.target import NATIVE, list_targets, target_of
     from aotc.report.text import print_target
 
-    host = resolve_target(NATIVE, Path.cwd(), "targets detect")
+    host = resolve_target(NATIVE, Path.cwd(), NATIVE)
     runs = [
         model.name
         for _, model in list_targets(Path.cwd())

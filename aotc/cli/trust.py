@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -11,14 +12,47 @@ from aotc.cli.common import Output, command
 
 @click.group()
 def trust() -> None:
-    """Write and read trust policies."""
+    """Write trust policies."""
+
+
+_GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,128}\Z")
+
+
+def _name(context: click.Context, option: click.Parameter, value: str) -> str:
+    if not _GLOB.match(value):
+        found = value.encode(errors="backslashreplace").decode()
+        raise click.BadParameter(
+            f"{found!r} is neither a bundle name nor a glob of some: letters, digits and ._-*?[!]",
+            context,
+            option,
+        )
+    return value
 
 
 @trust.command()
-@click.option("--key", "keys", required=True, multiple=True, type=click.Path(path_type=Path))
-@click.option("--name", required=True, help='The bundle name, or a glob such as "team-*".')
+@click.option(
+    "--key",
+    "keys",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A public key to trust (.pub); may be given several times.",
+)
+@click.option(
+    "--name",
+    required=True,
+    callback=_name,
+    help='The bundle name, or a glob such as "team-*".',
+)
 @click.option("--threshold", default=1, type=click.IntRange(min=1), help="Keys that must sign.")
-@click.option("-o", "--output", default="trust.toml", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    default="trust.toml",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The policy to write; an existing file is never overwritten.",
+)
 @command
 def init(out: Output, keys: tuple[Path, ...], name: str, threshold: int, output: Path) -> None:
     """Write a policy that trusts these public keys for bundles of this name.

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from aotc.config import document as toml
 from aotc.config import isa
 from aotc.config.build_manifest import Name, Size
+from aotc.config.problem import spell
 from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
@@ -68,7 +69,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
         path = manifest_folder / name
         if path.is_file():
             return path
-        choices = "the path of a target file, relative to the manifest's folder"
+        choices = f"the path of a target file, relative to {manifest_folder}"
     else:
         for folder in search_folders(manifest_folder):
             if (folder / f"{name}.toml").is_file():
@@ -80,7 +81,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
             code="AOTC-E811",
             where=where,
             expected=choices,
-            found=f"{name}, which is not there",
+            found=f"{spell(name)}, which is not there",
             hint="`aotc targets list` shows every target",
         )
     )

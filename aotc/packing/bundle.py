@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.packing.files import (
+    require_file_place,
+    require_folder_place,
+    write_atomically,
+    write_folder_atomically,
+)
 from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
@@ -123,6 +128,17 @@ def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
         yield data
         yield bytes(-len(data) % BLOCK)
     yield bytes(2 * BLOCK)
+
+
+def require_place(path: Path, form: Form) -> None:
+    """Refuse before a build what `write` would refuse after it.
+
+    Raises UsageError (AOTC-E003, E004).
+    """
+    if form is Form.ARCHIVE:
+        require_file_place(path)
+    else:
+        require_folder_place(path)
 
 
 def write(path: Path, form: Form, index: Index, blobs: Mapping[str, Blob]) -> int:

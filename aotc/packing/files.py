@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -11,6 +12,34 @@ from pathlib import Path
 
 from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
+
+
+def require_file_place(path: Path) -> None:
+    """Refuse before the work what `write_atomically` would refuse after it.
+
+    Raises UsageError (AOTC-E003).
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def require_folder_place(path: Path) -> None:
+    """Refuse a folder that holds anything but an OCI layout. Raises UsageError (AOTC-E004)."""
+    if path.exists() and not ((path / "oci-layout").is_file() or _is_empty_folder(path)):
+        raise UsageError(
+            Finding(
+                code="AOTC-E004",
+                where=str(path),
+                expected="a new folder, or an OCI layout to replace",
+                found="a folder or file with other things in it",
+                hint="name another folder; nothing was written",
+            )
+        )
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes | memoryview], mode: int = 0o644) -> int:
@@ -44,16 +73,7 @@ def write_folder_atomically(path: Path, members: Iterable[tuple[str, bytes | mem
 
     Raises UsageError: AOTC-E003 not writable, E004 if `path` is something that is no OCI layout.
     """
-    if path.exists() and not ((path / "oci-layout").is_file() or _is_empty_folder(path)):
-        raise UsageError(
-            Finding(
-                code="AOTC-E004",
-                where=str(path),
-                expected="a new folder, or an OCI layout to replace",
-                found="a folder or file with other things in it",
-                hint="name another folder; nothing was written",
-            )
-        )
+    require_folder_place(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import Target
@@ -36,22 +37,45 @@ def _parity(parity: dict[str, Any]) -> tuple[str, str]:
     return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
 
 
-def _print_targets(targets: dict[str, Any], console: Console) -> None:
+class _Page:
+    """A terminal on which text is only text: no markup, no control characters from a bundle that
+    nobody has verified.
+    """
+
+    def __init__(self) -> None:
+        self.console = Console()
+
+    def line(self, text: str, *, title: str = "", indent: str = "") -> None:
+        """A line; the title is bold and comes first. The terminal wraps it, a pipe does not."""
+        line = Text(indent)
+        line.append(printable(title), style="bold")
+        line.append(printable(text))
+        self.console.print(line, soft_wrap=True, highlight=False)
+
+    def table(self, table: Table) -> None:
+        self.console.print(table)
+
+
+def printable(text: str) -> str:
+    """The text with control characters and surrogates spelled out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _print_targets(targets: dict[str, Any], page: _Page) -> None:
     for name, target in targets.items():
         requires = target["requires"]
-        console.print(
-            f"[bold]{name}[/bold]  jaxlib {' or '.join(target['accepts_jaxlib'])}, "
+        page.line(
+            f"  jaxlib {' or '.join(target['accepts_jaxlib'])}, "
             f"{target['target']['threads']} threads, needs {size(requires['memory_bytes'])} memory",
-            highlight=False,
+            title=name,
         )
         for set_name, weights in target["weights"].items():
-            console.print(
+            page.line(
                 f"  weights {set_name}: {weights['tensors']} tensors, "
                 f"{size(weights['size_bytes'])}, from {weights['origin']}",
-                highlight=False,
             )
         for entry_name, entry in target["entry_points"].items():
-            _print_entry_point(entry_name, entry, console)
+            _print_entry_point(entry_name, entry, page)
 
 
 def _shortened(items: dict[str, str]) -> str:
@@ -60,12 +84,12 @@ def _shortened(items: dict[str, str]) -> str:
     return ", ".join(shown) or "nothing"
 
 
-def _print_entry_point(name: str, entry: dict[str, Any], console: Console) -> None:
-    console.print(f"  [bold]{name}[/bold]({', '.join(entry['parameters'])})", highlight=False)
-    console.print(f"    takes {_shortened(entry['inputs'])}", highlight=False, markup=False)
-    console.print(f"    gives {_shortened(entry['outputs'])}", highlight=False, markup=False)
+def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
+    page.line(f"({', '.join(entry['parameters'])})", title=name, indent="  ")
+    page.line(f"    takes {_shortened(entry['inputs'])}")
+    page.line(f"    gives {_shortened(entry['outputs'])}")
     if entry["donated"]:
-        console.print(f"    donates {', '.join(entry['donated'])}", highlight=False)
+        page.line(f"    donates {', '.join(entry['donated'])}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("    profile", overflow="fold")
     for column in ("executable", "temp", "kernels", "library", "max err", "ulp"):
@@ -73,25 +97,25 @@ def _print_entry_point(name: str, entry: dict[str, Any], console: Console) -> No
     for profile in entry["profiles"]:
         generated = profile["thunks"].get("kernel", 0)
         table.add_row(
-            "    " + _sizes(profile["sizes"]),
+            Text("    " + printable(_sizes(profile["sizes"]))),
             size(profile["executable_bytes"]),
             size(profile["memory"]["temp_bytes"]),
             str(generated),
             str(sum(profile["thunks"].values()) - generated),
             *_parity(profile["parity"]),
         )
-    console.print(table)
+    page.table(table)
 
 
 def print_bundle(report: dict[str, Any]) -> None:
     """The text of `aotc inspect`."""
-    console = Console()
-    console.print(f"[bold]{report['name']} {report['version']}[/bold]", highlight=False)
-    console.print(f"root    {report['root_digest']}", highlight=False, soft_wrap=True)
-    claims = [claim["key_id"][:16] for claim in report["signatures"]]
+    page = _Page()
+    page.line("", title=f"{report['name']} {report['version']}")
+    page.line(f"root    {report['root_digest']}")
+    claims = [claim["key_id"][:16] or "a key without id" for claim in report["signatures"]]
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
-    console.print(f"signed  {signed}", highlight=False)
-    _print_targets(report["targets"], console)
+    page.line(f"signed  {signed}")
+    _print_targets(report["targets"], page)
 
 
 def print_build(built: Built, *, verbose: bool) -> None:
@@ -99,17 +123,15 @@ def print_build(built: Built, *, verbose: bool) -> None:
     from aotc.report.build import build_report
 
     report = build_report(built)
-    console = Console()
-    console.print(
-        f"[bold]{report['name']} {report['version']}[/bold]  {report['bundle']}  "
-        f"{size(report['size_bytes'])}",
-        highlight=False,
-        soft_wrap=True,
+    page = _Page()
+    page.line(
+        f"  {report['bundle']}  {size(report['size_bytes'])}",
+        title=f"{report['name']} {report['version']}",
     )
-    console.print(f"root    {report['root_digest']}", highlight=False, soft_wrap=True)
+    page.line(f"root    {report['root_digest']}")
     signed = report["signed_by"]
-    console.print(f"signed  {signed[:16] if signed else 'nobody'}", highlight=False)
-    _print_targets(report["targets"], console)
+    page.line(f"signed  {signed[:16] if signed else 'nobody'}")
+    _print_targets(report["targets"], page)
     lifted = [
         f"{constant['dtype']}{constant['shape']}"
         for target in list(report["targets"].values())[:1]
@@ -117,18 +139,16 @@ def print_build(built: Built, *, verbose: bool) -> None:
         for constant in entry["lifted"]
     ]
     if lifted:
-        console.print(
-            f"lifted  {len(lifted)} closed-over arrays into weights: {', '.join(lifted[:6])}",
-            highlight=False,
-            markup=False,
-        )
+        page.line(f"lifted  {len(lifted)} closed-over arrays into weights: {', '.join(lifted[:6])}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
-    console.print(f"took    {times}", highlight=False)
+    page.line(f"took    {times}")
     for job, lines in report["diagnostics"].items():
         if verbose:
-            console.print(f"{job}:\n  " + "\n  ".join(lines), highlight=False, markup=False)
+            page.line(f"{job}:")
+            for line in lines:
+                page.line(f"  {line}")
     if report["diagnostics"] and not verbose:
-        console.print(f"note    {len(report['diagnostics'])} compilations had remarks; see -v")
+        page.line(f"note    {len(report['diagnostics'])} compilations had remarks; see -v")
 
 
 def print_verdict(verdict: Verdict, host: HostFacts) -> None:
@@ -142,7 +162,7 @@ def print_verdict(verdict: Verdict, host: HostFacts) -> None:
 
 def print_target(target: Target) -> None:
     """The text of `aotc targets show`."""
-    console = Console()
+    page = _Page()
     for name, value in (
         ("name", target.name),
         ("platform", f"{target.platform} {target.triple}"),
@@ -152,7 +172,7 @@ def print_target(target: Target) -> None:
         ("threads", str(target.threads)),
         ("options", ", ".join(f"{k}={v}" for k, v in target.options.items()) or "-"),
     ):
-        console.print(f"{name:<10} {value}", highlight=False, markup=False)
+        page.line(f"{name:<10} {value}")
 
 
 def print_run(document: dict[str, Any]) -> None:

@@ -16,6 +16,9 @@ from aotc_runtime.errors import Finding
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
 
+KEY_BYTES_MAX = 64 * 2**10
+"""A PEM key has a few hundred bytes."""
+
 PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
 
 
@@ -57,8 +60,25 @@ def public_pem(key: PrivateKey) -> str:
 def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
     """Write PREFIX.key (mode 0600, encrypted if there is a passphrase) and PREFIX.pub.
 
-    Raises UsageError: AOTC-E005 if either file exists, E003 if they cannot be written.
+    Raises UsageError: AOTC-E005 if either file exists, E003 if they cannot be written, E009 for an
+    empty passphrase.
     """
+    if passphrase == b"":
+        raise _error(
+            "AOTC-E009",
+            str(prefix),
+            "a passphrase for the private key",
+            "an empty one",
+            "give one, or ask for an unencrypted key with --plain",
+        )
+    if prefix.name in ("", ".."):
+        raise _error(
+            "AOTC-E003",
+            str(prefix),
+            "a name for the two files, such as `ci` for ci.key and ci.pub",
+            "a folder",
+            "add a name to the path",
+        )
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
         if path.exists():
@@ -72,24 +92,28 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
     key = new_key()
     encryption: serialization.KeySerializationEncryption = (
         serialization.BestAvailableEncryption(passphrase)
-        if passphrase
+        if passphrase is not None
         else serialization.NoEncryption()
     )
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
     )
     # Exclusive creation with the final mode: never readable by others, never over another file.
+    created = []
     try:
         for path, data, mode in (
             (private, secret, 0o600),
             (public, public_pem(key).encode(), 0o644),
         ):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            created.append(path)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
     except OSError as error:
+        for path in created:
+            path.unlink(missing_ok=True)
         raise _error(
             "AOTC-E003",
             str(prefix),
@@ -106,7 +130,8 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(KEY_BYTES_MAX)
     except OSError as error:
         raise _error(
             "AOTC-E006",
@@ -139,7 +164,7 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
             "AOTC-E006",
             str(path),
             "a PKCS#8 PEM private key",
-            str(error).splitlines()[0] if str(error) else "something else",
+            "a public key" if b"-----BEGIN PUBLIC KEY-----" in data else "something else",
             "use the .key file that `aotc keygen` wrote",
         ) from error
     if isinstance(key, ed25519.Ed25519PrivateKey):

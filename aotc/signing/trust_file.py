@@ -6,9 +6,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+
 from aotc.errors import UsageError
+from aotc.signing.keys import KEY_BYTES_MAX
 from aotc_runtime.errors import Finding
-from aotc_runtime.verification.trust import load_public_key
+from aotc_runtime.verification.keys import load_public_key
 
 
 def policy_text(name: str, public_keys: Sequence[str], threshold: int = 1) -> str:
@@ -28,14 +31,15 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
     pems, ids = [], []
     for file in key_files:
         try:
-            pem = file.read_text(encoding="utf-8")
+            with file.open("rb") as stream:
+                pem = stream.read(KEY_BYTES_MAX).decode()
         except (OSError, UnicodeDecodeError) as error:
             found = error.strerror if isinstance(error, OSError) else "not text"
             raise _error(
                 "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
             ) from error
         ids.append(load_public_key(pem, "", str(file)).id)
-        pems.append(pem)
+        pems.append(_public_part(pem))
     if threshold > len(set(ids)):
         found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
         raise _error("AOTC-E010", path, "as many keys as the threshold", found, "add --key")
@@ -52,6 +56,15 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
         expected = "a place that can be written"
         raise _error("AOTC-E003", path, expected, found, "check the folder") from error
     return ids
+
+
+def _public_part(pem: str) -> str:
+    """The key in a PEM text and nothing else: not the text around it, nor a private key."""
+    return (
+        serialization.load_pem_public_key(pem.encode())
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )
 
 
 def _error(code: str, where: Path, expected: str, found: str, hint: str) -> UsageError:
