@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, x25519
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime import limits
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification import trust, verify
+from aotc_runtime.verification import keys, trust, verify
 
 from .tampering import (
     authenticated,
@@ -83,6 +84,18 @@ def another_curve(arms: Arms) -> str:
     return code_of(signed(arms.documents, signer), policy_for(signer), arms.host)
 
 
+def a_key_for_something_else(arms: Arms) -> str:
+    """X25519: as long as an Ed25519 key, and made for key exchange."""
+    pem = (
+        x25519.X25519PrivateKey.generate()
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=pem),))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
 def no_key_at_all(arms: Arms) -> str:
     policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key="no key"),))
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
@@ -133,13 +146,15 @@ TRUST = [
     Check(trust.policy_keys, ("{key.id: key for key in keys}",
           "{str(i): key for i, key in enumerate(keys)}"),
           more_keys_than_there_are, "AOTC-E309", "KeyError"),
-    Check(trust.load_public_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
+    Check(keys._parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
           "AOTC-E310"),
-    Check(trust.load_public_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_at_all,
+    Check(keys._parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_at_all,
           "AOTC-E310", "ValueError"),
-    Check(trust.load_public_key, ("return False", "return True"), signed_by_a_stranger,
+    Check(keys.load_public_key, ("der.startswith(_ED25519_PREFIX)", "True"),
+          a_key_for_something_else, "AOTC-E310", "AOTC-E302"),
+    Check(keys._public_key, ("return False", "return True"), signed_by_a_stranger,
           "AOTC-E302"),
-    Check(trust.load_public_key, ("return False", "return True"), claiming_a_trusted_key,
+    Check(keys._public_key, ("return False", "return True"), claiming_a_trusted_key,
           "AOTC-E303"),
     Check(trust.open_envelope, ("1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX", "True"),
           countless_signatures, "AOTC-E119"),
@@ -176,4 +191,4 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 
 def test_every_code_of_trust_has_its_check_here() -> None:
-    assert codes_in(trust) <= {check.code for check in TRUST}
+    assert codes_in(keys, trust) <= {check.code for check in TRUST}
