@@ -26,7 +26,7 @@ class CaptureError(AotcError):
 
 
 class CompileError(AotcError):
-    """AOTC-E90x: the compiler failed, crashed or was not available."""
+    """AOTC-E90x, E91x: the compiler failed, crashed or was not available."""
 
     exit_code = 4
 
@@ -50,6 +50,7 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E82", CaptureError),
     ("AOTC-E83", CaptureError),
     ("AOTC-E90", CompileError),
+    ("AOTC-E91", CompileError),
     ("AOTC-E95", ParityError),
     ("AOTC-E97", BudgetExceededError),
 )

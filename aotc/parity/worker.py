@@ -7,7 +7,6 @@ tolerance is reported, for the build to judge.
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -33,7 +32,7 @@ def outcome(bundle: Path, policy: Path, target: str) -> dict[str, object]:
     if verdict.bundle is None:
         return {"unsuited": [finding.to_json() for finding in verdict.findings]}
     results = run_fixtures(make_resident(verdict.bundle))
-    return {"results": [asdict(result) for result in results]}
+    return {"results": [msgspec.structs.asdict(result) for result in results]}
 
 
 def main() -> int:

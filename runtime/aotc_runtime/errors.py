@@ -8,12 +8,12 @@ family decides the exit code (docs/errors.md lists them all; both are stable).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+
+class Finding(Struct, frozen=True):
     """One reason for a refusal.
 
     code: stable, `AOTC-E…`.  where: file, key path, blob or entry point.  expected, found: short

@@ -9,7 +9,8 @@ extension records have no business in a bundle.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aotc_runtime import limits
 from aotc_runtime.errors import BundleFormatError, Finding
@@ -25,8 +26,7 @@ TRAILER_BYTES_MAX = 20 * BLOCK + 2 * BLOCK
 """Two zero blocks end an archive; tools pad to records of 20 blocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A regular file in the archive. offset, size: bytes."""
 
     name: str

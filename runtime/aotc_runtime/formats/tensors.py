@@ -7,7 +7,6 @@ without holes or overlaps, in the order of their offsets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 import msgspec
@@ -51,8 +50,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
     data_offsets: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorInfo(Struct, frozen=True):
     """Where a tensor lies. start, end: bytes from the beginning of the file."""
 
     dtype: DType

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """platform: "cpu".  architecture: "x86_64".  isa: processor features in LLVM's spelling.
     jaxlib: the version that will run the executables.  devices: how many there are.
     memory_bytes: what this process may still allocate (free or cgroup limit, the less).

@@ -6,21 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedBlob:
+class VerifiedBlob(Struct, frozen=True):
     """Bytes whose digest and size are the signed ones. data: a read-only view, mapped."""
 
     digest: str
     data: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedBundle:
+class VerifiedBundle(Struct, frozen=True):
     """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
 
     root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the

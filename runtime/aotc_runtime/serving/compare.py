@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """max_abs, max_rel: largest errors (inf where only one side is finite).  ulp_max: largest
     distance in units in the last place.  elements: numbers compared.  within: whether every element
     satisfies |actual - expected| <= atol + rtol * |expected|; integers and booleans must be equal.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from aotc_runtime.errors import BackendError, Finding, ReadinessError
 from aotc_runtime.serving.compare import compare
@@ -16,8 +16,7 @@ from aotc_runtime.serving.resident import (
 from aotc_runtime.system import pjrt
 
 
-@dataclass(frozen=True, slots=True)
-class FixtureResult:
+class FixtureResult(Struct, frozen=True):
     """One fixture's outcome. worst: path of the output with the largest error for its tolerance."""
 
     label: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.tensors import TensorInfo, read_tensors
@@ -25,8 +25,7 @@ from aotc_runtime.system.pjrt import Aval, Buffer, Executable
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ResidentProfile:
+class ResidentProfile(Struct, frozen=True):
     """One executable, ready to run.
 
     arguments: a device buffer for a bound weight, or the index of an input leaf.
@@ -40,8 +39,7 @@ class ResidentProfile:
     outputs: tuple[Aval, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ResidentEntryPoint:
+class ResidentEntryPoint(Struct, frozen=True):
     """An entry point with its executables."""
 
     name: str
@@ -49,8 +47,7 @@ class ResidentEntryPoint:
     profiles: tuple[ResidentProfile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ResidentBundle:
+class ResidentBundle(Struct, frozen=True):
     """Everything is loaded and nothing has run; only `readiness.make_ready` makes it callable.
 
     arrays: views over the mapped weights, which the device buffers use in place.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import version
 from pathlib import Path
 
 from aotc_runtime.schema.facts import HostFacts
@@ -21,7 +20,7 @@ def detect() -> HostFacts:
         architecture=triple.partition("-")[0],
         cpu=cpu,
         isa=features,
-        jaxlib=version("jaxlib"),
+        jaxlib=device.jaxlib,
         devices=device.device_count,
         memory_bytes=available_memory(Path("/proc/meminfo"), Path("/sys/fs/cgroup")),
     )

@@ -19,10 +19,10 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from aotc_runtime.errors import BackendError, Finding, IncompatibleHostError
 from aotc_runtime.schema.proof import VerifiedBlob
@@ -35,8 +35,7 @@ Buffer = Any
 """An array on the device (jaxlib's ArrayImpl)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aval:
+class Aval(Struct, frozen=True):
     """Shape and dtype in the form in which jaxlib asks for them."""
 
     shape: tuple[int, ...]
@@ -44,8 +43,7 @@ class Aval:
     weak_type: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Executable:
+class Executable(Struct, frozen=True):
     """A deserialized executable and the handlers for its results, in order."""
 
     loaded: Any
@@ -81,8 +79,10 @@ class Device:
                 )
             ) from error
         try:
+            import jaxlib
             from jaxlib import xla_client
 
+            self.jaxlib: str = jaxlib.__version__
             self._xla = xla_client._xla
             self._client = xla_client.make_cpu_client(asynchronous=False)
             self._device = self._client.local_devices()[0]

@@ -11,8 +11,9 @@ import mmap
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from aotc_runtime import limits
 from aotc_runtime.digest import is_digest
@@ -20,8 +21,7 @@ from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import oci, tar
 
 
-@dataclass(frozen=True, slots=True)
-class MappedBundle:
+class MappedBundle(Struct, frozen=True):
     """A bundle whose members are views over read-only maps."""
 
     name: str

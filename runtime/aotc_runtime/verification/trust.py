@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from aotc_runtime import limits
 from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
@@ -20,18 +17,8 @@ from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE, Statement
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.keys import PublicKey, load_public_key
 from aotc_runtime.verification.versions import version_key
-
-
-@dataclass(frozen=True, slots=True)
-class PublicKey:
-    """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
-    verify: (signature, message) to whether the signature is this key's.
-    """
-
-    id: str
-    name: str
-    verify: Callable[[bytes, bytes], bool]
 
 
 def _policy_error(code: str, where: str, expected: str, found: str, hint: str) -> TrustError:
@@ -120,57 +107,6 @@ def _key_place(index: int, key: TrustedKey) -> str:
     return f"keys[{index}] {key.name}".rstrip()
 
 
-def load_public_key(pem: str, name: str, where: str) -> PublicKey:
-    """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
-    # Imported here: a process that only inspects a bundle needs no cryptography.
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-
-    try:
-        key = serialization.load_pem_public_key(pem.encode())
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise _policy_error(
-            "AOTC-E310",
-            where,
-            "a PEM public key: -----BEGIN PUBLIC KEY-----",
-            str(error).splitlines()[0] if str(error) else "something else",
-            "use the .pub file that `aotc keygen` wrote",
-        ) from error
-    der = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-
-    def guarded(check: Callable[[bytes, bytes], None]) -> Callable[[bytes, bytes], bool]:
-        def verify(signature: bytes, message: bytes) -> bool:
-            try:
-                check(signature, message)
-            except InvalidSignature:
-                return False
-            return True
-
-        return verify
-
-    check: Callable[[bytes, bytes], None]
-    if isinstance(key, ed25519.Ed25519PublicKey):
-        check = key.verify
-    elif isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
-        check = partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
-    else:
-        raise _policy_error(
-            "AOTC-E310",
-            where,
-            "an Ed25519 or ECDSA P-256 key",
-            type(key).__name__,
-            "make one with `aotc keygen`",
-        )
-    return PublicKey(hashlib.sha256(der).hexdigest(), name, guarded(check))
-
-
-def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) -> None:
-    key.verify(signature, message, algorithm)
-
-
 def policy_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
     """The policy's keys by id. Raises TrustError (AOTC-E309, E310)."""
     raise_if(_check_fields(policy, "trust policy"))
@@ -190,8 +126,7 @@ def policy_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
     return distinct
 
 
-@dataclass(frozen=True, slots=True)
-class SignedPayload:
+class SignedPayload(Struct, frozen=True):
     """A DSSE envelope taken apart; nothing in it is believed. where: for messages."""
 
     payload_type: str

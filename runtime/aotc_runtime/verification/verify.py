@@ -7,9 +7,7 @@ host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBund
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
@@ -37,16 +35,14 @@ PARALLEL_BYTES_MIN = 8 * 2**20
 """Below this a thread pool costs more than hashing takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """What index.json points at: the root and the attestations."""
 
     entry: Entry
     attestations: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """Everything below a root: blobs with good digests, by digest, and the targets' manifests.
 
     Made without a policy, this says what a bundle contains, not whether to trust it.
@@ -58,8 +54,7 @@ class Contents:
     targets: Mapping[str, ImageManifest]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The answer of `examine`: findings, or a bundle. gates: those that opened, by name."""
 
     root_digest: str
@@ -282,6 +277,9 @@ def _hash_layers(source: BlobSource, layers: Mapping[str, Descriptor]) -> dict[s
     if sum(layer.size for layer in ordered) < PARALLEL_BYTES_MIN:
         checked = [check(layer) for layer in ordered]
     else:
+        # Imported here: small bundles need no threads, and this costs their start 5 ms.
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor() as pool:
             checked = list(pool.map(check, sorted(ordered, key=lambda layer: -layer.size)))
             ordered = sorted(ordered, key=lambda layer: -layer.size)

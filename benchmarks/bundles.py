@@ -1,0 +1,28 @@
+"""The bundles that are measured, built once and signed with a throw-away key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from aotc.build.pipeline import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from benchmarks.measure import OUT, ROOT
+
+
+class Measured(NamedTuple):
+    """A bundle and the policy it loads with."""
+
+    bundle: Path
+    policy: Path
+
+
+def digits() -> Measured:
+    """A fresh build of the digits example."""
+    OUT.mkdir(parents=True, exist_ok=True)
+    measured = Measured(OUT / "digits.aotb", OUT / "digits.trust.toml")
+    signer = LocalSigner.ephemeral()
+    build(ROOT / "manifests" / "digits.toml", output=measured.bundle, signer=signer)
+    measured.policy.write_text(policy_text("digits", [signer.public_pem()]))
+    return measured

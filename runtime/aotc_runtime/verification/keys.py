@@ -1,0 +1,102 @@
+"""Public keys: read from PEM, and asked whether a signature is theirs.
+
+cryptography is imported inside the functions: a process that only inspects a bundle needs none of
+it, and one that checks Ed25519 signatures alone needs a small part.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from aotc_runtime.errors import Finding, TrustError
+
+_PEM = re.compile(
+    r"\A\s*-----BEGIN PUBLIC KEY-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END PUBLIC KEY-----\s*\Z"
+)
+_ED25519_PREFIX = bytes.fromhex("302a300506032b6570032100")
+"""All of an Ed25519 SubjectPublicKeyInfo but the key's 32 bytes (RFC 8410, section 4)."""
+
+_ED25519_BYTES = len(_ED25519_PREFIX) + 32
+
+
+class PublicKey(Struct, frozen=True):
+    """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
+    verify: (signature, message) to whether the signature is this key's.
+    """
+
+    id: str
+    name: str
+    verify: Callable[[bytes, bytes], bool]
+
+
+def load_public_key(pem: str, name: str, where: str) -> PublicKey:
+    """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
+    der = _der(pem)
+    if len(der) == _ED25519_BYTES and der.startswith(_ED25519_PREFIX):
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        key = Ed25519PublicKey.from_public_bytes(der[len(_ED25519_PREFIX) :])
+        return _public_key(der, name, key.verify)
+    return _parsed_key(pem, name, where)
+
+
+def _der(pem: str) -> bytes:
+    match = _PEM.match(pem)
+    try:
+        return binascii.a2b_base64(match[1]) if match else b""
+    except binascii.Error:
+        return b""
+
+
+def _parsed_key(pem: str, name: str, where: str) -> PublicKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+    try:
+        key = serialization.load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise _refusal(
+            where,
+            "a PEM public key: -----BEGIN PUBLIC KEY-----",
+            str(error).splitlines()[0] if str(error) else "something else",
+            "use the .pub file that `aotc keygen` wrote",
+        ) from error
+    der = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return _public_key(der, name, key.verify)
+    if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
+        check = partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
+        return _public_key(der, name, check)
+    expected, hint = "an Ed25519 or ECDSA P-256 key", "make one with `aotc keygen`"
+    raise _refusal(where, expected, type(key).__name__, hint)
+
+
+def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) -> None:
+    key.verify(signature, message, algorithm)
+
+
+def _public_key(der: bytes, name: str, check: Callable[[bytes, bytes], None]) -> PublicKey:
+    from cryptography.exceptions import InvalidSignature
+
+    def verify(signature: bytes, message: bytes) -> bool:
+        try:
+            check(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    return PublicKey(hashlib.sha256(der).hexdigest(), name, verify)
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> TrustError:
+    return TrustError(Finding("AOTC-E310", where, expected, found, hint))
