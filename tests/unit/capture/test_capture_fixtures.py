@@ -110,4 +110,4 @@ def test_a_like_function_that_gives_no_arrays_is_refused(
     source = f"def start():\n    {body}\ndef f(x): return 1"
     refusal = capture(source, manifest).refusal
     assert refusal.code == code, refusal
-    assert refusal.where.startswith("entry_points.f.inputs")
+    assert refusal.where.startswith("entry_points.f")
