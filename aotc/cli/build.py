@@ -18,12 +18,26 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("manifest", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The .aotb file to write; default: NAME-VERSION.aotb.",
+)
 @click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
-@click.option("--target", "targets", multiple=True, help="Build for this target instead.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    help="Build for this target instead of the manifest's; may repeat.",
+)
 @click.option("--key", type=click.Path(path_type=Path), help="Sign with this private key.")
-@click.option("--passphrase-file", type=click.Path(path_type=Path), help="Of the key.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Compilations at a time.")
+@click.option(
+    "--passphrase-file", type=click.Path(path_type=Path), help="First line: the key's passphrase."
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="Compilations at a time; default: one per CPU."
+)
 @command
 def build(
     out: Output,

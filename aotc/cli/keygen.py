@@ -14,7 +14,9 @@ from aotc.cli.common import Output, command
 @click.command()
 @click.argument("prefix", type=click.Path(path_type=Path))
 @click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
-@click.option("--passphrase-file", type=click.Path(path_type=Path), help="Encrypt with this.")
+@click.option(
+    "--passphrase-file", type=click.Path(path_type=Path), help="First line: encrypt with this."
+)
 @command
 def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None) -> None:
     """Make an Ed25519 key pair: PREFIX.key (mode 0600) and PREFIX.pub.

@@ -13,7 +13,9 @@ from aotc.cli.common import Output, command
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--key", required=True, type=click.Path(path_type=Path), help="The private key.")
-@click.option("--passphrase-file", type=click.Path(path_type=Path), help="Of the key.")
+@click.option(
+    "--passphrase-file", type=click.Path(path_type=Path), help="First line: the key's passphrase."
+)
 @command
 def sign(out: Output, bundle: Path, key: Path, passphrase_file: Path | None) -> None:
     """Add a signature to a bundle; its content stays as it is.

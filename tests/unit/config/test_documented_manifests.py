@@ -1,0 +1,63 @@
+"""The manifests and target files in docs/build-manifest.md are good, and every key is in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from aotc.config.build_manifest import read_build_manifest
+from aotc.config.models import (
+    BuildManifestModel,
+    DimensionModel,
+    EntryPointModel,
+    FixturesModel,
+    ToleranceModel,
+    WeightsModel,
+)
+from aotc.config.target import TargetModel, read_target
+from aotc_runtime.schema.manifest import DType
+
+PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
+BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+MANIFESTS = [block for block in BLOCKS if "[entry_points." in block]
+TARGETS = [block for block in BLOCKS if "triple =" in block]
+
+
+def test_every_block_is_one_of_the_two() -> None:
+    assert len(MANIFESTS) >= 2
+    assert len(MANIFESTS) + len(TARGETS) == len(BLOCKS)
+
+
+@pytest.mark.parametrize("text", MANIFESTS, ids=range(len(MANIFESTS)))
+def test_documented_manifests_are_good(tmp_path: Path, text: str) -> None:
+    for name in re.findall(r'^(?:source|file) = "(.*?)"', text, re.MULTILINE):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    path = tmp_path / "m.toml"
+    path.write_text(text)
+    assert read_build_manifest(path).entry_points
+
+
+@pytest.mark.parametrize("text", TARGETS, ids=range(len(TARGETS)))
+def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.toml").write_text(text)
+    assert read_target("t.toml", tmp_path).features
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *(BuildManifestModel, WeightsModel, DimensionModel, EntryPointModel, FixturesModel),
+        *(ToleranceModel, TargetModel),
+    ],
+    ids=lambda model: model.__name__,
+)
+def test_every_key_is_documented(model: type[BuildManifestModel]) -> None:
+    for name, field in model.model_fields.items():
+        assert f"`{field.alias or name}`" in PAGE
+
+
+def test_every_dtype_is_documented() -> None:
+    assert all(f"`{dtype}`" in PAGE for dtype in DType)
