@@ -110,10 +110,15 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     given, wanted = ranks[type(value)], kinds[dtype.kind]
     if given > wanted or (given == 0) != (wanted == 0):
         raise _wrong_dtype(f"the Python {type(value).__name__} {value!r}", dtype, where)
+    too_large = f"{value!r}, which it cannot hold"
     try:
-        return np.asarray(value, dtype)
+        with np.errstate(over="ignore"):
+            array = np.asarray(value, dtype)
     except OverflowError as error:
-        raise _wrong_dtype(f"{value!r}, which it cannot hold", dtype, where) from error
+        raise _wrong_dtype(too_large, dtype, where) from error
+    if wanted >= 2 and np.isfinite(value) and not np.isfinite(array):
+        raise _wrong_dtype(too_large, dtype, where)
+    return array
 
 
 def _wrong_dtype(found: str, dtype: np.dtype[Any], where: str) -> ShapeError:

@@ -1,0 +1,167 @@
+"""May these executables run here: every check, and that every field has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aotc_runtime.errors import (
+    AotcError,
+    IncompatibleHostError,
+    IncompatibleRuntimeError,
+    ResourceError,
+    raise_if,
+)
+from aotc_runtime.schema.manifest import BuiltWith, Requirements
+from aotc_runtime.verification.compatibility import CHECKS, IGNORED, check_host
+from aotc_runtime.verification.verify import choose_target
+
+from ..samples import host, manifest
+
+
+def codes(change: dict[str, Any], **facts: Any) -> list[str]:
+    return [finding.code for finding in check_host(manifest(**change), host(**facts))]
+
+
+def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
+    assert codes({}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "facts", "expected"),
+    [
+        ({}, {"jaxlib": "0.12.0"}, []),
+        ({}, {"jaxlib": "0.11.2"}, []),
+        ({}, {"jaxlib": "0.12.0.1"}, ["AOTC-E401"]),
+        ({}, {"jaxlib": "0.12"}, ["AOTC-E401"]),
+        ({"accepts_jaxlib": []}, {}, ["AOTC-E401"]),
+        ({}, {"platform": "cuda"}, ["AOTC-E501"]),
+        ({}, {"architecture": "aarch64"}, ["AOTC-E501"]),
+        ({"requires": {"platform": "cuda"}}, {"platform": "cuda"}, []),
+        ({}, {"isa": frozenset({"avx2"})}, ["AOTC-E502"]),
+        ({"requires": {"isa": []}}, {"isa": frozenset()}, []),
+        ({"target": {"tuning": ["prefer-512-bit"]}}, {}, []),
+        ({}, {"devices": 0}, ["AOTC-E503"]),
+        ({"requires": {"devices": 4}}, {"devices": 4}, []),
+        ({"requires": {"devices": 4}}, {"devices": 3}, ["AOTC-E503"]),
+        ({"requires": {"custom_call_targets": ["xla_ffi_python_cpu_callback"]}}, {}, ["AOTC-E504"]),
+        ({"requires": {"custom_call_targets": ["TopK2"]}}, {}, ["AOTC-E504"]),
+        ({"requires": {"custom_call_targets": ["my_lapack_x"]}}, {}, ["AOTC-E504"]),
+        ({}, {"memory_bytes": 999}, ["AOTC-E551"]),
+        ({"requires": {"memory_bytes": 0}}, {"memory_bytes": 0}, []),
+    ],
+)
+def test_each_mismatch_has_its_code(
+    change: dict[str, Any], facts: dict[str, Any], expected: list[str]
+) -> None:
+    assert codes(change, **facts) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "family", "exit_code"),
+    [
+        ({"jaxlib": "0.10"}, IncompatibleRuntimeError, 6),
+        ({"isa": frozenset()}, IncompatibleHostError, 7),
+        ({"memory_bytes": 1}, ResourceError, 7),
+    ],
+)
+def test_each_family_has_its_exit_code(
+    facts: dict[str, Any], family: type[AotcError], exit_code: int
+) -> None:
+    with pytest.raises(family) as refused:
+        raise_if(check_host(manifest(), host(**facts)))
+    assert refused.value.exit_code == exit_code
+
+
+def test_every_mismatch_is_reported_at_once() -> None:
+    change = {"requires": {"custom_call_targets": ["unknown"]}}
+    facts = {
+        "jaxlib": "0.1",
+        "platform": "tpu",
+        "isa": frozenset[str](),
+        "devices": 0,
+        "memory_bytes": 0,
+    }
+    found = codes(change, **facts)
+    assert found == ["AOTC-E401", "AOTC-E501", "AOTC-E502", "AOTC-E503", "AOTC-E504", "AOTC-E551"]
+    assert len(found) == len(CHECKS)
+
+
+def test_every_missing_processor_feature_is_named() -> None:
+    (finding,) = check_host(
+        manifest(requires={"isa": ["avx2", "fma", "amx-tile", "avx512f"]}), host()
+    )
+    assert "amx-tile, avx512f" in finding.expected
+    assert "avx2" not in finding.expected
+
+
+def test_the_hint_for_another_jaxlib_is_a_command_and_names_both_versions() -> None:
+    (finding,) = check_host(manifest(), host(jaxlib="0.13.0"))
+    assert "0.11.2 or 0.12.0" in finding.expected and "0.13.0" in finding.found
+    assert "pip install jaxlib==0.12.0" in finding.hint
+
+
+UNMET: dict[str, Any] = {
+    "platform": "tpu",
+    "architecture": "riscv64",
+    "isa": ["amx-tile"],
+    "devices": 2,
+    "custom_call_targets": ["unknown"],
+    "memory_bytes": 1001,
+}
+"""For each field of `requires`, something the sample's host does not offer."""
+
+
+def test_every_field_of_requires_and_built_with_is_checked_or_ignored_with_a_reason() -> None:
+    fields = {f"requires.{name}" for name in Requirements.__struct_fields__}
+    fields |= {f"built_with.{name}" for name in BuiltWith.__struct_fields__}
+    checked = {f"requires.{name}" for name in UNMET if codes({"requires": {name: UNMET[name]}})}
+    assert checked | IGNORED.keys() == fields
+    assert not checked & IGNORED.keys()
+    assert all(IGNORED.values())
+
+
+def test_ignored_fields_really_decide_nothing() -> None:
+    for name in BuiltWith.__struct_fields__:
+        value: Any = 1 if name in ("xla", "ifrt") else "something else"
+        assert codes({"built_with": {name: value}}) == []
+
+
+def targets(**isa: list[str]) -> dict[str, Any]:
+    return {
+        name: manifest(target={"name": name}, requires={"isa": features})
+        for name, features in isa.items()
+    }
+
+
+def test_the_best_target_is_the_one_with_most_features_that_this_host_has() -> None:
+    bundle = targets(v2=["sse2"], v3=["sse2", "avx2"], v4=["sse2", "avx2", "fma", "avx512f"])
+    assert choose_target(bundle, host(), None) == ("v3", [])
+    v4 = host(isa=frozenset({"sse2", "avx2", "fma", "avx512f"}))
+    assert choose_target(bundle, v4, None) == ("v4", [])
+    assert choose_target(bundle, host(isa=frozenset({"sse2"})), None) == ("v2", [])
+
+
+def test_equal_targets_are_chosen_by_name() -> None:
+    assert choose_target(targets(b=["avx2"], a=["avx2"]), host(), None) == ("a", [])
+
+
+def test_if_no_target_fits_every_reason_of_every_target_is_given() -> None:
+    bundle = targets(v3=["avx2"], v4=["avx512f"])
+    _, findings = choose_target(bundle, host(isa=frozenset()), None)
+    assert [(f.code, f.where.split()[-1]) for f in findings] == [
+        ("AOTC-E502", "v3"),
+        ("AOTC-E502", "v4"),
+    ]
+
+
+def test_a_wanted_target_is_judged_alone() -> None:
+    bundle = targets(v3=["avx2"], v4=["avx512f"])
+    name, findings = choose_target(bundle, host(), "v4")
+    assert name == "v4" and [f.code for f in findings] == ["AOTC-E502"]
+
+
+def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
+    _, (finding,) = choose_target(targets(v3=[], v4=[]), host(), "v5")
+    assert finding.code == "AOTC-E505" and "v3, v4" in finding.expected
