@@ -1,0 +1,1 @@
+"""Gaussian-process regression: no weights, but linear algebra and control flow."""

@@ -1,0 +1,1 @@
+"""A residual convolutional network over small color images, written with Equinox."""
