@@ -7,6 +7,8 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.random import Generator
 
 
 class Convolution(eqx.Module):
@@ -19,9 +21,12 @@ class Convolution(eqx.Module):
     stride: int = eqx.field(static=True)
 
     def __init__(
-        self, key: jax.Array, inputs: int, outputs: int, *, size: int = 3, stride: int = 1
+        self, random: Generator, inputs: int, outputs: int, *, size: int = 3, stride: int = 1
     ) -> None:
-        self.kernel = jax.nn.initializers.he_normal()(key, (size, size, inputs, outputs))
+        deviation = (2 / (size * size * inputs)) ** 0.5
+        # numpy draws at once what jax.random would compile a program for, shape by shape.
+        kernel = deviation * random.standard_normal((size, size, inputs, outputs), np.float32)
+        self.kernel = jnp.asarray(kernel, jnp.float32)
         self.stride = stride
 
     def __call__(self, image: jax.Array) -> jax.Array:
@@ -70,17 +75,16 @@ class Residual(eqx.Module):
     activation: Callable[[jax.Array], jax.Array]
 
     def __init__(
-        self, key: jax.Array, inputs: int, outputs: int, *, stride: int, branch_scale: float
+        self, random: Generator, inputs: int, outputs: int, *, stride: int, branch_scale: float
     ) -> None:
         """branch_scale: of what the convolutions add to the shortcut."""
-        first_key, second_key, shortcut_key = jax.random.split(key, 3)
-        self.first = Convolution(first_key, inputs, outputs, stride=stride)
+        self.first = Convolution(random, inputs, outputs, stride=stride)
         self.first_norm = BatchNorm(outputs)
-        self.second = Convolution(second_key, outputs, outputs)
+        self.second = Convolution(random, outputs, outputs)
         self.second_norm = BatchNorm(outputs, scale=branch_scale)
         self.shortcut = None
         if stride != 1 or inputs != outputs:
-            self.shortcut = Convolution(shortcut_key, inputs, outputs, size=1, stride=stride)
+            self.shortcut = Convolution(random, inputs, outputs, size=1, stride=stride)
         self.activation = jax.nn.relu
 
     def __call__(self, image: jax.Array) -> jax.Array:

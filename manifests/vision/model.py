@@ -8,6 +8,8 @@ from typing import TypedDict
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.random import Generator
 
 from vision.layers import BatchNorm, Convolution, Residual
 
@@ -30,10 +32,9 @@ class ResNet(eqx.Module):
     head: eqx.nn.Linear
     activation: Callable[[jax.Array], jax.Array]
 
-    def __init__(self, key: jax.Array) -> None:
-        stem_key, head_key, blocks_key = jax.random.split(key, 3)
+    def __init__(self, random: Generator) -> None:
         channels = STAGES[0][0]
-        self.stem = Convolution(stem_key, 3, channels)
+        self.stem = Convolution(random, 3, channels)
         self.stem_norm = BatchNorm(channels)
         self.blocks = []
         strides = [
@@ -43,13 +44,11 @@ class ResNet(eqx.Module):
         ]
         # Activations keep their size however many branches are added up.
         branch_scale = len(strides) ** -0.5
-        for key, (outputs, stride) in zip(
-            jax.random.split(blocks_key, len(strides)), strides, strict=True
-        ):
-            block = Residual(key, channels, outputs, stride=stride, branch_scale=branch_scale)
+        for outputs, stride in strides:
+            block = Residual(random, channels, outputs, stride=stride, branch_scale=branch_scale)
             self.blocks.append(block)
             channels = outputs
-        self.head = eqx.nn.Linear(channels, CLASSES, key=head_key)
+        self.head = eqx.nn.Linear(channels, CLASSES, key=jax.random.key(SEED))
         self.activation = jax.nn.relu
 
     def __call__(self, image: jax.Array) -> jax.Array:
@@ -70,7 +69,7 @@ class Prediction(TypedDict):
 
 def init() -> ResNet:
     """The arrays of an untrained network, always the same; None where it has functions."""
-    arrays: ResNet = eqx.filter(ResNet(jax.random.key(SEED)), eqx.is_array)
+    arrays: ResNet = eqx.filter(ResNet(np.random.default_rng(SEED)), eqx.is_array)
     return arrays
 
 
@@ -88,6 +87,6 @@ def predict(params: ResNet, image: jax.Array) -> Prediction:
 
 def _functions() -> ResNet:
     """What `init` leaves out."""
-    skeleton = eqx.filter_eval_shape(ResNet, jax.random.key(SEED))
+    skeleton = eqx.filter_eval_shape(ResNet, np.random.default_rng(SEED))
     functions: ResNet = eqx.filter(skeleton, callable)
     return functions
