@@ -1,0 +1,59 @@
+"""`aotc build` refusing before it has traced or compiled anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+DIGITS = Path(__file__).parents[3] / "manifests" / "digits.toml"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting a process would be the beginning of a build."""
+
+    def started(*arguments: object, **options: object) -> None:
+        raise AssertionError("a build was started")
+
+    monkeypatch.setattr("subprocess.Popen", started)
+
+
+def test_a_manifest_with_problems_is_refused_with_all_of_them(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text("schema = 1\nnam = 3\n")
+    done = refused(["build", "m.toml"], 3, "AOTC-E804")
+    assert len(done.codes) == 4
+    assert "AOTC-E803 m.toml:2 nam\n" in done.stderr
+
+
+@pytest.mark.parametrize("path", ["gone.toml", ".", "/dev/null/m.toml"])
+def test_a_manifest_that_cannot_be_read_is_refused(refused: Run, path: str) -> None:
+    refused(["build", path], 3, "AOTC-E801")
+
+
+@pytest.mark.parametrize("output", ["gone/b.aotb", "."])
+def test_a_place_that_cannot_be_written_is_refused(refused: Run, output: str) -> None:
+    refused(["build", DIGITS, "-o", output], 2, "AOTC-E003")
+
+
+def test_a_folder_with_other_things_in_it_is_never_replaced(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    refused(["build", DIGITS, "--layout", tmp_path], 2, "AOTC-E004")
+    assert (tmp_path / "precious").exists()
+
+
+def test_an_unknown_target_is_refused_naming_the_option(refused: Run) -> None:
+    done = refused(["build", DIGITS, "--target", "nope"], 3, "AOTC-E811")
+    assert "AOTC-E811 --target\n" in done.stderr
+
+
+def test_a_target_twice_is_refused(refused: Run) -> None:
+    v3 = ["--target", "cpu-x86-64-v3"]
+    refused(["build", DIGITS, *v3, *v3], 3, "AOTC-E813")
+
+
+def test_a_key_that_cannot_sign_is_refused(refused: Run) -> None:
+    refused(["build", DIGITS, "--key", "gone.key"], 2, "AOTC-E006")

@@ -1,0 +1,145 @@
+"""`aotc verify`, `inspect` and `sign` on a real bundle, and on what is none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Bundle = tuple[Path, Path]
+
+
+@pytest.fixture
+def copied(digits_bundle: Bundle, tmp_path: Path) -> Bundle:
+    """A bundle and its policy, to be changed."""
+    return (
+        Path(shutil.copy(digits_bundle[0], tmp_path / "b.aotb")),
+        Path(shutil.copy(digits_bundle[1], tmp_path / "trust.toml")),
+    )
+
+
+def test_a_good_bundle_is_verified_as_text_and_json(aotc: Run, digits_bundle: Bundle) -> None:
+    bundle, policy = digits_bundle
+    text = aotc("verify", bundle, "--trust", policy)
+    assert (text.exit_code, text.stderr) == (0, "")
+    assert text.stdout.startswith("ok ")
+    document = aotc("verify", bundle, "--trust", policy, "--json").document
+    assert document["ok"] is True
+    assert (document["name"], document["version"]) == ("digits", "1.0.0")
+    assert (document["findings"], len(document["signers"])) == ([], 1)
+    assert document["root_digest"] in text.stdout
+
+
+def test_the_named_target_is_judged(aotc: Run, refused: Run, digits_bundle: Bundle) -> None:
+    bundle, policy = digits_bundle
+    arguments = ["verify", bundle, "--trust", policy, "--target"]
+    assert aotc(*arguments, "cpu-x86-64-v3").exit_code == 0
+    assert aotc(*arguments, "host").exit_code == 0
+    refused([*arguments, "nope"], 7, "AOTC-E505")
+
+
+def test_a_bundle_by_a_stranger_is_refused_and_signing_it_helps(
+    aotc: Run, refused: Run, copied: Bundle
+) -> None:
+    key_id = aotc("keygen", "mine", "--plain", "--json").document["key_id"]
+    aotc("trust", "init", "--key", "mine.pub", "--name", "digits", "-o", "mine.toml")
+    refused(["verify", "b.aotb", "--trust", "mine.toml"], 5, "AOTC-E302")
+    signed = aotc("sign", "b.aotb", "--key", "mine.key", "--json").document
+    assert signed["key_id"] == key_id
+    verdict = aotc("verify", "b.aotb", "--trust", "mine.toml", "--json").document
+    assert verdict["signers"] == [key_id]
+    assert verdict["root_digest"] == signed["root_digest"]
+    assert aotc("verify", "b.aotb", "--trust", "trust.toml").exit_code == 0, "the old one counts"
+
+
+def test_signing_twice_with_one_key_changes_nothing(aotc: Run, copied: Bundle) -> None:
+    aotc("keygen", "mine", "--plain")
+    aotc("sign", "b.aotb", "--key", "mine.key")
+    once = copied[0].read_bytes()
+    aotc("sign", "b.aotb", "--key", "mine.key")
+    assert copied[0].read_bytes() == once
+
+
+def test_a_policy_for_another_bundle_is_refused(aotc: Run, refused: Run, copied: Bundle) -> None:
+    text = copied[1].read_text()
+    copied[1].write_text(text.replace('name = "digits"', 'name = "other"'))
+    refused(["verify", "b.aotb", "--trust", "trust.toml"], 5, "AOTC-E306")
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["verify", "--trust", "trust.toml"]])
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("gone", "AOTC-E108"), (".", "AOTC-E109"), ("trust.toml", "AOTC-E103")],
+)
+def test_what_is_no_bundle_is_refused_with_exit_code_5(
+    refused: Run, copied: Bundle, command: list[str], path: str, code: str
+) -> None:
+    refused([command[0], path, *command[1:]], 5, code)
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(refused: Run, copied: Bundle) -> None:
+    import os
+
+    os.mkfifo(copied[0].parent / "pipe")
+    refused(["inspect", "pipe"], 5, "AOTC-E108")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("gone", "AOTC-E308"), (".", "AOTC-E308"), ("b.aotb", "AOTC-E309"), ("odd", "AOTC-E309")],
+)
+def test_what_is_no_policy_is_refused_with_exit_code_5(
+    refused: Run, copied: Bundle, path: str, code: str
+) -> None:
+    (copied[0].parent / "odd").write_text('schema = 1\nname = "digits"\nkeyz = []\n')
+    refused(["verify", "b.aotb", "--trust", path], 5, code)
+
+
+def test_a_key_that_cannot_sign_is_refused_and_the_bundle_left_alone(
+    aotc: Run, refused: Run, copied: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = copied[0].read_bytes()
+    aotc("keygen", "plain", "--plain")
+    monkeypatch.setenv("AOTC_KEY_PASSPHRASE", "right")
+    aotc("keygen", "locked")
+    monkeypatch.setenv("AOTC_KEY_PASSPHRASE", "wrong")
+    refused(["sign", "b.aotb", "--key", "locked.key"], 2, "AOTC-E007")
+    monkeypatch.delenv("AOTC_KEY_PASSPHRASE")
+    refused(["sign", "b.aotb", "--key", "locked.key"], 2, "AOTC-E007")
+    for path in ("plain.pub", "gone.key", ".", "b.aotb", "/dev/zero"):
+        refused(["sign", "b.aotb", "--key", path], 2, "AOTC-E006")
+    refused(["sign", "gone", "--key", "plain.key"], 5, "AOTC-E108")
+    assert copied[0].read_bytes() == before
+
+
+def test_a_changed_bundle_is_not_signed(aotc: Run, refused: Run, copied: Bundle) -> None:
+    data = bytearray(copied[0].read_bytes())
+    data[-5000] ^= 1
+    copied[0].write_bytes(data)
+    aotc("keygen", "mine", "--plain")
+    assert aotc("sign", "b.aotb", "--key", "mine.key").exit_code == 5
+    assert copied[0].read_bytes() == data
+
+
+def test_inspection_shows_what_is_inside_and_who_claims_to_have_signed(
+    aotc: Run, digits_bundle: Bundle
+) -> None:
+    done = aotc("inspect", digits_bundle[0])
+    assert (done.exit_code, done.stderr) == (0, "")
+    document = aotc("inspect", digits_bundle[0], "--json").document
+    assert document["signatures_verified"] is False
+    target = document["targets"]["cpu-x86-64-v3"]
+    predict = target["entry_points"]["predict"]
+    assert predict["inputs"] == {"image": "float32[batch, 64]"}
+    assert [profile["sizes"] for profile in predict["profiles"]] == [
+        {"batch": 1},
+        {"batch": 8},
+        {"batch": 64},
+    ]
+    assert all(profile["parity"]["status"] == "ran" for profile in predict["profiles"])
+    for shown in (document["root_digest"], "batch=64", "float32[batch, 64]", "not verified"):
+        assert shown in done.stdout

@@ -1,0 +1,103 @@
+"""`aotc keygen`: key pairs that load, are private, and replace nothing."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.errors import UsageError
+from aotc.signing.keys import key_id, load_private_key
+
+Run = Callable[..., Any]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_plain_pair_is_private_and_loads_without_a_passphrase(aotc: Run, tmp_path: Path) -> None:
+    done = aotc("keygen", "ci", "--plain", "--json")
+    assert done.exit_code == 0
+    assert done.document | {"key_id": ""} == {
+        "ok": True,
+        "private_key": "ci.key",
+        "public_key": "ci.pub",
+        "key_id": "",
+        "encrypted": False,
+    }
+    assert mode(tmp_path / "ci.key") == 0o600
+    assert b"ENCRYPTED" not in (tmp_path / "ci.key").read_bytes()
+    assert key_id(load_private_key(tmp_path / "ci.key", None)) == done.document["key_id"]
+
+
+@pytest.mark.parametrize("source", ["variable", "file", "file beats variable", "bytes"])
+def test_an_encrypted_pair_loads_with_its_passphrase_only(
+    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    arguments = ["keygen", "ci", "--json"]
+    secret = b"\xff not text" if source == "bytes" else b"correct horse"
+    if source.startswith("file"):
+        (tmp_path / "secret").write_bytes(secret + b"\r\nsecond line\n")
+        arguments += ["--passphrase-file", "secret"]
+        monkeypatch.setenv("AOTC_KEY_PASSPHRASE", "another")
+    else:
+        monkeypatch.setattr("os.environb", {b"AOTC_KEY_PASSPHRASE": secret})
+    done = aotc(*arguments)
+    assert done.document["encrypted"] is True
+    assert mode(tmp_path / "ci.key") == 0o600
+    assert key_id(load_private_key(tmp_path / "ci.key", secret)) == done.document["key_id"]
+    for wrong in (None, b"", b"another", secret + b"\n"):
+        with pytest.raises(UsageError) as caught:
+            load_private_key(tmp_path / "ci.key", wrong)
+        assert caught.value.code == "AOTC-E007"
+
+
+def test_plain_wins_over_the_variable(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AOTC_KEY_PASSPHRASE", "secret")
+    assert aotc("keygen", "ci", "--plain", "--json").document["encrypted"] is False
+
+
+def test_without_a_passphrase_and_a_terminal_nothing_is_written(
+    refused: Run, tmp_path: Path
+) -> None:
+    refused(["keygen", "ci"], 2, "AOTC-E009")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\r\nsecret", b"x" * 1024])
+def test_an_empty_or_endless_passphrase_never_makes_a_key(
+    refused: Run, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "secret").write_bytes(content)
+    refused(["keygen", "ci", "--passphrase-file", "secret"], 2, "AOTC-E008")
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"]
+
+
+@pytest.mark.parametrize("path", ["gone", ".", "/dev/zero"])
+def test_a_passphrase_file_that_cannot_be_used_is_named(refused: Run, path: str) -> None:
+    done = refused(["keygen", "ci", "--passphrase-file", path], 2, "AOTC-E008")
+    assert f"AOTC-E008 {path}\n" in done.stderr
+
+
+@pytest.mark.parametrize("existing", ["ci.key", "ci.pub"])
+def test_existing_keys_are_never_overwritten(refused: Run, tmp_path: Path, existing: str) -> None:
+    (tmp_path / existing).write_text("precious")
+    done = refused(["keygen", "ci", "--plain"], 2, "AOTC-E005")
+    assert f"AOTC-E005 {existing}\n" in done.stderr
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(existing, "precious")]
+
+
+def test_a_link_to_nowhere_is_not_followed(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "ci.pub").symlink_to(tmp_path / "elsewhere")
+    refused(["keygen", "ci", "--plain"], 2, "AOTC-E003")
+    assert [path.name for path in tmp_path.iterdir()] == ["ci.pub"], "no half of a pair is left"
+
+
+@pytest.mark.parametrize("prefix", ["gone/ci", "", ".", "..", "/"])
+def test_a_prefix_that_names_no_file_is_refused(refused: Run, tmp_path: Path, prefix: str) -> None:
+    refused(["keygen", prefix, "--plain"], 2, "AOTC-E003")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,61 @@
+"""`aotc targets`: the machines that can be named, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_built_in_targets_are_listed_with_native(aotc: Run) -> None:
+    listed = aotc("targets", "list", "--json").document["targets"]
+    assert {"cpu-x86-64-v3", "cpu-x86-64-v4"} <= {target["name"] for target in listed}
+    assert all(Path(target["path"]).is_file() for target in listed)
+    names = [line.split()[0] for line in aotc("targets", "list").stdout.splitlines()]
+    assert names == [*(target["name"] for target in listed), "native"]
+
+
+def test_a_target_beside_the_manifest_comes_first(aotc: Run, tmp_path: Path) -> None:
+    text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "cpu-x86-64-v3.toml").write_text(text.replace("= 8", "= 3"))
+    assert aotc("targets", "show", "cpu-x86-64-v3", "--json").document["target"]["threads"] == 3
+    paths = [target["path"] for target in aotc("targets", "list", "--json").document["targets"]]
+    assert paths[0].startswith(str(tmp_path))
+    assert sum(path.endswith("v3.toml") for path in paths) == 1
+
+
+def test_a_target_is_shown_by_name_and_by_path(aotc: Run) -> None:
+    by_name = aotc("targets", "show", "cpu-x86-64-v4", "--json").document["target"]
+    path = ROOT / "targets" / "cpu-x86-64-v4.toml"
+    assert aotc("targets", "show", path, "--json").document["target"] == by_name
+    assert "avx512f" in by_name["features"]
+    lines = aotc("targets", "show", "cpu-x86-64-v4").stdout.splitlines()
+    assert f"features   {' '.join(by_name['features'])}" in lines, "a pipe wraps no line"
+
+
+def test_an_unknown_target_is_refused_with_those_there_are(refused: Run) -> None:
+    for name in ("nope", "", "gone.toml", "a/b", "/dev/null/x.toml"):
+        refused(["targets", "show", name], 3, "AOTC-E811")
+    assert "cpu-x86-64-v3" in refused(["targets", "show", "nope"], 3, "AOTC-E811").stderr
+
+
+def test_this_host_is_described_and_runs_what_it_can(aotc: Run) -> None:
+    document = aotc("targets", "detect", "--json").document
+    features = set(document["host"]["features"])
+    for target in aotc("targets", "list", "--json").document["targets"]:
+        shown = aotc("targets", "show", target["name"], "--json").document["target"]
+        assert (target["name"] in document["runs"]) == (set(shown["features"]) <= features)
+    assert document["host"]["threads"] >= 1
+    assert not features & {"prefer-no-gather"}
+
+
+def test_a_broken_target_file_is_named_with_its_line(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "mine.toml").write_text('schema = 1\nname = "mine"\nthread = 2\n')
+    done = refused(["targets", "show", "mine"], 3, "AOTC-E804")
+    assert "mine.toml:3 thread\n" in done.stderr
+    assert "did you mean threads?" in done.stderr

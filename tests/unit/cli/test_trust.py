@@ -1,0 +1,94 @@
+"""`aotc trust init`: policies that the runtime reads, and nothing in them but public keys."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.verification.trust import policy_keys, read_policy
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def pair(aotc: Run) -> str:
+    """The id of ci.key and ci.pub."""
+    key_id: str = aotc("keygen", "ci", "--plain", "--json").document["key_id"]
+    return key_id
+
+
+def test_the_runtime_reads_the_policy_as_it_was_asked_for(
+    aotc: Run, tmp_path: Path, pair: str
+) -> None:
+    other = aotc("keygen", "other", "--plain", "--json").document["key_id"]
+    keys = ("--key", "ci.pub", "--key", "other.pub")
+    done = aotc("trust", "init", *keys, "--name", "team-*", "--threshold", "2", "--json")
+    assert done.document == {
+        "ok": True,
+        "policy": "trust.toml",
+        "name": "team-*",
+        "threshold": 2,
+        "keys": [pair, other],
+    }
+    policy = read_policy(tmp_path / "trust.toml")
+    assert (policy.name, policy.threshold) == ("team-*", 2)
+    assert set(policy_keys(policy)) == {pair, other}
+
+
+def test_text_around_the_key_stays_out_of_the_policy(aotc: Run, tmp_path: Path, pair: str) -> None:
+    pem = (tmp_path / "ci.pub").read_text()
+    (tmp_path / "noted.pub").write_text(f'"""\nname = "evil"\n{pem}\n\\ no TOML\n')
+    assert aotc("trust", "init", "--key", "noted.pub", "--name", "a").exit_code == 0
+    policy = tomllib.loads((tmp_path / "trust.toml").read_text())
+    assert policy["name"] == "a"
+    assert policy["keys"][0]["public_key"].strip() == pem.strip()
+
+
+def test_a_private_key_is_never_put_into_a_policy(refused: Run, tmp_path: Path, pair: str) -> None:
+    secret = (tmp_path / "ci.key").read_text()
+    (tmp_path / "both.pub").write_text((tmp_path / "ci.pub").read_text() + secret)
+    refused(["trust", "init", "--key", "ci.key", "--name", "a"], 5, "AOTC-E310")
+    refused(["trust", "init", "--key", "both.pub", "--name", "a", "-o", "."], 2, "AOTC-E005")
+    assert not (tmp_path / "trust.toml").exists()
+
+
+@pytest.mark.parametrize("name", ["", "two words", 'a"b', "a\nb", "é", "\udcff", "x" * 129])
+def test_a_name_that_no_bundle_has_is_refused(refused: Run, pair: str, name: str) -> None:
+    refused(["trust", "init", "--key", "ci.pub", "--name", name], 2, "AOTC-E001")
+
+
+@pytest.mark.parametrize("name", ["digits", "team-*", "a.b_c-1", "lm-[ab]?", "[!x]*"])
+def test_names_and_globs_are_taken_literally(
+    aotc: Run, tmp_path: Path, pair: str, name: str
+) -> None:
+    assert aotc("trust", "init", "--key", "ci.pub", "--name", name).exit_code == 0
+    assert read_policy(tmp_path / "trust.toml").name == name
+
+
+def test_an_existing_policy_is_never_overwritten(refused: Run, tmp_path: Path, pair: str) -> None:
+    (tmp_path / "trust.toml").write_text("precious")
+    refused(["trust", "init", "--key", "ci.pub", "--name", "a"], 2, "AOTC-E005")
+    assert (tmp_path / "trust.toml").read_text() == "precious"
+
+
+def test_one_key_twice_counts_once(refused: Run, tmp_path: Path, pair: str) -> None:
+    keys = ["--key", "ci.pub", "--key", "ci.pub"]
+    refused(["trust", "init", *keys, "--name", "a", "--threshold", "2"], 2, "AOTC-E010")
+    assert not (tmp_path / "trust.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "exit_code", "code"),
+    [("gone", 2, "AOTC-E006"), (".", 2, "AOTC-E006"), ("/dev/null", 5, "AOTC-E310")],
+)
+def test_what_is_no_key_is_refused(refused: Run, key: str, exit_code: int, code: str) -> None:
+    refused(["trust", "init", "--key", key, "--name", "a"], exit_code, code)
+
+
+def test_a_policy_that_cannot_be_written_is_refused(refused: Run, pair: str) -> None:
+    arguments = ["trust", "init", "--key", "ci.pub", "--name", "a", "-o", "gone/trust.toml"]
+    refused(arguments, 2, "AOTC-E003")

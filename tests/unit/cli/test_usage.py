@@ -1,0 +1,182 @@
+"""Command lines that make no sense, and errors that are nobody's fault but ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from aotc.cli.main import cli
+from aotc_runtime.system import store
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+
+MISUSED: dict[str, tuple[Sequence[str], str, str]] = {
+    "no such command": (["nonsense"], "aotc", "nonsense"),
+    "a misspelled command": (["buld", "x"], "aotc", "Did you mean 'build'?"),
+    "no manifest": (["build"], "aotc build", "MANIFEST"),
+    "no bundle": (["verify", "--trust", "t"], "aotc verify", "BUNDLE"),
+    "no policy": (["verify", "b"], "aotc verify", "--trust"),
+    "no such option": (["inspect", "b", "--bogus"], "aotc inspect", "--bogus"),
+    "one argument too many": (["inspect", "b", "c"], "aotc inspect", "c"),
+    "no jobs": (["build", "m", "--jobs", "0"], "aotc build", "--jobs"),
+    "a file and a folder": (["build", "m", "-o", "a", "--layout", "b"], "aotc build", "--layout"),
+    "no threshold": (
+        ["trust", "init", "--key", "k", "--name", "n", "--threshold", "0"],
+        "aotc trust init",
+        "--threshold",
+    ),
+    "a tolerance below zero": (
+        ["run", "b", "e", "--trust", "t", "--rtol=-1"],
+        "aotc run",
+        "finite number of at least 0",
+    ),
+    "a tolerance that is no number": (
+        ["run", "b", "e", "--trust", "t", "--atol=nan"],
+        "aotc run",
+        "finite number of at least 0",
+    ),
+    "plain and encrypted": (
+        ["keygen", "k", "--plain", "--passphrase-file", "p"],
+        "aotc keygen",
+        "exclude each other",
+    ),
+    "a group's unknown command": (["targets", "bogus"], "aotc targets", "bogus"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "where", "found"), MISUSED.values(), ids=MISUSED.keys())
+def test_a_misused_command_is_told_what_is_wrong_and_how_it_is_used(
+    refused: Run, aotc: Run, arguments: Sequence[str], where: str, found: str
+) -> None:
+    refused(arguments, 2, "AOTC-E001")
+    (finding,) = aotc(*arguments, "--json").document["findings"]
+    assert finding["where"] == where
+    assert found in finding["found"]
+    assert finding["expected"].startswith(where)
+    assert f"{where} --help" in finding["hint"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["targets"], ["trust"]])
+def test_a_group_alone_shows_its_help(aotc: Run, arguments: list[str]) -> None:
+    done = aotc(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Commands:" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help", "--version"])
+def test_help_and_version_succeed(aotc: Run, flag: str) -> None:
+    done = aotc(flag)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_an_argument_after_two_dashes_is_no_option(aotc: Run) -> None:
+    done = aotc("inspect", "--", "--json")
+    assert (done.exit_code, done.stdout, done.codes) == (5, "", ["AOTC-E108"])
+
+
+def test_an_internal_error_is_one_line_and_exit_code_1(
+    aotc: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: object) -> None:
+        raise ZeroDivisionError("one\ntwo")
+
+    monkeypatch.setattr(store, "open_bundle", broken)
+    done = aotc("inspect", "b")
+    assert (done.exit_code, done.stdout) == (1, "")
+    first, advice = done.stderr.splitlines()
+    assert first == "internal error: ZeroDivisionError: one"
+    assert "report it" in advice
+    assert "Traceback" in aotc("inspect", "b", "-v").stderr
+
+
+def test_an_internal_error_is_a_json_document_as_well(
+    aotc: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "open_bundle", lambda path: 1 / 0)
+    done = aotc("inspect", "b", "--json")
+    assert done.exit_code == 1
+    assert done.document["ok"] is False
+    assert done.document["exit_code"] == 1
+    assert done.document["internal_error"].startswith("ZeroDivisionError")
+
+
+def test_ctrl_c_ends_without_a_traceback(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "open_bundle", interrupted)
+    done = aotc("inspect", "b")
+    assert (done.exit_code, done.stdout, done.stderr.strip()) == (2, "", "aborted")
+
+
+def test_a_verbose_refusal_has_its_traceback_before_the_finding(aotc: Run) -> None:
+    done = aotc("inspect", "gone", "--verbose")
+    assert done.exit_code == 5
+    assert "Traceback" in done.stderr
+    assert done.stderr.index("Traceback") < done.stderr.rindex("AOTC-E108 gone")
+
+
+def test_a_name_that_is_no_utf8_fits_into_text_and_json(aotc: Run) -> None:
+    name = os.fsdecode(b"\xff")
+    assert aotc("inspect", name).codes == ["AOTC-E108"]
+    (finding,) = aotc("inspect", name, "--json").document["findings"]
+    assert finding["where"] == r"\udcff"
+    made = aotc("keygen", name, "--plain", "--json")
+    assert made.document["private_key"] == r"\udcff.key"
+    assert aotc("keygen", name + "2", "--plain").exit_code == 0
+
+
+def script(arguments: Sequence[str], folder: Path, **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "aotc.cli.main", *arguments], cwd=folder, **streams
+    )
+
+
+def test_a_reader_that_went_away_is_no_error_of_ours(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with script(["targets", "list"], tmp_path, stdout=writer, stderr=subprocess.PIPE) as process:
+        os.close(writer)
+        assert process.communicate()[1] == b""
+    assert process.returncode == 1
+
+
+def test_a_full_disk_is_named_and_no_bug(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = script(["targets", "list"], tmp_path, stdout=full, stderr=subprocess.PIPE)
+        stderr = process.communicate()[1].decode()
+    assert process.returncode == 1
+    assert stderr == "the result could not be written: No space left on device\n"
+
+
+def test_every_option_has_help_and_stands_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    pending: list[click.Command] = [cli]
+    while pending:
+        command = pending.pop()
+        if isinstance(command, click.Group):
+            pending.extend(command.commands.values())
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, (command.name, option.name)
+                missing = [
+                    n for n in option.opts if f"`{n}" not in page and f"aotc {n}" not in page
+                ]
+                assert not missing, (command.name, missing)
+
+
+def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_them() -> None:
+    probe = (
+        "import sys, aotc.cli.main as m; print(any(x in sys.modules for x in ('jax', 'pydantic')))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
