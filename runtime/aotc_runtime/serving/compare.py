@@ -68,10 +68,11 @@ _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 def _ulp(actual: Array, expected: Array) -> int:
     """Distance in representable numbers; NaN against NaN counts as none."""
+    # Flat before the view: numpy cannot split a 0-d complex array into its parts.
+    actual, expected = actual.ravel(), expected.ravel()
     if actual.dtype.kind == "c":
         part = np.float32 if actual.dtype.itemsize == 8 else np.float64
         actual, expected = actual.view(part), expected.view(part)
-    actual, expected = np.atleast_1d(actual).ravel(), np.atleast_1d(expected).ravel()
     both_nan = np.isnan(actual.astype(np.float64)) & np.isnan(expected.astype(np.float64))
     steps = [_ordinal(array) for array in (actual, expected)]
     # Python integers: the distance of two 64-bit ordinals does not fit 64 bits.

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +59,9 @@ def _map(path: Path) -> memoryview:
         size = status.st_size
         if size == 0:
             return memoryview(b"")
+        if sys.version_info >= (3, 13):
+            # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
+            return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
         return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
     finally:
         os.close(descriptor)

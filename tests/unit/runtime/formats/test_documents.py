@@ -1,0 +1,119 @@
+"""OCI documents, DSSE envelopes, in-toto statements and foreign JSON."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotc_runtime import canonical
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats import dsse, oci
+from aotc_runtime.formats.foreign import check_keys, decode_foreign
+from aotc_runtime.formats.statement import Statement
+
+
+def test_dsse_signs_what_its_specification_gives_as_an_example() -> None:
+    """https://github.com/secure-systems-lab/dsse/blob/v1.0.2/protocol.md, test vectors."""
+    encoded = dsse.pre_authentication_encoding("http://example.com/HelloWorld", b"hello world")
+    assert encoded == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+
+
+@given(st.text(max_size=9), st.binary(max_size=9), st.text(max_size=9), st.binary(max_size=9))
+def test_no_two_payloads_are_signed_as_the_same_bytes(
+    kind: str, payload: bytes, other_kind: str, other_payload: bytes
+) -> None:
+    same = dsse.pre_authentication_encoding(kind, payload) == dsse.pre_authentication_encoding(
+        other_kind, other_payload
+    )
+    assert same == ((kind, payload) == (other_kind, other_payload))
+
+
+@given(st.binary(max_size=50))
+def test_base64_is_read_in_its_canonical_spelling(data: bytes) -> None:
+    assert dsse.decode_base64(base64.b64encode(data).decode(), where="x") == data
+
+
+@pytest.mark.parametrize(
+    "text", ["A", "AA", "AA=", "AB==", "AAA", "A A=", "AA==\n", "AA===", "_-==", "é===", "AA==AA=="]
+)
+def test_base64_in_another_spelling_is_refused(text: str) -> None:
+    with pytest.raises(BundleFormatError) as refused:
+        dsse.decode_base64(text, where="x")
+    assert refused.value.code == "AOTC-E107"
+
+
+def test_an_envelope_may_hold_fields_we_do_not_know() -> None:
+    data = b'{"payload":"","payloadType":"x","signatures":[{"sig":"","cert":"y"}],"more":1}'
+    envelope = decode_foreign(data, dsse.Envelope, where="x")
+    assert envelope.signatures == (dsse.Signature(sig=""),)
+
+
+def test_a_statement_keeps_its_predicate_as_it_stands() -> None:
+    data = (
+        b'{"_type":"t","subject":[{"name":"n","digest":{"sha256":"00"},"uri":"u"}],'
+        b'"predicateType":"p","predicate":{"b": 1, "a":2.50}}'
+    )
+    statement = decode_foreign(data, Statement, where="x")
+    assert bytes(statement.predicate) == b'{"b": 1, "a":2.50}'
+    assert statement.subject[0].digest == {"sha256": "00"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":1,"a":1}',
+        b'{"b":{"a":1,"a":2}}',
+        b'[{"a":1},[{"b":1,"c":2,"b":3}]]',
+        b'{"a":1,"\\u0061":1}',
+    ],
+)
+def test_a_key_that_stands_twice_anywhere_is_found(data: bytes) -> None:
+    with pytest.raises(ValueError, match="twice"):
+        check_keys(data)
+
+
+def test_the_same_key_in_different_objects_is_no_repetition() -> None:
+    check_keys(b'[{"a":{"a":1}},{"a":2}]')
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"\xff", b"{}", b"[" * 10**5, b'{"a":1,"a":1}', b"\xef\xbb\xbf{}"]
+)
+def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
+    with pytest.raises(BundleFormatError) as refused:
+        decode_foreign(data, oci.Layout, where="here")
+    assert refused.value.code == "AOTC-E106"
+    assert refused.value.findings[0].where == "here"
+
+
+def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
+    reference = oci.descriptor(b"abc", "x/y", annotations={"a": "b"})
+    assert (reference.mediaType, reference.digest, reference.size) == ("x/y", sha256(b"abc"), 3)
+    assert canonical.encode(reference) == (
+        b'{"annotations":{"a":"b"},"digest":"' + sha256(b"abc").encode() + b'",'
+        b'"mediaType":"x/y","size":3}'
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"size": -1},
+        {"size": 1.5},
+        {"digest": "sha256:x"},
+        {"digest": "sha512:" + "0" * 128},
+        {"unknown": 1},
+        {"platform": {"architecture": "amd64", "os": "linux", "unknown": 1}},
+        {"mediaType": 1},
+    ],
+)
+def test_descriptors_below_the_root_are_strict(change: dict[str, object]) -> None:
+    good = {"mediaType": "x", "digest": "sha256:" + "0" * 64, "size": 1}
+    canonical.decode(canonical.encode(good), oci.Descriptor, where="x")
+    with pytest.raises(BundleFormatError) as refused:
+        canonical.decode(canonical.encode({**good, **change}), oci.Descriptor, where="x")
+    assert refused.value.code == "AOTC-E101"

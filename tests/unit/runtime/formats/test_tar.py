@@ -1,0 +1,62 @@
+"""Reading archives strictly. The attacks are in tests/hostile; here, what is accepted."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats.tar import BLOCK, Member, read_members
+
+NAMES = st.from_regex(r"\A(?:[a-z_-][a-z.]{0,5}/){0,3}[a-z0-9][a-z0-9.-]{0,9}\Z")
+
+
+def archive(members: dict[str, bytes], form: int) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=form) as file:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    return stream.getvalue()
+
+
+@given(
+    st.dictionaries(NAMES, st.binary(max_size=1100), max_size=5),
+    st.sampled_from([tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT]),
+)
+def test_what_the_standard_library_writes_reads_back(members: dict[str, bytes], form: int) -> None:
+    data = archive(members, form)
+    found = read_members(memoryview(data), where="x")
+    assert {n: data[m.offset : m.offset + m.size] for n, m in found.items()} == members
+    assert list(found) == list(members), "in file order"
+    assert all(m.offset % BLOCK == 0 for m in found.values()), "so that weights can be mapped"
+
+
+@given(st.binary(max_size=2048))
+def test_arbitrary_bytes_are_refused_and_never_crash_the_reader(data: bytes) -> None:
+    try:
+        assert read_members(memoryview(data), where="x") == {}
+    except BundleFormatError as error:
+        assert error.code in ("AOTC-E103", "AOTC-E104", "AOTC-E105")
+
+
+def test_sizes_above_8_gib_are_read_in_gnus_spelling() -> None:
+    info = tarfile.TarInfo("large")
+    info.size = 2**34
+    with pytest.raises(BundleFormatError) as refused:
+        read_members(memoryview(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)), where="x")
+    assert refused.value.findings[0].expected == f"{2**34} bytes"
+
+
+def test_an_empty_archive_has_no_members() -> None:
+    assert read_members(memoryview(bytes(2 * BLOCK)), where="x") == {}
+
+
+def test_a_member_is_a_name_and_a_place() -> None:
+    found = read_members(memoryview(archive({"a": b"xyz"}, tarfile.GNU_FORMAT)), where="x")
+    assert found == {"a": Member("a", 512, 3)}

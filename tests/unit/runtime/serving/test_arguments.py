@@ -1,0 +1,257 @@
+"""What a call accepts: arrays, numbers, pytrees and parameters."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+import pytest
+
+from aotc_runtime.errors import ShapeError
+from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.schema.tree import Tree, leaves
+from aotc_runtime.serving.arrays import as_array
+from aotc_runtime.serving.signature import bind, positional_count, signature_of
+from aotc_runtime.serving.trees import Record, builder, flatten
+
+from ..samples import DOCUMENT
+
+F32 = np.dtype(np.float32)
+
+
+def code(value: Any, dtype: Any, *, scalar: bool = False) -> str:
+    with pytest.raises(ShapeError) as refused:
+        as_array(value, np.dtype(dtype), scalar, "predict x")
+    assert refused.value.findings[0].where == "predict x"
+    return refused.value.code
+
+
+def test_an_array_of_the_dtype_is_taken_as_it_is() -> None:
+    array = np.ones((2, 3), np.float32)
+    assert as_array(array, F32, False, "x") is array
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3).T,
+        np.arange(12, dtype=np.float32)[::2],
+        np.arange(12, dtype=np.float32)[::-1],
+        np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        np.arange(6, dtype=">f4").reshape(2, 3),
+        np.broadcast_to(np.float32(1), (2, 3)),
+    ],
+    ids=["transposed", "strided", "reversed", "fortran", "big endian", "broadcast"],
+)
+def test_arrays_that_lie_otherwise_are_copied(array: np.ndarray[Any, Any]) -> None:
+    found = as_array(array, F32, False, "x")
+    assert found.flags.c_contiguous and found.dtype == F32 and found.dtype.isnative
+    np.testing.assert_array_equal(found, array)
+
+
+class Arraylike:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        return np.ones(2, np.float32)
+
+
+def test_objects_that_are_arrays_are_taken() -> None:
+    np.testing.assert_array_equal(as_array(Arraylike(), F32, False, "x"), [1, 1])
+    assert as_array(np.float32(2), F32, True, "x").shape == ()
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], (1.0,), "1", None, {}, 1.0, 1, b"1", object()])
+def test_what_is_no_array_is_refused(value: Any) -> None:
+    assert code(value, np.float32) == "AOTC-E605"
+
+
+@pytest.mark.parametrize("other", [np.float64, np.float16, np.int32, ml_dtypes.bfloat16, np.bool_])
+def test_another_dtype_is_refused_and_never_cast(other: Any) -> None:
+    assert code(np.ones(2, other), np.float32) == "AOTC-E606"
+    assert code(np.ones((), other)[()], np.float32, scalar=True) == "AOTC-E606"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (1, np.int32),
+        (-128, np.int8),
+        (255, np.uint8),
+        (1, np.float32),
+        (0.5, np.float32),
+        (1.5, ml_dtypes.bfloat16),
+        (float("inf"), np.float32),
+        (float("nan"), np.float16),
+        (True, np.bool_),
+        (1j, np.complex64),
+        (1, np.complex64),
+        (1e300, np.float64),
+    ],
+)
+def test_a_python_number_stands_for_a_scalar_that_can_hold_it(value: Any, dtype: Any) -> None:
+    found = as_array(value, np.dtype(dtype), True, "x")
+    assert found.dtype == dtype and found.shape == ()
+    assert found[()] == value or value != value
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (128, np.int8),
+        (-1, np.uint32),
+        (2**64, np.int64),
+        (0.5, np.int32),
+        (1.0, np.int32),
+        (1, np.bool_),
+        (True, np.int32),
+        (True, np.float32),
+        (1j, np.float32),
+        (10**400, np.float32),
+        (1e300, np.float32),
+        (-1e300, np.float16),
+        (1e300, np.complex64),
+        (1e300, ml_dtypes.bfloat16),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_python_number_that_the_dtype_cannot_hold_is_refused(value: Any, dtype: Any) -> None:
+    assert code(value, dtype, scalar=True) == "AOTC-E606"
+
+
+LEAF = {"node": "leaf", "index": 0}
+
+
+def tree(value: Any) -> Tree:
+    """A tree from its JSON, with leaves numbered in order."""
+    counter = iter(range(99))
+
+    def number(node: Any) -> Any:
+        if node == LEAF:
+            return {"node": "leaf", "index": next(counter)}
+        if isinstance(node, dict) and isinstance(node.get("items"), dict):
+            return {**node, "items": {k: number(node["items"][k]) for k in sorted(node["items"])}}
+        if isinstance(node, dict) and "items" in node:
+            return {**node, "items": [number(item) for item in node["items"]]}
+        return node
+
+    found: Tree = msgspec.convert(number(value), Tree)
+    return found
+
+
+Point = namedtuple("Point", ["x", "y"])
+PAIR = {"type": "Point", "fields": ["x", "y"], "items": [LEAF, LEAF]}
+
+
+@dataclass
+class Layer:
+    x: Any
+    y: Any
+
+
+TREES: list[tuple[dict[str, Any], Any, list[Any]]] = [
+    (LEAF, 1, [1]),
+    ({"node": "none"}, None, []),
+    ({"node": "dict", "items": {"b": LEAF, "a": LEAF}}, {"b": 2, "a": 1}, [1, 2]),
+    ({"node": "list", "items": [LEAF, LEAF]}, [1, 2], [1, 2]),
+    ({"node": "tuple", "items": [LEAF, {"node": "list", "items": []}]}, (1, []), [1]),
+    ({"node": "namedtuple", **PAIR}, Point(1, 2), [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("spec", "value", "flat"), TREES)
+def test_flattening_and_building_are_each_others_inverse(
+    spec: dict[str, Any], value: Any, flat: list[Any]
+) -> None:
+    pairs = sorted(flatten(tree(spec), value, "x"))
+    assert pairs == list(enumerate(flat))
+    assert list(leaves(tree(spec))) == list(range(len(flat)))
+    assert builder(tree(spec))(flat) == value
+
+
+def test_records_are_read_by_attribute_or_key_and_come_back_as_records() -> None:
+    spec = tree({"node": "record", **PAIR})
+    for value in (Layer(1, 2), {"x": 1, "y": 2}, Record("Layer", {"x": 1, "y": 2})):
+        assert sorted(flatten(spec, value, "x")) == [(0, 1), (1, 2)]
+    built = builder(spec)([1, 2])
+    assert (built.x, built.y) == (1, 2) and repr(built) == "Point(x=1, y=2)"
+    with pytest.raises(AttributeError):
+        built.x = 3
+    with pytest.raises(AttributeError):
+        _ = built.z
+
+
+def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
+    spec = tree({"node": "dict", "items": {"a": LEAF}})
+    assert list(flatten(spec, OrderedDict(a=1), "x")) == [(0, 1)]
+    assert list(flatten(tree({"node": "tuple", "items": [LEAF]}), [1], "x")) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "where"),
+    [
+        ({"node": "none"}, 0, "x"),
+        ({"node": "dict", "items": {"a": LEAF}}, {"b": 1}, "x"),
+        ({"node": "dict", "items": {"a": LEAF}}, {"a": 1, "b": 2}, "x"),
+        ({"node": "dict", "items": {"a": LEAF}}, {}, "x"),
+        ({"node": "dict", "items": {"a": LEAF}}, [1], "x"),
+        ({"node": "list", "items": [LEAF, LEAF]}, [1], "x"),
+        ({"node": "list", "items": [LEAF]}, np.ones(1), "x"),
+        ({"node": "tuple", "items": [LEAF]}, {"a": 1}, "x"),
+        ({"node": "namedtuple", **PAIR}, (1, 2), "x"),
+        ({"node": "record", **PAIR}, {"x": 1}, "x"),
+        ({"node": "list", "items": [LEAF, {"node": "dict", "items": {"a": LEAF}}]}, [1, 2], "x/1"),
+    ],
+)
+def test_another_structure_is_refused_at_its_place(
+    spec: dict[str, Any], value: Any, where: str
+) -> None:
+    with pytest.raises(ShapeError) as refused:
+        list(flatten(tree(spec), value, "x"))
+    assert refused.value.code == "AOTC-E604" and refused.value.findings[0].where == where
+
+
+def entry_point(**kinds: str) -> EntryPoint:
+    """An entry point with these parameters, each one array."""
+    document = dict(DOCUMENT["entry_points"]["predict"])
+    document["parameters"] = [
+        {"name": n, "kind": k, "tree": {"node": "leaf", "index": i}, "donated": False}
+        for i, (n, k) in enumerate(kinds.items())
+    ]
+    return msgspec.convert(document, EntryPoint)
+
+
+SPEC = entry_point(a="positional_only", b="positional_or_keyword", c="keyword_only")
+
+
+def test_the_signature_is_the_functions() -> None:
+    assert str(signature_of(SPEC)) == "(a, /, b, *, c)"
+    assert positional_count(SPEC.parameters) == 2
+
+
+def test_arguments_are_bound_by_pythons_rules() -> None:
+    signature = signature_of(SPEC)
+    assert bind("f", signature, (1, 2), {"c": 3}) == [1, 2, 3]
+    assert bind("f", signature, (1,), {"c": 3, "b": 2}) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((1, 2, 3), {}),
+        ((1, 2), {}),
+        ((), {"a": 1, "b": 2, "c": 3}),
+        ((1, 2), {"b": 2, "c": 3}),
+        ((1, 2), {"c": 3, "d": 4}),
+        ((), {}),
+    ],
+)
+def test_wrong_arguments_are_refused_with_the_signature(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    with pytest.raises(ShapeError) as refused:
+        bind("f", signature_of(SPEC), args, kwargs)
+    assert refused.value.code == "AOTC-E601"
+    assert refused.value.findings[0].expected == "f(a, /, b, *, c)"

@@ -1,0 +1,260 @@
+"""Calls: what is served, what is refused and why, and that every call is counted."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
+
+Bundle = tuple[Path, Path]
+
+
+def image(batch: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).uniform(0, 16, (batch, 64)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def digits(digits_bundle: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        yield bundle
+
+
+@pytest.fixture(scope="module")
+def train(train_bundle: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(train_bundle[0], trust=train_bundle[1]) as bundle:
+        yield bundle
+
+
+def refused(bundle: LoadedBundle, *args: Any, **kwargs: Any) -> ShapeError:
+    before = bundle["predict"].refusals.copy()
+    with pytest.raises(ShapeError) as caught:
+        bundle["predict"](*args, **kwargs)
+    code = caught.value.code
+    assert bundle["predict"].refusals[code] == before.get(code, 0) + 1, "refusals are counted"
+    return caught.value
+
+
+def test_every_profile_is_served_by_position_and_by_name(digits: LoadedBundle) -> None:
+    for batch in (1, 8, 64):
+        label = f"predict[batch={batch}]"
+        calls = digits["predict"].calls[label]
+        one, two = digits["predict"](image(batch)), digits["predict"](image=image(batch))
+        np.testing.assert_array_equal(one["probabilities"], two["probabilities"])
+        np.testing.assert_allclose(one["probabilities"].sum(axis=1), 1, rtol=1e-5)
+        assert one["label"].shape == (batch,) and one["label"].dtype == np.int32
+        assert digits["predict"].calls[label] == calls + 2
+
+
+def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
+    digits: LoadedBundle,
+) -> None:
+    error = refused(digits, image(7))
+    assert error.code == "AOTC-E611"
+    (finding,) = error.findings
+    assert "batch=1; batch=8; batch=64" in finding.expected and "fail" in finding.expected
+    assert "[7, 64]" in finding.found and finding.where == "predict image"
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), (0, 64), ()])
+def test_another_rank_or_axis_is_refused(shape: tuple[int, ...], digits: LoadedBundle) -> None:
+    assert refused(digits, np.zeros(shape, np.float32)).code == "AOTC-E611"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.uint8, np.bool_])
+def test_another_dtype_is_refused_and_never_cast(dtype: Any, digits: LoadedBundle) -> None:
+    error = refused(digits, np.zeros((8, 64), dtype))
+    assert error.code == "AOTC-E606" and error.findings[0].where == "predict image"
+
+
+def test_lists_are_no_arrays(digits: LoadedBundle) -> None:
+    assert refused(digits, image(8).tolist()).code == "AOTC-E605"
+
+
+def test_wrong_arguments_are_refused_with_the_signature(digits: LoadedBundle) -> None:
+    for args, kwargs in (((), {}), ((image(8), 1), {}), ((), {"picture": image(8)})):
+        error = refused(digits, *args, **kwargs)
+        assert error.code == "AOTC-E601" and error.findings[0].expected == "predict(image)"
+
+
+def test_static_and_bound_parameters_are_gone(digits: LoadedBundle) -> None:
+    assert list(digits["predict"].signature.parameters) == ["image"]
+    assert refused(digits, image(8), temperature=1.0).code == "AOTC-E601"
+    assert refused(digits, image(8), params={}).code == "AOTC-E601"
+
+
+@pytest.mark.parametrize("how", ["fortran", "strided", "reversed", "big endian", "read-only"])
+def test_arrays_that_lie_otherwise_give_the_same_result(how: str, digits: LoadedBundle) -> None:
+    plain = image(8)
+    other = {
+        "fortran": lambda: np.asfortranarray(plain),
+        "strided": lambda: np.repeat(plain, 2, axis=1)[:, ::2],
+        "reversed": lambda: np.ascontiguousarray(plain[::-1])[::-1],
+        "big endian": lambda: plain.astype(">f4"),
+        "read-only": lambda: np.frombuffer(plain.tobytes(), np.float32).reshape(8, 64),
+    }[how]()
+    np.testing.assert_array_equal(
+        digits["predict"](other)["probabilities"], digits["predict"](plain)["probabilities"]
+    )
+
+
+def test_arguments_may_change_after_the_call_and_results_cannot(digits: LoadedBundle) -> None:
+    argument = image(8)
+    result = digits["predict"].on_device(argument)
+    expected = digits["predict"](image(8))["probabilities"]
+    argument[:] = 0
+    np.testing.assert_array_equal(np.asarray(result["probabilities"]), expected)
+    with pytest.raises(ValueError, match="read-only"):
+        expected[:] = 0
+
+
+def test_an_unknown_entry_point_is_refused_with_the_known_ones(digits: LoadedBundle) -> None:
+    with pytest.raises(ShapeError) as caught:
+        digits["prefill"]
+    assert caught.value.code == "AOTC-E602" and "predict" in caught.value.findings[0].expected
+    assert "predict" in digits and "prefill" not in digits and list(digits) == ["predict"]
+
+
+def test_calls_from_many_threads_are_all_served_and_counted(digits: LoadedBundle) -> None:
+    expected = digits["predict"](image(8))["probabilities"]
+    before = digits["predict"].calls["predict[batch=8]"]
+    results: list[Any] = []
+
+    def work() -> None:
+        results.extend(digits["predict"](image(8))["probabilities"] for _ in range(25))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 100
+    assert all(np.array_equal(result, expected) for result in results)
+    assert digits["predict"].calls["predict[batch=8]"] == before + 100
+
+
+def test_the_report_is_json_and_says_that_nothing_was_compiled(digits: LoadedBundle) -> None:
+    report = json.loads(json.dumps(digits.report()))
+    assert report["compilations"] == 0
+    assert [f["label"] for f in report["fixtures"]] == list(digits["predict"].calls)
+    assert report["root_digest"] == digits.root_digest and len(report["signers"]) == 1
+    assert {"open", "runtime", "verify", "deserialize", "fixtures", "total"} <= set(
+        report["timings"]
+    )
+
+
+def test_device_arrays_are_fed_back_and_a_donated_one_is_used_up(train: LoadedBundle) -> None:
+    step = train["train_step"]
+    batch = {"image": image(64), "label": np.zeros(64, np.int32)}
+    state = train["init"].on_device(0)
+    result = step.on_device(state, batch)
+    again = train["init"].on_device(0)
+    plain = step({k: _to_numpy(v) for k, v in again.items()}, batch)
+    np.testing.assert_array_equal(np.asarray(result[1]["loss"]), plain[1]["loss"])
+    with pytest.raises(ShapeError) as caught:
+        step.on_device(state, batch)
+    assert caught.value.code == "AOTC-E631"
+    assert "train_step[batch=64]" in caught.value.findings[0].found
+    leaf = next(_leaves(state))
+    assert leaf.is_deleted and "used up" in repr(leaf)
+    with pytest.raises(ShapeError):
+        np.asarray(leaf)
+
+
+def test_a_refused_call_uses_nothing_up(train: LoadedBundle) -> None:
+    state = train["init"].on_device(0)
+    with pytest.raises(ShapeError):
+        train["train_step"](state, {"image": image(63), "label": np.zeros(63, np.int32)})
+    assert not any(leaf.is_deleted for leaf in _leaves(state))
+
+
+def test_an_array_cannot_be_donated_twice_in_one_call(train: LoadedBundle) -> None:
+    state = train["init"].on_device(0)
+    params, shared = state["params"], state["optimizer"][0]
+    doubled = {**state, "optimizer": (shared._replace(mu=params), *state["optimizer"][1:])}
+    with pytest.raises(ShapeError) as caught:
+        train["train_step"](doubled, {"image": image(64), "label": np.zeros(64, np.int32)})
+    assert caught.value.code == "AOTC-E632"
+    assert not any(leaf.is_deleted for leaf in _leaves(state))
+
+
+@pytest.mark.parametrize("seed", [3, np.uint32(3), np.asarray(3, np.uint32)])
+def test_a_scalar_is_a_number_or_an_array(seed: Any, train: LoadedBundle) -> None:
+    expected = train["init"](np.asarray(3, np.uint32))["params"]["hidden"]["kernel"]
+    found = train["init"](seed)["params"]["hidden"]["kernel"]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True, np.int32(3), np.uint64(3)])
+def test_a_scalar_of_another_kind_is_refused(seed: Any, train: LoadedBundle) -> None:
+    with pytest.raises(ShapeError) as caught:
+        train["init"](seed)
+    assert caught.value.code == "AOTC-E606"
+
+
+def test_a_closed_bundle_refuses_calls_whatever_their_shape(digits_bundle: Bundle) -> None:
+    bundle = aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1])
+    predict = bundle["predict"]
+    kept = predict(image(8))["probabilities"]
+    copied = kept.copy()
+    bundle.close()
+    bundle.close()
+    for batch in (8, 7):
+        with pytest.raises(ShapeError) as caught:
+            predict(image(batch))
+        assert caught.value.code == "AOTC-E633"
+    np.testing.assert_array_equal(kept, copied)
+
+
+def call_in_fork(bundle: LoadedBundle, queue: Any) -> None:
+    codes = []
+    for attempt in (lambda: bundle["predict"](image(8)), lambda: bundle.close()):
+        try:
+            attempt()
+        except aotc_runtime.AotcError as error:
+            codes.append(error.code)
+    queue.put(codes)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_a_forked_process_is_refused_instead_of_hanging(digits: LoadedBundle) -> None:
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=call_in_fork, args=(digits, queue))
+    child.start()
+    try:
+        assert "AOTC-E754" in queue.get(timeout=60)
+    finally:
+        child.join(timeout=60)
+    assert child.exitcode == 0
+
+
+def _leaves(value: Any) -> Iterator[DeviceArray]:
+    if isinstance(value, DeviceArray):
+        yield value
+    elif isinstance(value, dict):
+        for child in value.values():
+            yield from _leaves(child)
+    elif isinstance(value, (list, tuple)):
+        for child in value:
+            yield from _leaves(child)
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, DeviceArray):
+        return np.asarray(value)
+    if isinstance(value, dict):
+        return {key: _to_numpy(child) for key, child in value.items()}
+    if hasattr(value, "_fields"):
+        return type(value)(*map(_to_numpy, value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_to_numpy, value))
+    return value

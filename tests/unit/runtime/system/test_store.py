@@ -1,0 +1,85 @@
+"""Opening a bundle; what is refused is in tests/hostile."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.system.store import open_bundle
+
+HEX = "ab" * 32
+MEMBERS = {
+    "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
+    "index.json": b"{}",
+    f"blobs/sha256/{HEX}": b"abc",
+}
+
+
+def as_archive(folder: Path) -> Path:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as file:
+        for name, data in MEMBERS.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    path = folder / "x.aotb"
+    path.write_bytes(stream.getvalue())
+    return path
+
+
+def as_folder(folder: Path) -> Path:
+    for name, data in MEMBERS.items():
+        path = folder / "layout" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder / "layout"
+
+
+@pytest.mark.parametrize("write", [as_archive, as_folder])
+def test_both_forms_read_the_same(write: object, tmp_path: Path) -> None:
+    path = write(tmp_path)  # type: ignore[operator]
+    for spelled in (path, str(path)):
+        bundle = open_bundle(spelled)
+        assert bundle.name == str(path)
+        assert bytes(bundle.file("index.json") or b"") == b"{}"
+        assert bytes(bundle.blob(f"sha256:{HEX}") or b"") == b"abc"
+        assert bundle.digests() == {f"sha256:{HEX}"}
+        assert bundle.file("other") is None and bundle.blob("sha256:" + "0" * 64) is None
+
+
+@pytest.mark.parametrize("write", [as_archive, as_folder])
+def test_what_is_read_cannot_be_written_to(write: object, tmp_path: Path) -> None:
+    view = open_bundle(write(tmp_path)).file("index.json")  # type: ignore[operator]
+    assert view is not None and view.readonly
+
+
+def test_an_empty_blob_can_be_read(tmp_path: Path) -> None:
+    folder = as_folder(tmp_path)
+    (folder / "blobs" / "sha256" / HEX).write_bytes(b"")
+    assert bytes(open_bundle(folder).blob(f"sha256:{HEX}") or b"x") == b"x"
+    assert open_bundle(folder).digests() == {f"sha256:{HEX}"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="maps keep descriptors before 3.13")
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    """A folder may hold more blobs than a process may hold open files."""
+    path = as_folder(tmp_path)
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    bundle = open_bundle(path)
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
+    assert bytes(bundle.file("index.json") or b"") == b"{}"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_bundle_without_permission_is_refused(tmp_path: Path) -> None:
+    path = as_archive(tmp_path)
+    path.chmod(0)
+    with pytest.raises(BundleFormatError) as refused:
+        open_bundle(path)
+    assert refused.value.code == "AOTC-E108"
