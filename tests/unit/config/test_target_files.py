@@ -1,0 +1,163 @@
+"""Target files: the ones we ship, where names are looked up, and bad ones with their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aotc.config.target import TRIPLES, find_target, list_targets, read_target
+from aotc.errors import BuildManifestError
+from aotc_runtime.errors import Finding
+
+ROOT = Path(__file__).parents[3]
+
+GOOD = """\
+schema = 1
+name = "box"
+platform = "cpu"
+triple = "x86_64-unknown-linux-gnu"
+cpu = "x86-64-v2"
+features = ["sse2", "64bit", "sse2"]
+tuning = ["prefer-no-gather"]
+threads = 2
+options = { b = "2", a = "1" }
+"""
+
+# Old and new text.  Code and place of the one finding.  Words of its expected, found and hint.
+# fmt: off
+BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
+    "an unknown processor": (
+        "x86-64-v2", "x86-64-v9",
+        "AOTC-E812", "box.toml:5 cpu", "x86-64-v4", "x86-64-v9", "correct the name",
+    ),
+    "another triple": (
+        TRIPLES[0], "aarch64-apple-darwin",
+        "AOTC-E812", "box.toml:4 triple", TRIPLES[0], "aarch64-apple-darwin", "correct the name",
+    ),
+    "an unknown feature": (
+        '"sse2", "64bit"', '"sse9"',
+        "AOTC-E812", "box.toml:6 features[0]", "an LLVM feature", "sse9", "correct the name",
+    ),
+    "a feature with its sign": (
+        '"sse2", "64bit"', '"+sse2"',
+        "AOTC-E812", "box.toml:6 features[0]", "without sign", "+sse2", "correct the name",
+    ),
+    "a feature among the tuning": (
+        "prefer-no-gather", "avx2",
+        "AOTC-E812", "box.toml:7 tuning[0]", "a tuning attribute", "avx2", "correct the name",
+    ),
+    "no features": (
+        '["sse2", "64bit", "sse2"]', "[]",
+        "AOTC-E805", "box.toml:6 features", "at least 1", "[] (array)", "add what is missing",
+    ),
+    "no thread": (
+        "threads = 2", "threads = 0",
+        "AOTC-E805", "box.toml:8 threads", "at least 1", "0 (integer)", "sizes start at 1",
+    ),
+    "too many threads": (
+        "threads = 2", "threads = 5000",
+        "AOTC-E805", "box.toml:8 threads", "at most 4096", "5000 (integer)", "correct",
+    ),
+    "a misspelled key": (
+        "threads", "thread",
+        "AOTC-E803", "box.toml:8 thread", "threads", "thread", "did you mean threads?",
+    ),
+    "no name": (
+        'name = "box"\n', "",
+        "AOTC-E804", "box.toml:1 name", "the key name", "no such key", "add it",
+    ),
+    "another platform": (
+        '"cpu"', '"tpu"',
+        "AOTC-E805", "box.toml:3 platform", "'cpu'", '"tpu"', "correct the value",
+    ),
+    "a number among the options": (
+        'a = "1"', "a = 1",
+        "AOTC-E805", "box.toml:9 options.a", "a string", "1 (integer)", "quotes",
+    ),
+    "another schema": (
+        "schema = 1", "schema = 2",
+        "AOTC-E805", "box.toml:1 schema", "1", "2 (integer)", "correct the value",
+    ),
+    "no TOML": (
+        "threads = 2", "threads = ",
+        "AOTC-E802", "box.toml:8:11", "valid TOML", "Invalid value", "syntax",
+    ),
+}
+# fmt: on
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def to_file(text: str) -> Path:
+        (tmp_path / "box.toml").write_text(text)
+        return tmp_path
+
+    return to_file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "where", "expected", "found", "hint"), BAD.values(), ids=BAD.keys()
+)
+def test_a_bad_target_is_one_finding_with_its_place_and_what_to_do(
+    write: Callable[[str], Path],
+    old: str,
+    new: str,
+    code: str,
+    where: str,
+    expected: str,
+    found: str,
+    hint: str,
+) -> None:
+    assert old in GOOD
+    folder = write(GOOD.replace(old, new))
+    with pytest.raises(BuildManifestError) as caught:
+        read_target("box.toml", folder)
+    finding: Finding
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == (code, f"{folder}/{where}")
+    assert expected in finding.expected
+    assert found in finding.found
+    assert hint in finding.hint
+
+
+def test_a_good_target_is_sorted_and_without_repetition(write: Callable[[str], Path]) -> None:
+    target = read_target("box.toml", write(GOOD))
+    assert target.features == ("64bit", "sse2")
+    assert list(target.options) == ["a", "b"]
+    assert (target.name, target.cpu, target.threads) == ("box", "x86-64-v2", 2)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "targets").glob("*.toml")), ids=lambda p: p.stem)
+def test_shipped_targets_have_their_file_name_and_a_description(path: Path) -> None:
+    (found,) = [model for place, model in list_targets(ROOT) if place == path]
+    assert found.name == path.stem
+    assert found.description
+
+
+def test_higher_levels_have_the_features_of_lower_ones() -> None:
+    v3, v4 = (set(read_target(f"cpu-x86-64-{v}", ROOT).features) for v in ("v3", "v4"))
+    assert v3 < v4
+    assert all(name.startswith("avx512") for name in v4 - v3)
+
+
+def test_the_nearest_target_of_a_name_wins(tmp_path: Path) -> None:
+    near, above = tmp_path / "project" / "targets", tmp_path / "targets"
+    for folder in (near, above):
+        folder.mkdir(parents=True)
+        (folder / "box.toml").write_text(GOOD)
+    assert find_target("box", tmp_path / "project", "targets") == near / "box.toml"
+    (near / "box.toml").unlink()
+    assert find_target("box", tmp_path / "project", "targets") == above / "box.toml"
+
+
+@pytest.mark.parametrize("name", ["box", "", "box.toml", "gone/box", "../box.toml"])
+def test_a_target_that_is_not_there_is_refused_with_the_place_that_names_it(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(BuildManifestError) as caught:
+        read_target(name, tmp_path, "m.toml targets")
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E811", "m.toml targets")
+    assert f'"{name}"' in finding.found

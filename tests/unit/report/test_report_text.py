@@ -1,0 +1,66 @@
+"""Reports for people: whatever a bundle says of itself is shown as text and steers nothing."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.report.inspect import bundle_report
+from aotc.report.text import print_bundle, printable, size
+from aotc_runtime.system.store import open_bundle
+
+ODD = ["[/red]", "[bold]x", "\x1b[2J", "a\nok forged", "\x9b31m", "\udcff", "[link=x]y[/link]"]
+
+
+@pytest.fixture
+def report(digits_bundle: tuple[Path, Path]) -> dict[str, Any]:
+    return copy.deepcopy(bundle_report(open_bundle(digits_bundle[0])))
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_a_claimed_key_id_is_shown_as_it_is_spelled(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    report["signatures"] = [{"key_id": text}]
+    print_bundle(report)
+    shown = capsys.readouterr().out
+    (line,) = [line for line in shown.splitlines() if line.startswith("signed")]
+    assert printable(text) in line
+    assert "\x1b[2J" not in shown
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_names_and_versions_print(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (target,) = report["targets"].values()
+    target["accepts_jaxlib"] = [text]
+    target["weights"] = {text: target["weights"]["params"]}
+    entry = target["entry_points"]["predict"]
+    entry["parameters"], entry["inputs"], entry["donated"] = [text], {text: text}, [text]
+    entry["profiles"][0]["sizes"] = {text: 1}
+    target["entry_points"] = {text: entry}
+    report["targets"] = {text: target}
+    print_bundle(report)
+    shown = capsys.readouterr().out
+    assert all(line == printable(line) for line in shown.splitlines())
+    assert shown.count(printable(text)[:4]) >= 8
+
+
+def test_an_unsigned_bundle_is_signed_by_nobody(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report["signatures"] = []
+    print_bundle(report)
+    assert "signed  nobody" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_250_000, "1.2 MB"), (10**13, "10000.0 GB")],
+)
+def test_sizes_have_units(count: int, text: str) -> None:
+    assert size(count) == text

@@ -1,0 +1,57 @@
+"""Attestations: an in-toto statement in a DSSE envelope, signed over its exact bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from aotc.signing.attest import attest, endorsement
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import TrustError
+from aotc_runtime.formats import dsse
+from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.trust import trusted_signers
+
+ROOT = sha256(b"the root")
+SIGNER = LocalSigner.ephemeral()
+POLICY = TrustPolicy(schema=1, name="digits", keys=(TrustedKey(public_key=SIGNER.public_pem()),))
+
+
+def test_the_runtime_accepts_an_attestation_for_its_root_only() -> None:
+    made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+    assert trusted_signers([made.envelope], ROOT, POLICY, "b") == (SIGNER.key_id,)
+    with pytest.raises(TrustError) as caught:
+        trusted_signers([made.envelope], sha256(b"another root"), POLICY, "b")
+    assert caught.value.code == "AOTC-E305"
+
+
+def test_the_envelope_is_what_other_in_toto_tools_read() -> None:
+    envelope = json.loads(attest(ROOT, "digits-1.0.0", endorsement(), SIGNER).envelope)
+    assert envelope["payloadType"] == "application/vnd.in-toto+json"
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == "https://slsa.dev/provenance/v1"
+    assert statement["subject"] == [
+        {"name": "digits-1.0.0", "digest": {"sha256": ROOT.removeprefix("sha256:")}}
+    ]
+    assert {"buildDefinition", "runDetails"} == set(statement["predicate"])
+    (signature,) = envelope["signatures"]
+    assert signature["keyid"] == SIGNER.key_id
+
+
+def test_what_is_signed_is_the_pre_authentication_encoding() -> None:
+    assert dsse.pre_authentication_encoding("t/é", b"\x00x") == b"DSSEv1 4 t/\xc3\xa9 2 \x00x"
+    made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+    envelope = json.loads(made.envelope)
+    message = dsse.pre_authentication_encoding(
+        dsse.PAYLOAD_TYPE, base64.b64decode(envelope["payload"])
+    )
+    SIGNER.key.public_key().verify(base64.b64decode(envelope["signatures"][0]["sig"]), message)
+
+
+def test_an_attestation_says_nothing_of_time_host_or_user() -> None:
+    first = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+    assert first == attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)

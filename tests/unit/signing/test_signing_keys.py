@@ -1,0 +1,100 @@
+"""Keys that sign: which are taken, and that what they sign is what the runtime checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+from aotc.errors import UsageError
+from aotc.signing.keys import generate_key_pair, load_private_key, sign
+from aotc.signing.signer import LocalSigner, load_signer
+from aotc.signing.trust_file import policy_text, write_policy
+from aotc_runtime.verification.trust import policy_keys, read_policy
+
+PKCS8 = serialization.PrivateFormat.PKCS8
+
+
+def write_key(
+    path: Path,
+    key: PrivateKeyTypes,
+    form: serialization.PrivateFormat = PKCS8,
+    encoding: serialization.Encoding = serialization.Encoding.PEM,
+) -> Path:
+    path.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return path
+
+
+@pytest.mark.parametrize(
+    "key", [ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())]
+)
+def test_what_a_key_signs_its_public_half_in_a_policy_accepts(
+    tmp_path: Path, key: PrivateKeyTypes
+) -> None:
+    signer = load_signer(write_key(tmp_path / "k.key", key), None)
+    (tmp_path / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]))
+    keys = policy_keys(read_policy(tmp_path / "trust.toml"))
+    assert set(keys) == {signer.key_id}
+    signature = signer.sign(b"message")
+    assert keys[signer.key_id].verify(signature, b"message")
+    assert not keys[signer.key_id].verify(signature, b"massage")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        rsa.generate_private_key(public_exponent=65537, key_size=2048),
+        ec.generate_private_key(ec.SECP384R1()),
+    ],
+    ids=["RSA", "P-384"],
+)
+def test_other_kinds_of_keys_are_refused(tmp_path: Path, key: PrivateKeyTypes) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_private_key(write_key(tmp_path / "k.key", key), None)
+    assert caught.value.code == "AOTC-E006"
+    assert "Ed25519 or ECDSA P-256" in caught.value.findings[0].expected
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"", "something else"),
+        (b"\x00\xff", "something else"),
+        (b"-----BEGIN PRIVATE KEY-----\n!\n-----END PRIVATE KEY-----\n", "something else"),
+        (LocalSigner.ephemeral().public_pem().encode(), "a public key"),
+    ],
+    ids=["empty", "bytes", "broken", "public"],
+)
+def test_what_is_no_private_key_is_named(tmp_path: Path, data: bytes, found: str) -> None:
+    (tmp_path / "k.key").write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        load_private_key(tmp_path / "k.key", None)
+    assert caught.value.code == "AOTC-E006"
+    assert caught.value.findings[0].found == found
+
+
+def test_a_needless_passphrase_does_no_harm(tmp_path: Path) -> None:
+    pair = generate_key_pair(tmp_path / "k", None)
+    assert load_signer(pair.private, b"needless").key_id == pair.id
+
+
+def test_an_empty_passphrase_never_means_no_encryption(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        generate_key_pair(tmp_path / "k", b"")
+    assert caught.value.code == "AOTC-E009"
+    assert not list(tmp_path.iterdir())
+
+
+def test_ed25519_signatures_are_deterministic_and_those_of_two_keys_differ() -> None:
+    one, two = LocalSigner.ephemeral(), LocalSigner.ephemeral()
+    assert sign(one.key, b"m") == sign(one.key, b"m") != sign(two.key, b"m")
+
+
+def test_a_policy_needs_as_many_distinct_keys_as_its_threshold(tmp_path: Path) -> None:
+    pair = generate_key_pair(tmp_path / "k", None)
+    with pytest.raises(UsageError) as caught:
+        write_policy(tmp_path / "trust.toml", "digits", [pair.public, pair.public], 2)
+    assert caught.value.code == "AOTC-E010"
