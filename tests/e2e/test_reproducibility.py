@@ -27,19 +27,21 @@ import numpy as np
 TABLE = np.linspace(0, 1, 900, dtype="float32").reshape(30, 30)
 
 def varied(x):
+    noise = jax.random.normal(jax.random.key(3), (30,))
     kernel = jnp.sin(x[:9, :16].reshape(3, 3, 4, 4))
     dimensions = ("NHWC", "HWIO", "NHWC")
     image = jax.lax.conv_general_dilated(
         x.reshape(1, 15, 15, 4), kernel, (1, 1), "SAME", dimension_numbers=dimensions
     )
+    large = jnp.tanh(jnp.broadcast_to(x[:, None], (30, 999, 30)) * noise)
     spread = x @ x.T + 30 * jnp.eye(30) + TABLE
     solved = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(spread @ spread.T), x)
-    noise = jax.random.normal(jax.random.key(3), (30,))
     order = jnp.argsort(x[:, 0] + noise)
     total, steps = jax.lax.scan(lambda c, row: (c + row, jnp.tanh(c)), noise, solved[order])
     grown = jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 2 + 1, jnp.abs(total))
     return {
         "image": image,
+        "large": large,
         "steps": jax.lax.cond(total[0] > 0, lambda: steps, lambda: -steps),
         "grown": jax.vmap(lambda a: jax.nn.softmax(a * grown))(x),
     }
@@ -61,13 +63,17 @@ ranges = { x = [0, 1] }
 
 @dataclass(frozen=True)
 class Place:
-    """A user on a machine, as far as a process can tell. jobs: compilations at a time."""
+    """A user on a machine, as far as a process can tell.
+
+    jobs: compilations at a time.  cores: how many of this machine's a process may use; None for all.
+    """
 
     home: str
     user: str
     zone: str
     hash_seed: str
     jobs: int
+    cores: int | None
 
     def environment(self, folder: Path) -> dict[str, str]:
         home = folder / self.home
@@ -92,14 +98,23 @@ class Place:
         }
 
 
-ALICE = Place("home-of-alice", "alice", "UTC", "0", 1)
-BARBARA = Place("users/barbara/at-home", "barbara", "Pacific/Auckland", "4711", 4)
+ALICE = Place("home-of-alice", "alice", "UTC", "0", 1, None)
+BARBARA = Place("users/barbara/at-home", "barbara", "Pacific/Auckland", "4711", 4, 1)
 
 
-def aotc(*arguments: str | Path, folder: Path, environment: dict[str, str]) -> None:
+def aotc(
+    *arguments: str | Path, folder: Path, environment: dict[str, str], cores: int | None = None
+) -> None:
+    usable = set(sorted(os.sched_getaffinity(0))[:cores])
     command = [sys.executable, "-m", "aotc.cli.main", *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, usable),
     )
     assert done.returncode == 0, done.stderr
 
@@ -117,6 +132,7 @@ def build(place: Place, folder: Path, sources: Path, name: str, *options: str | 
         *options,
         folder=folder,
         environment=environment,
+        cores=place.cores,
     )
     return bundle
 

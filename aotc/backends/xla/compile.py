@@ -71,6 +71,7 @@ class XlaBackend:
             features=target.features,
             tuning=target.tuning,
             options=target.options,
+            threads=target.threads,
         )
         with tempfile.TemporaryDirectory(prefix="aotc-compile-") as name:
             folder = Path(name)
@@ -136,6 +137,11 @@ def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[s
             "address space randomization could not be turned off here: "
             "rebuilding may give other bytes"
         )
+    if result.own_threads:
+        diagnostics.append(
+            f"loops are cut for this host's processors, not for the target's "
+            f"{job.target.threads} threads: another host may give other bytes"
+        )
     return Executable(
         serialized=serialized,
         digest=sha256(serialized),
@@ -197,9 +203,13 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
         return _unknown_jaxlib(job, result.words)
     if result.problem is Problem.TARGET:
         return _unfollowed(job, f"{result.words} in jaxlib {version('jaxlib')}")
-    # XLA names a target that nobody registered in its message.
+    # XLA names a target that nobody registered in its message; of a callback, which jaxlib has
+    # registered, it only says that an attribute is missing.
     refused = [
-        name for name in result.called if not custom_calls.is_allowed(name) and name in result.words
+        name
+        for name in result.called
+        if not custom_calls.is_allowed(name)
+        and (name in result.words or custom_calls.is_callback(name))
     ]
     if refused:
         return _refused_calls(job, refused)

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.backends.xla import custom_calls
+from aotc.backends.xla import custom_calls, processors
 from aotc.config import isa
 
 ADDR_NO_RANDOMIZE = 0x0040000
@@ -42,13 +42,15 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     features: tuple[str, ...]
     tuning: tuple[str, ...]
     options: dict[str, str]
+    threads: int
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
     """What was made, beside `executable.bin`; or a problem, in the compiler's words.
 
     called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
-    purpose.  randomized: whether address space randomization was on.
+    purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
+    were cut for this host's processors instead of the target's.
     """
 
     problem: Problem = Problem.NONE
@@ -59,6 +61,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     memory: dict[str, int] = {}
     cost: dict[str, float] = {}
     randomized: bool = False
+    own_threads: bool = False
 
 
 def fix_address_layout() -> bool:
@@ -77,7 +80,9 @@ def fix_address_layout() -> bool:
     return False
 
 
-def compile_job(job: Job, artifact: bytes, *, randomized: bool) -> tuple[Result, bytes]:
+def compile_job(
+    job: Job, artifact: bytes, *, randomized: bool, own_threads: bool
+) -> tuple[Result, bytes]:
     """Compile; the executable's raw bytes, or a problem in the result."""
     from aotc.backends.xla import private, topology
 
@@ -111,6 +116,7 @@ def compile_job(job: Job, artifact: bytes, *, randomized: bool) -> tuple[Result,
         memory=private.memory(executable),
         cost=private.cost(client, executable),
         randomized=randomized,
+        own_threads=own_threads,
     )
     return result, serialized
 
@@ -119,11 +125,14 @@ def main() -> None:
     randomized = fix_address_layout()
     job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
     artifact = Path("module.bin").read_bytes()
+    own_threads = not processors.pretend(job.threads)
     outcome: list[tuple[Result, bytes]] = []
 
     # A thread of its own has a malloc arena of its own, whatever the main thread did before.
     thread = threading.Thread(
-        target=lambda: outcome.append(compile_job(job, artifact, randomized=randomized))
+        target=lambda: outcome.append(
+            compile_job(job, artifact, randomized=randomized, own_threads=own_threads)
+        )
     )
     thread.start()
     thread.join()
