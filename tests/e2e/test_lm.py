@@ -10,13 +10,19 @@ import pytest
 from jax_free import Arrays
 
 from aotc_runtime import LoadedBundle
-from lm.generate import generate_greedy, plain_jax
+from lm.generate import Functions, generate_greedy, plain_jax
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH, VOCABULARY
 from lm.reference import generate_without_cache
 
 NEW_TOKENS = 24
 PROMPT_SHAPES = [(1, 16), (1, 32), (2, 16), (2, 32)]
 """batch and seq, each a profile."""
+
+
+@pytest.fixture(scope="module")
+def jitted() -> Functions:
+    """The functions as JAX compiles them here, once for all tests."""
+    return plain_jax()
 
 
 def prompts() -> Arrays:
@@ -36,16 +42,15 @@ def generate_all(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 
 def test_greedy_generation_equals_plain_jax_and_the_model_without_a_cache(
-    lm_bundle: tuple[Path, Path], tmp_path: Path
+    lm_bundle: tuple[Path, Path], tmp_path: Path, jitted: Functions
 ) -> None:
     inputs = {**prompts(), "new_tokens": np.asarray(NEW_TOKENS)}
     outputs, report = jax_free.run(generate_all, lm_bundle, tmp_path, inputs)
 
-    functions = plain_jax()
     for name, prompt in prompts().items():
         assert outputs[name].shape == (len(prompt), NEW_TOKENS)
         np.testing.assert_array_equal(
-            outputs[name], generate_greedy(functions, prompt, NEW_TOKENS), err_msg=name
+            outputs[name], generate_greedy(jitted, prompt, NEW_TOKENS), err_msg=name
         )
         np.testing.assert_array_equal(
             outputs[name], generate_without_cache(prompt, NEW_TOKENS), err_msg=name
@@ -99,12 +104,12 @@ def watch_the_cache(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 
 def test_the_cache_stays_on_the_device_and_each_step_uses_up_the_one_before(
-    lm_bundle: tuple[Path, Path], tmp_path: Path
+    lm_bundle: tuple[Path, Path], tmp_path: Path, jitted: Functions
 ) -> None:
     prompt = prompts()["2x16"]
     outputs, _ = jax_free.run(watch_the_cache, lm_bundle, tmp_path, {"prompt": prompt})
 
-    np.testing.assert_array_equal(outputs["tokens"], generate_greedy(plain_jax(), prompt, 8))
+    np.testing.assert_array_equal(outputs["tokens"], generate_greedy(jitted, prompt, 8))
     assert len(outputs["on_device"]) == 7 * LAYERS * 2
     assert outputs["on_device"].all()
     assert outputs["used_up"].all()
@@ -123,9 +128,9 @@ def generate_through_the_host(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 @pytest.mark.parametrize("shape", ["1x16", "2x32"])
 def test_a_cache_taken_to_the_host_and_back_gives_the_same_text(
-    lm_bundle: tuple[Path, Path], tmp_path: Path, shape: str
+    lm_bundle: tuple[Path, Path], tmp_path: Path, jitted: Functions, shape: str
 ) -> None:
     prompt = prompts()[shape]
     outputs, _ = jax_free.run(generate_through_the_host, lm_bundle, tmp_path, {"prompt": prompt})
 
-    np.testing.assert_array_equal(outputs["tokens"], generate_greedy(plain_jax(), prompt, 8))
+    np.testing.assert_array_equal(outputs["tokens"], generate_greedy(jitted, prompt, 8))
