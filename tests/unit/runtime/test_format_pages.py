@@ -1,0 +1,141 @@
+"""docs/bundle-format.md and docs/trust.md say what the code does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from aotc_runtime import limits
+from aotc_runtime.formats import oci, tar, tensors
+from aotc_runtime.schema import manifest as schema
+from aotc_runtime.schema import tree
+from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification import compatibility, keys, trust, verify
+
+DOCS = Path(__file__).parents[3] / "docs"
+FORMAT = (DOCS / "bundle-format.md").read_text()
+TRUST = (DOCS / "trust.md").read_text()
+
+STRUCTS = [
+    value
+    for module in (schema, tree)
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__struct_fields__
+]
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_every_field_of_the_manifest_is_described(struct: type[Any]) -> None:
+    for name in struct.__struct_encode_fields__:
+        assert re.search(rf"[`\"]{name}[`\"]", FORMAT), f"{struct.__name__}.{name}"
+
+
+@pytest.mark.parametrize(
+    "tag", [s.__struct_config__.tag for s in STRUCTS if s.__struct_config__.tag]
+)
+def test_every_tag_is_described(tag: str) -> None:
+    assert f"`{tag}`" in FORMAT or f'"{tag}"' in FORMAT
+
+
+def test_every_dtype_and_enum_value_is_described() -> None:
+    for enum in (schema.DType, schema.ParameterKind, schema.OutOfProfilePolicy):
+        for member in enum:
+            assert f"`{member.value}`" in FORMAT, member
+    for name in tensors.DTYPES:
+        assert f"`{name}`" in FORMAT, name
+
+
+def test_every_media_type_is_described() -> None:
+    types = [value for name, value in vars(oci).items() if name.endswith("_TYPE")]
+    assert len(types) >= 9
+    for media_type in types:
+        assert f"`{media_type}`" in FORMAT, media_type
+
+
+def test_every_limit_is_stated() -> None:
+    wanted = {
+        "INDEX_BYTES_MAX": "4 MiB",
+        "MANIFEST_BYTES_MAX": "64 MiB",
+        "ENVELOPE_BYTES_MAX": "16 MiB",
+        "BLOBS_MAX": "100 000",
+        "ATTESTATIONS_MAX": "256",
+        "SIGNATURES_MAX": "64",
+        "TENSOR_HEADER_BYTES_MAX": "100 MiB",
+        "TENSOR_RANK_MAX": "64",
+    }
+    section = FORMAT[FORMAT.index("## Limits") : FORMAT.index("## Versions")]
+    for name, text in wanted.items():
+        number, _, unit = text.replace(" 000", "000").partition(" ")
+        assert int(number) * (2**20 if unit else 1) == getattr(limits, name), name
+        assert f"| {text} [" in section, name
+    assert {name for name in vars(limits) if name.isupper()} - {"POLICY_BYTES_MAX"} == set(wanted)
+
+
+def test_names_and_versions_are_those_of_the_code() -> None:
+    assert tar.NAME.pattern.removeprefix(r"\A").removesuffix(r"\Z") in FORMAT
+    assert f"# The bundle format, version {schema.FORMAT_VERSION}\n" in FORMAT
+    assert f'"imageLayoutVersion":"{oci.LAYOUT_VERSION}"' in FORMAT
+
+
+def test_every_key_of_the_policy_is_described() -> None:
+    section = TRUST[TRUST.index("## The policy file") :]
+    for name in TrustPolicy.__struct_fields__:
+        assert f"| `{name}` |" in section, name
+    for name in TrustedKey.__struct_fields__:
+        assert f"| `keys.{name}` |" in section, name
+
+
+def test_the_policy_on_the_page_is_a_policy(tmp_path: Path) -> None:
+    example = re.search(r"```toml\n(.*?)```", TRUST, re.DOTALL)
+    assert example
+    (tmp_path / "trust.toml").write_text(example[1])
+    (tmp_path / "ci.pub").write_text("-----BEGIN PUBLIC KEY-----")
+    policy = trust.read_policy(tmp_path / "trust.toml")
+    assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "1.0.0")
+
+
+def rows() -> dict[int, str]:
+    found = re.findall(r"^\| (\d+) \|(.*)\|$", TRUST, re.MULTILINE)
+    return {int(number): text for number, text in found}
+
+
+def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
+    assert list(rows()) == list(range(1, 11))
+    named: set[int] = set()
+    for module in (verify, trust, compatibility):
+        text = Path(module.__file__ or "").read_text()
+        for match in re.findall(r"docs/trust\.md (\d+(?:(?:, | and | to )\d+)*)", text):
+            numbers = [int(number) for number in re.findall(r"\d+", match)]
+            named |= set(range(*(numbers[0], numbers[-1] + 1))) if "to" in match else set(numbers)
+    assert named == set(rows())
+
+
+def test_the_gates_stand_in_the_order_of_the_code() -> None:
+    source = ast.parse(Path(verify.__file__ or "").read_text())
+    in_code = [
+        node.args[0].value
+        for node in ast.walk(source)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func) == "gates.append"
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    on_page = [gate for text in rows().values() for gate in re.findall(r"^ `(\w+)` \|", text)]
+    assert sorted(on_page) == sorted(str(gate) for gate in in_code)
+    assert on_page == ["framing", "attestations", "signatures", "digests", "policy", "host"]
+
+
+def test_every_code_of_the_verification_stands_at_a_step() -> None:
+    stated: set[int] = set()
+    for text in rows().values():
+        for first, last in re.findall(r"E(\d{3})(?: to E(\d{3}))?", text):
+            stated |= set(range(int(first), int(last or first) + 1))
+    for module in (verify, trust, compatibility, keys):
+        source = Path(module.__file__ or "").read_text()
+        for code in re.findall(r'"AOTC-E(\d{3})"', source):
+            assert int(code) in stated or code == "308", code
