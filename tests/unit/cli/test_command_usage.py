@@ -81,6 +81,8 @@ def test_help_and_version_succeed(aotc: Run, flag: str) -> None:
 def test_an_argument_after_two_dashes_is_no_option(aotc: Run) -> None:
     done = aotc("inspect", "--", "--json")
     assert (done.exit_code, done.stdout, done.codes) == (5, "", ["AOTC-E108"])
+    misused = aotc("inspect", "--", "--json", "another")
+    assert (misused.exit_code, misused.stdout, misused.codes) == (2, "", ["AOTC-E001"])
 
 
 def test_an_internal_error_is_one_line_and_exit_code_1(
