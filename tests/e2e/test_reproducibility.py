@@ -65,7 +65,7 @@ ranges = { x = [0, 1] }
 class Place:
     """A user on a machine, as far as a process can tell.
 
-    jobs: compilations at a time.  cores: how many of this machine's a process may use; None for all.
+    jobs: compilations at a time.  cores: how many a process may use; None for all.
     """
 
     home: str

@@ -1,0 +1,116 @@
+"""Child processes: their refusals are raised, and any end but a proper one is a crash."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aotc.build import child
+from aotc.errors import CaptureError
+from aotc_runtime.errors import AotcError, Finding
+
+FINDING = Finding(code="AOTC-E822", where="f", expected="a", found="b", hint="c")
+
+SCRIPTS = {
+    "fine": "print('one'); print('two'); sys.exit(child.finish(folder))",
+    "refuses": "sys.exit(child.report(folder, CaptureError(FINDING)))",
+    "raises": "raise RuntimeError('boom')",
+    "exits": "sys.exit(0)",
+    "leaves": "os._exit(0)",
+    "aborts": "os.abort()",
+    "killed": "os.kill(os.getpid(), 9)",
+}
+
+
+def run(kind: str, folder: Path, environment: dict[str, str] | None = None) -> list[str]:
+    """Run a module of this kind as a child; the lines it printed."""
+    (folder / "a_child.py").write_text(
+        "import os, sys\nfrom pathlib import Path\nfrom aotc.build import child\n"
+        "from aotc.errors import CaptureError\nfrom aotc_runtime.errors import Finding\n"
+        f"FINDING = {FINDING!r}\nfolder = Path(sys.argv[1])\n{SCRIPTS[kind]}\n"
+    )
+    lines: list[str] = []
+    child.run(
+        "a_child",
+        [str(folder)],
+        folder,
+        (environment or dict(os.environ)) | {"PYTHONPATH": str(folder)},
+        failure_code="AOTC-E835",
+        doing="the capture process",
+        on_line=lines.append,
+    )
+    return lines
+
+
+def test_lines_are_passed_on_and_a_proper_end_returns(tmp_path: Path) -> None:
+    assert run("fine", tmp_path) == ["one", "two"]
+
+
+def test_the_findings_of_the_child_are_raised_as_its_own_family(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError) as caught:
+        run("refuses", tmp_path)
+    assert caught.value.findings == (FINDING,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("raises", "RuntimeError: boom"),
+        ("exits", "exit status 0"),
+        ("leaves", "exit status 0"),
+        ("aborts", "SIGABRT"),
+        ("killed", "SIGKILL"),
+    ],
+)
+def test_any_other_end_is_a_crash_with_what_was_said_last(
+    tmp_path: Path, kind: str, found: str
+) -> None:
+    with pytest.raises(AotcError) as caught:
+        run(kind, tmp_path)
+    assert caught.value.code == "AOTC-E835"
+    assert found in caught.value.findings[0].found
+
+
+def test_what_an_earlier_child_finished_does_not_count_for_the_next(tmp_path: Path) -> None:
+    run("fine", tmp_path)
+    with pytest.raises(AotcError):
+        run("leaves", tmp_path)
+
+
+def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
+    started: list[int] = []
+
+    def interrupted(line: str) -> None:
+        started.append(int(line))
+        raise KeyboardInterrupt
+
+    (tmp_path / "a_child.py").write_text(
+        "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        child.run(
+            "a_child",
+            [],
+            tmp_path,
+            dict(os.environ) | {"PYTHONPATH": str(tmp_path)},
+            failure_code="AOTC-E835",
+            doing="the capture process",
+            on_line=interrupted,
+        )
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+def test_nothing_that_steers_jax_or_xla_reaches_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAX_ENABLE_X64", "XLA_FLAGS", "TF_CPP_MAX_VLOG_LEVEL", "PJRT_NPROC", "NPROC"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PYTHONHASHSEED", "77")
+    monkeypatch.setenv("UNRELATED", "kept")
+    environment = child.clean_environment({"JAX_PLATFORMS": "cpu"})
+    steering = {k: v for k, v in environment.items() if k.startswith(("JAX", "XLA", "PJRT", "NP"))}
+    assert steering == {"JAX_PLATFORMS": "cpu"}
+    assert environment["PYTHONHASHSEED"] == "0"
+    assert environment["UNRELATED"] == "kept"
+    assert child.ignored_variables() == ["JAX_ENABLE_X64", "PJRT_NPROC", "XLA_FLAGS"]

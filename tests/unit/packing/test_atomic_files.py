@@ -1,0 +1,190 @@
+"""A crash at any moment leaves the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from aotc.errors import UsageError
+from aotc.packing.files import write_atomically, write_folder_atomically
+
+OLD = {"oci-layout": b"old", "blobs/a": b"old blob"}
+NEW = {"oci-layout": b"new", "index.json": b"{}", "blobs/b": b"new blob"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def breaking(chunks: list[bytes]) -> Iterator[bytes]:
+    yield from chunks
+    raise RuntimeError("the disk caught fire")
+
+
+def test_a_file_is_written_with_the_mode_asked_for(tmp_path: Path) -> None:
+    assert write_atomically(tmp_path / "file", [b"one ", memoryview(b"two")], mode=0o600) == 7
+    assert contents(tmp_path) == {"file": b"one two"}
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "file", [b"old"])
+    with pytest.raises(RuntimeError):
+        write_atomically(tmp_path / "file", breaking([b"new"]))
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_a_reader_that_has_the_old_file_open_keeps_it(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "file", [b"old"])
+    with (tmp_path / "file").open("rb") as reader:
+        write_atomically(tmp_path / "file", [b"new"])
+        assert reader.read() == b"old"
+    assert contents(tmp_path) == {"file": b"new"}
+
+
+@pytest.mark.parametrize("place", ["missing/file", "file/file", "."])
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(UsageError) as caught:
+        write_atomically(tmp_path / place, [b"new"])
+    assert caught.value.code == "AOTC-E003"
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_atomically(tmp_path / "file", [b"old"])
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError) as caught:
+        write_atomically(tmp_path / "file", [b"new"])
+    assert caught.value.code == "AOTC-E003"
+    assert contents(tmp_path) == {"file": b"old"}
+    with pytest.raises(UsageError):
+        write_folder_atomically(tmp_path / "layout", NEW.items())
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_the_data_is_on_disk_before_the_name_points_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut after a rename without fsync leaves an empty file."""
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        is_folder = Path(f"/proc/self/fd/{descriptor}").resolve().is_dir()
+        events.append("sync folder" if is_folder else "sync file")
+        fsync(descriptor)
+
+    def replaced(self: Path, target: Path) -> Path:
+        events.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    write_atomically(tmp_path / "file", [b"new"])
+    assert events == ["sync file", "rename", "sync folder"]
+
+
+def test_a_folder_replaces_an_older_layout_as_a_whole(tmp_path: Path) -> None:
+    layout = tmp_path / "deep" / "layout"
+    write_folder_atomically(layout, OLD.items())
+    assert contents(layout) == OLD
+    assert write_folder_atomically(layout, NEW.items()) == sum(map(len, NEW.values()))
+    assert contents(layout) == NEW
+    assert list(layout.parent.iterdir()) == [layout]
+
+
+def test_a_failure_while_writing_a_folder_leaves_the_old_one(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    write_folder_atomically(layout, OLD.items())
+
+    def members() -> Iterator[tuple[str, bytes]]:
+        yield from NEW.items()
+        raise RuntimeError("the disk caught fire")
+
+    with pytest.raises(RuntimeError):
+        write_folder_atomically(layout, members())
+    assert contents(tmp_path) == {f"layout/{name}": data for name, data in OLD.items()}
+
+
+def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_bytes(b"years of work")
+    (tmp_path / "file").write_bytes(b"a file")
+    for place in (home, tmp_path / "file"):
+        with pytest.raises(UsageError) as caught:
+            write_folder_atomically(place, NEW.items())
+        assert caught.value.code == "AOTC-E004"
+    assert contents(tmp_path) == {"home/thesis.tex": b"years of work", "file": b"a file"}
+
+
+def test_an_empty_folder_may_be_written_into(tmp_path: Path) -> None:
+    (tmp_path / "layout").mkdir()
+    write_folder_atomically(tmp_path / "layout", NEW.items())
+    assert contents(tmp_path / "layout") == NEW
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from aotc.packing.files import write_atomically, write_folder_atomically
+
+path, kind, calls = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+def counted(function):
+    def call(*arguments, **named):
+        global calls
+        if calls == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls -= 1
+        return function(*arguments, **named)
+    return call
+
+for module, name in ((os, "fsync"), (Path, "replace"), (Path, "rename"), (Path, "chmod")):
+    setattr(module, name, counted(getattr(module, name)))
+if kind == "file":
+    write_atomically(path, [b"new ", b"contents"])
+else:
+    write_folder_atomically(path, [("oci-layout", b"new"), ("index.json", b"{}")])
+"""
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path: Path, step: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old contents")
+    command = [sys.executable, "-c", KILLED, str(path), "file", str(step)]
+    status = subprocess.run(command, check=False).returncode
+    assert status == (-signal.SIGKILL if step < 4 else 0)
+    assert path.read_bytes() == (b"old contents" if step < 3 else b"new contents")
+
+
+@pytest.mark.parametrize("step", range(7))
+def test_a_kill_at_any_step_leaves_no_half_written_folder(tmp_path: Path, step: int) -> None:
+    path = tmp_path / "layout"
+    write_folder_atomically(path, OLD.items())
+    command = [sys.executable, "-c", KILLED, str(path), "folder", str(step)]
+    status = subprocess.run(command, check=False).returncode
+    assert status == (-signal.SIGKILL if step < 6 else 0)
+    new = {"oci-layout": b"new", "index.json": b"{}"}
+    # Between the two renames there is no folder; the old one is whole beside its place.
+    assert contents(path) in ([OLD] if step < 4 else [{}] if step == 4 else [new])
+    kept = [contents(folder) for folder in tmp_path.glob(".layout.old.*/layout")]
+    assert kept == ([OLD] if step == 4 else [])

@@ -1,0 +1,76 @@
+"""safetensors as we write them: canonical bytes, aligned, readable by anybody."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load
+
+from aotc.errors import CaptureError
+from aotc.packing.weights import write_tensors
+from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
+
+type Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+DTYPES = ["bool", "uint8", "int8", "float16", "int16", "float32", "int32", "complex64", "int64"]
+ARRAYS = st.builds(
+    lambda dtype, shape: np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype),
+    st.sampled_from(DTYPES),
+    st.lists(st.integers(0, 20), max_size=3).map(tuple),
+)
+TENSORS = st.dictionaries(st.text(min_size=1, max_size=9), ARRAYS, max_size=6)
+
+
+@given(TENSORS)
+def test_the_public_library_reads_what_was_written(tensors: dict[str, Array]) -> None:
+    tensors.pop("__metadata__", None)
+    for name, array in load(write_tensors(tensors, where="test")).items():
+        assert array.dtype == tensors[name].dtype
+        assert array.shape == tensors[name].shape
+        assert array.tobytes() == tensors[name].tobytes()
+
+
+@given(TENSORS)
+def test_every_tensor_of_whole_lines_lies_on_a_boundary(tensors: dict[str, Array]) -> None:
+    data = write_tensors(tensors, where="test")
+    infos = read_tensors(memoryview(data), where="test")
+    assert infos.keys() == tensors.keys()
+    whole = {name for name, array in tensors.items() if array.nbytes % ALIGNMENT == 0}
+    assert {name for name in whole if not infos[name].aligned} == set()
+    assert min((info.start for info in infos.values()), default=0) % ALIGNMENT == 0
+
+
+@given(TENSORS, st.randoms())
+def test_the_bytes_do_not_depend_on_the_order_given(
+    tensors: dict[str, Array], random: object
+) -> None:
+    names = list(tensors)
+    random.shuffle(names)  # type: ignore[attr-defined]
+    shuffled = {name: tensors[name] for name in names}
+    assert write_tensors(shuffled, where="test") == write_tensors(tensors, where="test")
+
+
+def test_the_bytes_do_not_depend_on_layout_in_memory_or_byte_order() -> None:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    expected = write_tensors({"a": array}, where="test")
+    for other in (np.asfortranarray(array), array.astype(">f4"), np.stack([array, array])[::2][0]):
+        assert write_tensors({"a": other}, where="test") == expected
+
+
+def test_scalars_and_empty_arrays_keep_their_shapes() -> None:
+    tensors = {"scalar": np.float32(3), "empty": np.zeros((0, 3), np.int8)}
+    infos = read_tensors(memoryview(write_tensors(tensors, where="test")), where="test")
+    assert {name: info.shape for name, info in infos.items()} == {"scalar": (), "empty": (0, 3)}
+
+
+@pytest.mark.parametrize(
+    "dtype", [ml_dtypes.int4, np.complex128, ml_dtypes.float8_e4m3b11fnuz, "U3"]
+)
+def test_a_dtype_that_the_format_lacks_is_refused_by_tensor(dtype: object) -> None:
+    with pytest.raises(CaptureError) as caught:
+        write_tensors({"fine": np.zeros(2), "odd": np.zeros(2, dtype)}, where="weights.params")  # type: ignore[call-overload]
+    assert caught.value.code == "AOTC-E834"
+    assert caught.value.findings[0].where == "weights.params odd"

@@ -1,0 +1,138 @@
+"""What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc.errors import ParityError
+from aotc.parity import isolated
+from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
+
+FINDING = {
+    "code": "AOTC-E503",
+    "where": "host",
+    "expected": "avx512f",
+    "found": "none",
+    "hint": "rebuild",
+}
+RESULT = {
+    "label": "predict[batch=8]",
+    "entry_point": "predict",
+    "profile": 1,
+    "max_abs": 0.25,
+    "max_rel": 0.5,
+    "ulp_max": 7,
+    "elements": 80,
+    "worst": "label",
+    "within_tolerance": True,
+}
+
+
+def answered(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> isolated.Outcomes | ParityNotRun:
+    """Run with an interpreter that runs a shell script in place of the worker."""
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!/bin/sh\n{script}\n")
+    interpreter.chmod(interpreter.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    return isolated.run(tmp_path / "b.aotb", tmp_path / "trust.toml", "cpu-x86-64-v3")
+
+
+def answer(**parts: object) -> str:
+    return f"echo '{json.dumps(parts)}'"
+
+
+def refused(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ParityError:
+    with pytest.raises(ParityError) as caught:
+        answered(script, tmp_path, monkeypatch)
+    return caught.value
+
+
+def test_results_within_tolerance_are_recorded_with_their_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = answered(answer(results=[RESULT]), tmp_path, monkeypatch)
+    ran = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=80, worst="label")
+    assert outcomes == {("predict", 1): ran}
+
+
+def test_every_result_beyond_its_tolerance_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [
+        RESULT,
+        RESULT | {"profile": 2, "label": "predict[batch=64]", "within_tolerance": False},
+        RESULT | {"profile": 3, "label": "f", "within_tolerance": False, "max_abs": None},
+    ]
+    error = refused(answer(results=results), tmp_path, monkeypatch)
+    assert [finding.code for finding in error.findings] == ["AOTC-E951", "AOTC-E951"]
+    assert error.exit_code == 8
+    assert error.findings[0].where == "predict[batch=64] for cpu-x86-64-v3, output label"
+    assert "max abs error inf" in error.findings[1].found
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("kill -SEGV $$", "SIGSEGV"),
+        ("kill -ILL $$", "SIGILL"),
+        ("echo 'terminate called' >&2; kill -ABRT $$", "terminate called"),
+        ("exit 3", "exit status 3"),
+    ],
+)
+def test_a_crash_of_the_process_is_a_failed_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, found: str
+) -> None:
+    error = refused(script, tmp_path, monkeypatch)
+    assert (error.code, error.exit_code) == ("AOTC-E952", 8)
+    assert found in error.findings[0].found
+
+
+def test_a_fixture_that_does_not_end_is_a_failed_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated, "SECONDS_MAX", 0.2)
+    assert refused("exec sleep 60", tmp_path, monkeypatch).code == "AOTC-E952"
+
+
+def test_a_bundle_that_the_runtime_refuses_is_a_failed_build_with_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = FINDING | {"code": "AOTC-E201", "found": "another digest"}
+    error = refused(answer(failed=[failed]), tmp_path, monkeypatch)
+    assert (error.code, error.exit_code) == ("AOTC-E953", 8)
+    assert error.findings[0].found == "AOTC-E201: another digest"
+
+
+def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsuited = [FINDING, FINDING | {"expected": "8 devices"}]
+    outcome = answered(answer(unsuited=unsuited), tmp_path, monkeypatch)
+    assert outcome == ParityNotRun(reason="expected avx512f; expected 8 devices")
+
+
+def test_a_failure_counts_before_an_unsuited_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = refused(answer(unsuited=[FINDING], failed=[FINDING]), tmp_path, monkeypatch)
+    assert error.code == "AOTC-E953"
+
+
+def test_nothing_of_the_outside_steers_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
+    environment = tmp_path / "environment"
+    answered(f"env > {environment}; {answer(results=[RESULT])}", tmp_path, monkeypatch)
+    names = {line.partition("=")[0] for line in environment.read_text().splitlines()}
+    assert not names & {"XLA_FLAGS", "TF_CPP_MAX_VLOG_LEVEL"}
+    assert "PATH" in names or "PATH" not in os.environ
