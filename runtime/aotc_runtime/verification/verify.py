@@ -30,6 +30,7 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import trust
 from aotc_runtime.verification.compatibility import check_host
+from aotc_runtime.verification.consistency import check_consistency
 
 PARALLEL_BYTES_MIN = 8 * 2**20
 """Below this a thread pool costs more than hashing takes."""
@@ -189,6 +190,7 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
         if manifest.target.name in manifests:
             where = f"{source.name} root index"
             raise _format_error("AOTC-E116", where, "each target once", manifest.target.name)
+        raise_if(check_consistency(manifest, f"{source.name} {what}"))
         raise_if(_check_layers(image, manifest, source.name))
         manifests[manifest.target.name] = manifest
         targets[manifest.target.name] = image

@@ -15,7 +15,7 @@ from aotc_runtime.formats import oci, tar, tensors
 from aotc_runtime.schema import manifest as schema
 from aotc_runtime.schema import tree
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification import compatibility, keys, trust, verify
+from aotc_runtime.verification import compatibility, consistency, keys, trust, verify
 
 DOCS = Path(__file__).parents[3] / "docs"
 FORMAT = (DOCS / "bundle-format.md").read_text()
@@ -135,7 +135,7 @@ def test_every_code_of_the_verification_stands_at_a_step() -> None:
     for text in rows().values():
         for first, last in re.findall(r"E(\d{3})(?: to E(\d{3}))?", text):
             stated |= set(range(int(first), int(last or first) + 1))
-    for module in (verify, trust, compatibility, keys):
+    for module in (verify, trust, compatibility, consistency, keys):
         source = Path(module.__file__ or "").read_text()
         for code in re.findall(r'"AOTC-E(\d{3})"', source):
             assert int(code) in stated or code == "308", code

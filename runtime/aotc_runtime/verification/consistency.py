@@ -1,0 +1,107 @@
+"""Whether a bundle manifest agrees with itself, so that nothing behind it has to ask again.
+
+The types say what each field may hold; this says what they may hold together: indices that point
+somewhere, one shape per leaf, names that Python accepts.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterator, Sequence
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import (
+    BundleManifest,
+    EntryPoint,
+    Parameter,
+    ParameterKind,
+    ProfileRecord,
+    WeightArgument,
+)
+from aotc_runtime.schema.tree import NamedTupleNode, RecordNode, Tree, children, leaves
+
+
+def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Every contradiction in a manifest (AOTC-E118)."""
+    weights = {
+        (name, tensor.name) for name, set_ in manifest.weights.items() for tensor in set_.tensors
+    }
+    if not manifest.entry_points:
+        yield _finding(where, "at least one entry point", "none")
+    for name, entry_point in manifest.entry_points.items():
+        place = f"{where} {name}"
+        yield from _check_trees(entry_point, place)
+        yield from _check_parameters(entry_point.parameters, place)
+        if not entry_point.profiles:
+            yield _finding(place, "at least one profile", "none")
+        if len({profile.input_shapes for profile in entry_point.profiles}) < len(
+            entry_point.profiles
+        ):
+            yield _finding(place, "profiles that differ in their input shapes", "two alike")
+        for index, profile in enumerate(entry_point.profiles):
+            yield from _check_profile(entry_point, profile, weights, f"{place} profile {index}")
+
+
+def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    roots = [parameter.tree for parameter in entry_point.parameters]
+    numbered = (
+        ("inputs", [index for root in roots for index in leaves(root)], len(entry_point.inputs)),
+        ("outputs", list(leaves(entry_point.result)), len(entry_point.outputs)),
+    )
+    for what, found, wanted in numbered:
+        if found != list(range(wanted)):
+            yield _finding(f"{where} {what}", f"leaves 0 to {wanted - 1} in order", str(found))
+    for root in (*roots, entry_point.result):
+        yield from _check_fields(root, where)
+
+
+def _check_fields(tree: Tree, where: str) -> Iterator[Finding]:
+    if isinstance(tree, NamedTupleNode | RecordNode):
+        named = isinstance(tree, NamedTupleNode)
+        names = (*tree.fields, tree.type) if named else ()
+        good = all(_is_name(name) for name in names) and not any(
+            named and field.startswith("_") for field in tree.fields
+        )
+        if not good or len(tree.fields) != len(tree.items) or _repeats(tree.fields):
+            found = f"{tree.type}({', '.join(tree.fields)}) with {len(tree.items)} items"
+            yield _finding(where, "one Python name for each item", found)
+    for child in children(tree):
+        yield from _check_fields(child, where)
+
+
+def _check_parameters(parameters: Sequence[Parameter], where: str) -> Iterator[Finding]:
+    names = [parameter.name for parameter in parameters]
+    order = list(ParameterKind)
+    kinds = [order.index(parameter.kind) for parameter in parameters]
+    if not all(map(_is_name, names)) or _repeats(names) or kinds != sorted(kinds):
+        yield _finding(where, "parameters that a Python function can have", ", ".join(names))
+
+
+def _check_profile(
+    entry_point: EntryPoint, profile: ProfileRecord, weights: set[tuple[str, str]], where: str
+) -> Iterator[Finding]:
+    inputs, outputs = len(entry_point.inputs), len(entry_point.outputs)
+    shapes = (len(profile.input_shapes), len(profile.output_shapes))
+    if shapes != (inputs, outputs):
+        expected = f"shapes of {inputs} inputs and {outputs} outputs"
+        yield _finding(where, expected, f"{shapes[0]} and {shapes[1]}")
+    for argument in profile.arguments:
+        if isinstance(argument, WeightArgument):
+            if (argument.set, argument.tensor) not in weights:
+                found = f"{argument.set} {argument.tensor}"
+                yield _finding(where, "arguments that are tensors of a weights set", found)
+        elif argument.leaf >= inputs:
+            yield _finding(where, f"arguments that are one of {inputs} inputs", str(argument.leaf))
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    return len(set(names)) < len(names)
+
+
+def _finding(where: str, expected: str, found: str) -> Finding:
+    hint = "the bundle was put together wrongly: build it again"
+    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
