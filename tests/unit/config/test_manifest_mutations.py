@@ -60,7 +60,9 @@ def test_the_unchanged_manifest_is_good(tmp_path: Path) -> None:
     assert read_build_manifest(tmp_path / "m.toml").entry_points.keys() == {"e"}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300
+)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
 def test_any_value_anywhere_is_read_or_refused_with_its_place(
     tmp_path: Path, changes: dict[str, str]

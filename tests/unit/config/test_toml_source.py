@@ -106,6 +106,7 @@ def test_paths_are_written_as_toml_would() -> None:
     assert render_path(("a", "b-c", 0, "d e", "")) == 'a.b-c[0]."d e".""'
 
 
+@settings(deadline=None)
 @given(ODD_TEXT)
 def test_any_text_has_lines(text: str) -> None:
     lines = key_lines(text)
@@ -113,6 +114,7 @@ def test_any_text_has_lines(text: str) -> None:
     redefinitions(text)
 
 
+@settings(deadline=None)
 @given(ODD_TEXT)
 def test_valid_toml_has_a_line_for_every_key(text: str) -> None:
     try:
@@ -126,7 +128,7 @@ def test_deep_nesting_needs_no_deep_stack() -> None:
     assert len(key_lines("x = " + "[" * 3000)) == 3000
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.one_of(
         st.binary(),
