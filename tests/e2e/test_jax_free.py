@@ -1,0 +1,43 @@
+"""The helper that the other tests here rely on does refuse what it says it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax_free
+import pytest
+from jax_free import Arrays
+
+from aotc_runtime import LoadedBundle
+
+
+def import_jax(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
+    import jax
+
+    return {"version": jax.numpy.zeros(1)}
+
+
+def import_the_toolchain(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
+    import aotc.errors  # noqa: F401
+
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("client", "named"), [(import_jax, "{'jax'}"), (import_the_toolchain, "{'aotc'}")]
+)
+def test_a_client_that_imports_what_a_server_lacks_fails(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, client: jax_free.Client, named: str
+) -> None:
+    with pytest.raises(AssertionError) as caught:
+        jax_free.run(client, digits_bundle, tmp_path, {})
+    assert f"AssertionError: {named}" in str(caught.value)
+
+
+def test_a_client_does_nothing_before_the_bundle_is_verified(
+    digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError) as caught:
+        jax_free.run(import_jax, (digits_bundle[0], lm_bundle[1]), tmp_path, {})
+    assert "AOTC-E3" in str(caught.value)
+    assert not (tmp_path / "outputs.npz").exists()
