@@ -1,0 +1,125 @@
+"""Bundles that a trusted key signed and that still do not become ready: they compute something
+else, or their parts do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.packing.weights import write_tensors
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.errors import AotcError
+from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.serving.dtypes import numpy_dtype
+
+from .archives import on_disk
+from .tampering import Documents, policy_for, signed, swap_layer
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def arrays_of(data: bytes) -> Arrays:
+    return {
+        name: np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        .reshape(info.shape)
+        .copy()
+        for name, info in read_tensors(memoryview(data), where="x").items()
+    }
+
+
+def rewrite(documents: Documents, digest: str, change: Callable[[Arrays], Any]) -> None:
+    arrays = arrays_of(documents.layers[digest])
+    change(arrays)
+    swap_layer(documents, digest, write_tensors(arrays, where="x"))
+
+
+def another_reference(documents: Documents) -> None:
+    def change(arrays: Arrays) -> None:
+        arrays["outputs/probabilities"][0, 0] += 0.01
+
+    rewrite(documents, documents.profile["fixture"]["digest"], change)
+
+
+def another_label(documents: Documents) -> None:
+    def change(arrays: Arrays) -> None:
+        arrays["outputs/label"][0] ^= 1
+
+    rewrite(documents, documents.profile["fixture"]["digest"], change)
+
+
+def other_weights(documents: Documents) -> None:
+    def change(arrays: Arrays) -> None:
+        arrays["output/bias"][3] += 1
+
+    rewrite(documents, documents.manifest["weights"]["params"]["blob"]["digest"], change)
+
+
+def a_fixture_without_an_output(documents: Documents) -> None:
+    digest = documents.profile["fixture"]["digest"]
+    rewrite(documents, digest, lambda arrays: arrays.pop("outputs/label"))
+
+
+def a_fixture_of_another_shape(documents: Documents) -> None:
+    def change(arrays: Arrays) -> None:
+        arrays["inputs/image"] = np.zeros((2, 64), np.float32)
+
+    rewrite(documents, documents.profile["fixture"]["digest"], change)
+
+
+def a_tensor_more(documents: Documents) -> None:
+    digest = documents.manifest["weights"]["params"]["blob"]["digest"]
+    rewrite(documents, digest, lambda arrays: arrays.update(extra=np.zeros(1, np.float32)))
+
+
+def a_tensor_of_another_dtype(documents: Documents) -> None:
+    documents.manifest["weights"]["params"]["tensors"][0]["dtype"] = "int32"
+
+
+def no_executable(documents: Documents) -> None:
+    swap_layer(documents, documents.profile["executable"]["digest"], b"no machine code")
+
+
+def a_broken_fixture(documents: Documents) -> None:
+    swap_layer(documents, documents.profile["fixture"]["digest"], b"no tensors")
+
+
+@pytest.mark.parametrize(
+    ("attack", "code", "exit_code"),
+    [
+        (another_reference, "AOTC-E701", 8),
+        (another_label, "AOTC-E701", 8),
+        (other_weights, "AOTC-E701", 8),
+        (a_fixture_without_an_output, "AOTC-E702", 8),
+        (a_fixture_of_another_shape, "AOTC-E702", 8),
+        (a_tensor_more, "AOTC-E117", 5),
+        (a_tensor_of_another_dtype, "AOTC-E117", 5),
+        (no_executable, "AOTC-E753", 7),
+        (a_broken_fixture, "AOTC-E131", 5),
+    ],
+)
+def test_what_does_not_match_its_fixtures_never_becomes_ready(
+    attack: Callable[[Documents], None],
+    code: str,
+    exit_code: int,
+    documents: Documents,
+    ours: LocalSigner,
+    tmp_path: Path,
+) -> None:
+    attack(documents)
+    path = on_disk(signed(documents, ours), "archive", tmp_path)
+    with pytest.raises(AotcError) as refused:
+        aotc_runtime.load(path, trust=policy_for(ours))
+    assert refused.value.code == code and refused.value.exit_code == exit_code
+
+
+def test_the_same_bundle_unchanged_becomes_ready(
+    documents: Documents, ours: LocalSigner, tmp_path: Path
+) -> None:
+    path = on_disk(signed(documents, ours), "archive", tmp_path)
+    with aotc_runtime.load(path, trust=policy_for(ours)) as bundle:
+        assert bundle.signers == (ours.key_id,)
