@@ -9,8 +9,10 @@ from __future__ import annotations
 import statistics
 import sys
 
+import numpy as np
+
 from benchmarks import bundles
-from benchmarks.measure import Contestant, in_turns, machine, paired_ratio
+from benchmarks.measure import OUT, ROOT, Contestant, in_turns, machine, paired_ratio
 
 ROUNDS = 15
 
@@ -21,7 +23,7 @@ import sys
 import numpy as np
 import aotc_runtime
 bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
-image = np.load("digits/fixtures.npz")["image"][:8]
+image = np.load("../out/bench/image.npy")
 label = bundle["predict"](image)["label"]
 print(label, flush=True)
 assert "jax" not in sys.modules and bundle.report()["compilations"] == 0
@@ -37,7 +39,7 @@ params = {}
 for name, tensor in load_file("digits/params.safetensors").items():
     layer, part = name.split("/")
     params.setdefault(layer, {})[part] = tensor
-image = np.load("digits/fixtures.npz")["image"][:8]
+image = np.load("../out/bench/image.npy")
 compiled = jax.jit(predict, static_argnames="temperature")
 label = np.asarray(compiled(params, image, temperature=1.0)["label"])
 print(label, flush=True)
@@ -50,6 +52,8 @@ GOALS = {IMPORT.name: 1.6, JIT.name: 0.25}
 def main(rounds: int) -> None:
     """Measure and print."""
     measured = bundles.digits()
+    images = np.load(ROOT / "manifests" / "digits" / "fixtures.npz")["image"]
+    np.save(OUT / "image.npy", images[:8])
     load = Contestant("aotc_runtime", LOAD, (str(measured.bundle), str(measured.policy)))
     seconds = in_turns([IMPORT, load, JIT], rounds)
     where = ", ".join(f"{key} {value}" for key, value in machine().items())

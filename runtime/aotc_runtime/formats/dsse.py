@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 
 from msgspec import Struct
@@ -36,10 +35,10 @@ def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
 def decode_base64(text: str, *, where: str) -> bytes:
     """Standard base64 in its one canonical spelling. Raises BundleFormatError (AOTC-E107)."""
     try:
-        data = base64.b64decode(text, validate=True)
+        data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise _refusal(where, str(error)) from error
-    if base64.b64encode(data).decode() != text:
+    if binascii.b2a_base64(data, newline=False).decode() != text:
         raise _refusal(where, "another spelling of the same bytes")
     return data
 

@@ -1,13 +1,12 @@
 """Public keys: read from PEM, and asked whether a signature is theirs.
 
-cryptography is imported inside the functions: a process that only inspects a bundle needs none of
-it, and one that checks Ed25519 signatures alone needs a small part.
+What is needed of cryptography is imported inside the functions: most of it is only for kinds of
+keys and files that a process may never see.
 """
 
 from __future__ import annotations
 
 import binascii
-import hashlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aotc_runtime.digest import sha256_bytes
 from aotc_runtime.errors import Finding, TrustError
 
 _PEM = re.compile(
@@ -95,7 +95,7 @@ def _public_key(der: bytes, name: str, check: Callable[[bytes, bytes], None]) ->
             return False
         return True
 
-    return PublicKey(hashlib.sha256(der).hexdigest(), name, verify)
+    return PublicKey(sha256_bytes(der).hex(), name, verify)
 
 
 def _refusal(where: str, expected: str, found: str, hint: str) -> TrustError:
