@@ -34,8 +34,9 @@ lint: $(STAMP) ## Format, style, types and import floors
 test: lint ## Lint, then every test (T=path for some)
 	$(BIN)/python -m pytest -n $(JOBS) $(T)
 
-bench: $(STAMP) ## Measure cold start and reproducibility, as ratios in one run
+bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.cold_start
+	$(BIN)/python -m benchmarks.import_budget
 	$(BIN)/python -m benchmarks.reproducibility
 
 constraints: ## Write constraints.txt anew from the newest releases that fit

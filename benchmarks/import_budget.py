@@ -1,0 +1,125 @@
+"""Where the milliseconds of importing go: by package, for importing and for loading digits.
+
+`python -m benchmarks.import_budget [ROUNDS]`. Standard library modules count for the package that
+asked for them first, because that is who can stop asking. `-X importtime` itself costs a little, so
+the sum is somewhat more than the same imports take without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from benchmarks import bundles
+from benchmarks.measure import ROOT, machine
+
+ROUNDS = 9
+OWN_BUDGET_MS = 30.0
+"""What aotc-runtime may add to numpy and jaxlib, which nothing that runs XLA can do without."""
+
+PACKAGES = ("numpy", "jaxlib", "msgspec", "cryptography", "aotc_runtime")
+ALIASES = {"ml_dtypes": "jaxlib", "_cffi_backend": "cryptography", "typing_extensions": "msgspec"}
+FLOOR = ("python", "numpy", "jaxlib")
+"""Groups that are not ours: what `import jaxlib.xla_client` costs by itself."""
+
+READY = "-- imported --"
+CODE = f"""
+import sys
+import aotc_runtime
+sys.stderr.write({READY!r} + "\\n")
+aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+"""
+
+_LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|( +)(\S+)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """One module. self_us: its own microseconds, without what it imported in turn."""
+
+    module: str
+    depth: int
+    self_us: int
+    stage: str
+
+
+def parse(stderr: str) -> list[Imported]:
+    """The modules in the order in which Python finished importing them."""
+    found = []
+    stage = "import"
+    for line in stderr.splitlines():
+        if line == READY:
+            stage = "load"
+        elif match := _LINE.match(line):
+            found.append(Imported(match[3], len(match[2]) // 2, int(match[1]), stage))
+    return found
+
+
+def with_groups(imported: Iterable[Imported]) -> Iterator[tuple[str, Imported]]:
+    """Each module with the package that it counts for."""
+    # Python prints a module after everything that it imported: backwards, parents come first.
+    parents: list[tuple[int, str]] = []
+    for each in reversed(list(imported)):
+        while parents and parents[-1][0] >= each.depth:
+            parents.pop()
+        package = each.module.partition(".")[0]
+        package = ALIASES.get(package, package)
+        inherited = parents[-1][1] if parents else "python"
+        group = package if package in PACKAGES else inherited
+        parents.append((each.depth, group))
+        yield group, each
+
+
+def by_group(imported: Iterable[Imported]) -> dict[tuple[str, str], float]:
+    """Milliseconds by (group, stage)."""
+    sums: dict[tuple[str, str], float] = defaultdict(float)
+    for group, each in with_groups(imported):
+        sums[group, each.stage] += each.self_us / 1000
+    return sums
+
+
+def imports_once(measured: bundles.Measured) -> list[Imported]:
+    """The imports of a fresh process that loads the bundle."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", CODE, measured.bundle, measured.policy],
+        cwd=ROOT / "manifests",
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTHON")},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return parse(done.stderr)
+
+
+def main(rounds: int) -> None:
+    """Measure and print."""
+    measured = bundles.digits()
+    imports_once(measured)
+    runs = [imports_once(measured) for _ in range(rounds)]
+    sums = [by_group(run) for run in runs]
+    where = ", ".join(f"{key} {value}" for key, value in machine().items())
+    print(f"import budget, median of {rounds} processes, ms ({where})")
+    print(f"  {'':<14} {'import':>8} {'load':>8} {'modules':>9}")
+    medians = {
+        (group, stage): statistics.median(each.get((group, stage), 0.0) for each in sums)
+        for group in ("python", *PACKAGES)
+        for stage in ("import", "load")
+    }
+    modules: dict[str, int] = defaultdict(int)
+    for group, _ in with_groups(runs[-1]):
+        modules[group] += 1
+    for group in ("python", *PACKAGES):
+        times = "".join(f" {medians[group, stage]:8.1f}" for stage in ("import", "load"))
+        print(f"  {group:<14}{times} {modules[group]:>9}")
+    own = sum(ms for (group, _), ms in medians.items() if group not in FLOOR)
+    print(f"  ours, that is without {', '.join(FLOOR)}: {own:.1f} ms (goal {OWN_BUDGET_MS:.0f})")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)
