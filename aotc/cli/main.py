@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from aotc.cli import build, inspect, keygen, run, sign, targets, trust, verify
+from aotc.cli import bench, build, inspect, keygen, run, sign, targets, trust, verify
 from aotc.cli.common import Output, fail
 
 
@@ -31,6 +31,7 @@ for _command in (
     verify.verify,
     inspect.inspect,
     run.run,
+    bench.bench,
     keygen.keygen,
     sign.sign,
     trust.trust,

@@ -1,0 +1,79 @@
+"""What is measured, as values: what the workers of `aotc bench` are told and what they answer."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Work(Struct, frozen=True):
+    """Calls of one executable. inputs: .npy files, in the order of the entry point's inputs."""
+
+    label: str
+    entry_point: str
+    sizes: dict[str, int]
+    inputs: list[str]
+
+
+class Job(Struct, frozen=True):
+    """What a worker measures. seconds: of calls per measurement. threads: caller threads."""
+
+    work: list[Work]
+    seconds: float
+    threads: list[int]
+
+
+class Cold(Struct, frozen=True):
+    """One fresh process that made its first calls.
+
+    stages: seconds by stage, in order, from starting the process to being ready. first, later:
+    microseconds of the first call and of the median one around the hundredth (`calls` were made;
+    slow programs make fewer). peak_bytes: resident memory at its highest, None where the system
+    does not tell.
+    """
+
+    label: str
+    stages: dict[str, float]
+    first: float
+    later: float
+    calls: int
+    peak_bytes: int | None
+
+
+class Latency(Struct, frozen=True):
+    """Microseconds per call on one thread."""
+
+    p50: float
+    p90: float
+    p99: float
+    calls: int
+
+
+class Throughput(Struct, frozen=True):
+    """Calls from several threads at once."""
+
+    threads: int
+    calls_per_second: float
+
+
+class Steady(Struct, frozen=True):
+    """One executable after its warm-up."""
+
+    label: str
+    latency: Latency
+    throughput: list[Throughput]
+
+
+class SteadyRun(Struct, frozen=True):
+    """All executables, in one process."""
+
+    steady: list[Steady]
+    compilations: int
+    peak_bytes: int | None
+
+
+class Answer(Struct, frozen=True):
+    """What a worker prints: one of the three."""
+
+    failed: list[dict[str, str]] = []
+    cold: Cold | None = None
+    steady: SteadyRun | None = None
