@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest
@@ -21,18 +22,20 @@ from aotc_runtime.schema.manifest import (
     ProfileRecord,
     Requirements,
     Target,
+    TensorSpec,
     WeightSet,
     WeightTensor,
 )
+from aotc_runtime.serving.dtypes import numpy_dtype
 
 type Executables = Mapping[tuple[str, int], Executable]
 type Parities = Mapping[tuple[str, int], Parity]
 
 
-def weight_blobs(program: CapturedProgram, staging: Staging) -> dict[str, Blob]:
+def weight_blobs(program: CapturedProgram, staging: Staging) -> dict[str, tuple[Blob, ...]]:
     """The weights sets' safetensors blobs by set name."""
     return {
-        name: Blob(staging.weights(name).read_bytes(), oci.WEIGHTS_TYPE)
+        name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in staging.weights(name))
         for name in sorted(program.weights)
     }
 
@@ -43,12 +46,12 @@ def target_parts(
     target: Target,
     executables: Executables,
     parities: Parities,
-    weights: Mapping[str, Blob],
+    weights: Mapping[str, Sequence[Blob]],
     built_with: BuiltWith,
     staging: Staging,
 ) -> TargetParts:
     """The bundle manifest of one target, with every blob it refers to."""
-    blobs: list[Blob] = list(weights.values())
+    blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
     entry_points = {}
     for name, captured in program.entry_points.items():
         records = []
@@ -83,7 +86,7 @@ def target_parts(
             name=manifest.name,
             version=manifest.version,
             target=target,
-            requires=_requirements(target, executables, weights),
+            requires=_requirements(target, entry_points, executables, weights),
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
             dimensions={
@@ -91,7 +94,7 @@ def target_parts(
                 for name, spec in manifest.dimensions.items()
             },
             weights={
-                name: _weight_set(blob, program.weights[name]) for name, blob in weights.items()
+                name: _weight_set(set_, program.weights[name]) for name, set_ in weights.items()
             },
             entry_points=entry_points,
         ),
@@ -116,25 +119,30 @@ def _entry_point(captured: CapturedEntryPoint, profiles: tuple[ProfileRecord, ..
     )
 
 
-def _weight_set(blob: Blob, origin: str) -> WeightSet:
-    tensors = read_tensors(memoryview(blob.data), where="weights")
+def _weight_set(blobs: Sequence[Blob], origin: str) -> WeightSet:
     return WeightSet(
-        blob=blob.ref(),
+        blobs=tuple(blob.ref() for blob in blobs),
         origin=origin,
         tensors=tuple(
             WeightTensor(name=name, dtype=info.dtype, shape=info.shape)
-            for name, info in tensors.items()
+            for blob in blobs
+            for name, info in read_tensors(memoryview(blob.data), where="weights").items()
         ),
     )
 
 
 def _requirements(
-    target: Target, executables: Executables, weights: Mapping[str, Blob]
+    target: Target,
+    entry_points: Mapping[str, EntryPoint],
+    executables: Executables,
+    weights: Mapping[str, Sequence[Blob]],
 ) -> Requirements:
     """What a host must offer: the union of what the executables need."""
     every = executables.values()
-    run_bytes = max(
-        e.memory.argument_bytes + e.memory.output_bytes + e.memory.temp_bytes for e in every
+    call_bytes = max(
+        _call_bytes(profile, entry_point.inputs)
+        for entry_point in entry_points.values()
+        for profile in entry_point.profiles
     )
     return Requirements(
         platform=target.platform,
@@ -142,5 +150,20 @@ def _requirements(
         isa=tuple(sorted({feature for e in every for feature in e.isa})),
         devices=1,
         custom_call_targets=tuple(sorted({t for e in every for t in e.custom_call_targets})),
-        memory_bytes=run_bytes + sum(len(blob.data) for blob in weights.values()),
+        memory_bytes=call_bytes + sum(len(blob.data) for set_ in weights.values() for blob in set_),
     )
+
+
+def _call_bytes(profile: ProfileRecord, inputs: Sequence[TensorSpec]) -> int:
+    """What one call allocates: copies of its inputs, temporaries, and outputs that have no input's
+    place.
+
+    XLA's argument_bytes do not say the first: they count the bound weights, which are there once
+    for all executables, and leave out inputs that it never reads.
+    """
+    input_bytes = sum(
+        prod(shape) * numpy_dtype(spec.dtype).itemsize
+        for spec, shape in zip(inputs, profile.input_shapes, strict=True)
+    )
+    memory = profile.memory
+    return input_bytes + memory.temp_bytes + memory.output_bytes - memory.alias_bytes

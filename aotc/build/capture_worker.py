@@ -21,7 +21,7 @@ from aotc.capture.trace import TracedEntryPoint, trace_entry_point
 from aotc.capture.weights import CLOSURE, load
 from aotc.config.build_manifest import read_build_manifest
 from aotc.lowering.stablehlo import portable
-from aotc.packing.weights import write_tensors
+from aotc.packing.weights import write_shards, write_tensors
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import Tolerance
@@ -53,7 +53,7 @@ def capture(manifest_path: Path, staging: Staging) -> CapturedProgram:
     if closure:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
-        staging.weights(name).write_bytes(write_tensors(tensors, where=f"weights.{name}"))
+        staging.write_weights(name, write_shards(tensors, where=f"weights.{name}"))
     return CapturedProgram(entry_points=captured, weights=origins, sources=program.sources(root))
 
 

@@ -27,7 +27,14 @@ def record(manifest_path: Path, staging: Staging) -> None:
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     root = manifest.root
     weights = {name: load(name, spec, root) for name, spec in manifest.weights.items()}
-    values = {name: read_arrays(staging.weights(name)) for name in weights}
+    values = {
+        name: {
+            tensor: array
+            for path in staging.weights(name)
+            for tensor, array in read_arrays(path).items()
+        }
+        for name in weights
+    }
     for name, spec in manifest.entry_points.items():
         plan = plan_call(name, spec, root)
         for index, sizes in enumerate(profiles_of(spec, manifest.dimensions)):

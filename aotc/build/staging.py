@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,19 @@ class Staging:
     def program(self) -> Path:
         return self.folder / "program.msgpack"
 
-    def weights(self, name: str) -> Path:
-        return self.folder / f"weights.{name}.safetensors"
+    def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
+        """Write the files of a weights set."""
+        folder = self._weights(name)
+        folder.mkdir()
+        for number, data in enumerate(shards):
+            (folder / f"{number:06}.safetensors").write_bytes(data)
+
+    def weights(self, name: str) -> list[Path]:
+        """The files of a weights set, in order."""
+        return sorted(self._weights(name).iterdir())
+
+    def _weights(self, name: str) -> Path:
+        return self.folder / f"weights.{name}"
 
     def inputs(self, entry_point: str, profile: int) -> Path:
         return self.folder / f"inputs.{entry_point}.{profile}.safetensors"

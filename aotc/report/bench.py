@@ -24,7 +24,8 @@ from aotc.report.bench_worker import PROGRESS, START
 from aotc_runtime.errors import BackendError, Finding, ShapeError, family_of
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
-from aotc_runtime.serving.resident import label, tensor_views
+from aotc_runtime.serving.resident import label
+from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy

@@ -61,8 +61,8 @@ def manifest_report(manifest: BundleManifest) -> dict[str, Any]:
             name: {
                 "origin": weights.origin,
                 "tensors": len(weights.tensors),
-                "size_bytes": weights.blob.size,
-                "digest": weights.blob.digest,
+                "size_bytes": sum(ref.size for ref in weights.blobs),
+                "digests": [ref.digest for ref in weights.blobs],
             }
             for name, weights in manifest.weights.items()
         },

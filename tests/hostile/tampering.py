@@ -196,7 +196,7 @@ def roles(bundle: MemoryBundle) -> dict[str, str]:
         "root index": root,
         "image manifest": image,
         "bundle manifest": config,
-        "weights": manifest["weights"]["params"]["blob"]["digest"],
+        "weights": manifest["weights"]["params"]["blobs"][0]["digest"],
         "module": profile["module"]["digest"],
         "executable": profile["executable"]["digest"],
         "fixture": profile["fixture"]["digest"],

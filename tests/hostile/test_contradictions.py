@@ -51,6 +51,13 @@ CONTRADICTIONS: dict[str, Any] = {
         tree=pair("namedtuple", "T\n", "a")
     ),
     "a hidden field": lambda m, e, p: e["parameters"][0].update(tree=pair("namedtuple", "T", "_a")),
+    "weights without a blob": lambda m, e, p: m["weights"]["params"].update(blobs=[]),
+    "a blob twice": lambda m, e, p: m["weights"]["params"].update(
+        blobs=m["weights"]["params"]["blobs"] * 2
+    ),
+    "a tensor twice": lambda m, e, p: m["weights"]["params"].update(
+        tensors=m["weights"]["params"]["tensors"] * 2
+    ),
     "too few input shapes": lambda m, e, p: p.update(input_shapes=[]),
     "too many output shapes": lambda m, e, p: p["output_shapes"].append([1]),
     "an argument that is no input": lambda m, e, p: p["arguments"][-1].update(leaf=1),

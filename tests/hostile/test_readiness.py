@@ -56,7 +56,7 @@ def other_weights(documents: Documents) -> None:
     def change(arrays: Arrays) -> None:
         arrays["output/bias"][3] += 1
 
-    rewrite(documents, documents.manifest["weights"]["params"]["blob"]["digest"], change)
+    rewrite(documents, documents.manifest["weights"]["params"]["blobs"][0]["digest"], change)
 
 
 def a_fixture_without_an_output(documents: Documents) -> None:
@@ -72,7 +72,7 @@ def a_fixture_of_another_shape(documents: Documents) -> None:
 
 
 def a_tensor_more(documents: Documents) -> None:
-    digest = documents.manifest["weights"]["params"]["blob"]["digest"]
+    digest = documents.manifest["weights"]["params"]["blobs"][0]["digest"]
     rewrite(documents, digest, lambda arrays: arrays.update(extra=np.zeros(1, np.float32)))
 
 

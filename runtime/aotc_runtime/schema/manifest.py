@@ -241,9 +241,12 @@ class WeightTensor(_Part, frozen=True):
 
 
 class WeightSet(_Part, frozen=True):
-    """A safetensors blob. origin: "source", "init" or "closure"."""
+    """Tensors that lie in one or more safetensors blobs, so that all cores can hash them.
 
-    blob: BlobRef
+    origin: "source", "init" or "closure".  tensors: those of all blobs, in the order of the data.
+    """
+
+    blobs: tuple[BlobRef, ...]
     origin: str
     tensors: tuple[WeightTensor, ...]
 
@@ -268,8 +271,8 @@ class Target(_Part, frozen=True):
 class Requirements(_Part, frozen=True):
     """What a host must offer; compared with `HostFacts` before anything is deserialized.
 
-    isa: processor features in LLVM's spelling.  memory_bytes: weights plus the largest executable's
-    arguments, outputs and temporaries.
+    isa: processor features in LLVM's spelling.  memory_bytes: weights, and what a call of the
+    largest executable adds to them: inputs, outputs and temporaries.
     """
 
     platform: str

@@ -11,8 +11,8 @@ from aotc_runtime.serving.resident import (
     ResidentBundle,
     ResidentEntryPoint,
     ResidentProfile,
-    tensor_views,
 )
+from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import pjrt
 
 

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.errors import BundleFormatError, Finding
-from aotc_runtime.formats.tensors import TensorInfo, read_tensors
 from aotc_runtime.schema.manifest import (
-    BlobRef,
     EntryPoint,
     InputArgument,
     ProfileRecord,
     WeightArgument,
 )
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.schema.proof import VerifiedBundle
 from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.weights import weight_arrays
 from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Aval, Buffer, Executable
 
@@ -65,15 +63,6 @@ def label(entry_point: str, sizes: Mapping[str, int]) -> str:
     return f"{entry_point}[{inside}]" if inside else entry_point
 
 
-def tensor_views(blob: VerifiedBlob, where: str) -> dict[str, tuple[Array, TensorInfo]]:
-    """The tensors of a verified safetensors blob, as views over its bytes."""
-    views = {}
-    for name, info in read_tensors(blob.data, where=where).items():
-        flat = np.frombuffer(blob.data[info.start : info.end], numpy_dtype(info.dtype))
-        views[name] = (flat.reshape(info.shape), info)
-    return views
-
-
 def make_resident(verified: VerifiedBundle) -> ResidentBundle:
     """Map the weights and deserialize the executables; compiles nothing and runs nothing.
 
@@ -85,15 +74,9 @@ def make_resident(verified: VerifiedBundle) -> ResidentBundle:
     arrays: dict[tuple[str, str], Array] = {}
     buffers: dict[tuple[str, str], Buffer] = {}
     for set_name, weights in manifest.weights.items():
-        where = f"weights {set_name}"
-        views = tensor_views(verified.blob(weights.blob), where)
-        declared = {tensor.name: (tensor.dtype, tensor.shape) for tensor in weights.tensors}
-        found = {name: (info.dtype, info.shape) for name, (_, info) in views.items()}
-        if declared != found:
-            raise _differs(where, weights.blob, declared, found)
-        for name, (array, info) in views.items():
+        for name, array in weight_arrays(verified, set_name, weights).items():
             arrays[set_name, name] = array
-            buffers[set_name, name] = device.share(array, Aval(info.shape, array.dtype))
+            buffers[set_name, name] = device.share(array, Aval(array.shape, array.dtype))
     entry_points = {
         name: ResidentEntryPoint(
             name,
@@ -132,21 +115,6 @@ def _profile(
 def _avals(dtypes: list[Any], shapes: tuple[tuple[int, ...], ...]) -> tuple[Aval, ...]:
     return tuple(
         Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
-    )
-
-
-def _differs(where: str, blob: BlobRef, declared: Any, found: Any) -> BundleFormatError:
-    names = sorted(
-        name for name in declared.keys() | found.keys() if declared.get(name) != found.get(name)
-    )
-    return BundleFormatError(
-        Finding(
-            code="AOTC-E117",
-            where=f"{where} {names[0]} in {blob.digest}",
-            expected=str(declared.get(names[0], "no such tensor")),
-            found=str(found.get(names[0], "no such tensor")),
-            hint="the bundle was put together wrongly: build it again",
-        )
     )
 
 

@@ -26,6 +26,11 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
     weights = {
         (name, tensor.name) for name, set_ in manifest.weights.items() for tensor in set_.tensors
     }
+    for name, set_ in manifest.weights.items():
+        if not set_.blobs or _repeats([ref.digest for ref in set_.blobs]):
+            yield _finding(f"{where} {name}", "one or more blobs, each once", f"{len(set_.blobs)}")
+        if _repeats([tensor.name for tensor in set_.tensors]):
+            yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
     if not manifest.entry_points:
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():

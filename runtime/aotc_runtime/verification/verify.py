@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime import canonical, limits
-from aotc_runtime.digest import sha256
+from aotc_runtime.digest import sha256, sha256_each
 from aotc_runtime.errors import (
     AotcError,
     BundleFormatError,
@@ -31,9 +31,6 @@ from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import trust
 from aotc_runtime.verification.compatibility import check_host
 from aotc_runtime.verification.consistency import check_consistency
-
-PARALLEL_BYTES_MIN = 8 * 2**20
-"""Below this a thread pool costs more than hashing takes."""
 
 
 class Root(Struct, frozen=True):
@@ -236,7 +233,8 @@ def _references(manifest: BundleManifest) -> dict[str, tuple[str, int, str]]:
         found[ref.digest] = (media_type, ref.size, role)
 
     for name, weights in manifest.weights.items():
-        add(weights.blob, oci.WEIGHTS_TYPE, f"weights {name}")
+        for ref in weights.blobs:
+            add(ref, oci.WEIGHTS_TYPE, f"weights {name}")
     for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:
             sizes = ",".join(f"{key}={value}" for key, value in sorted(profile.sizes.items()))
@@ -263,29 +261,17 @@ def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) ->
 
 
 def _hash_layers(source: BlobSource, layers: Mapping[str, Descriptor]) -> dict[str, memoryview]:
-    """Hash every layer; small ones are copied first, weights stay mapped."""
-
-    def check(layer: Descriptor) -> memoryview:
-        data = _stored(source, layer, layer.digest)
-        if layer.mediaType != oci.WEIGHTS_TYPE:
-            data = memoryview(bytes(data))
-        found = sha256(data)
-        if found != layer.digest:
-            where = f"{source.name} {layer.digest} ({layer.mediaType})"
-            raise _integrity_error("AOTC-E201", where, layer.digest, found)
-        return data
-
-    ordered = [layers[digest] for digest in sorted(layers)]
-    if sum(layer.size for layer in ordered) < PARALLEL_BYTES_MIN:
-        checked = [check(layer) for layer in ordered]
-    else:
-        # Imported here: small bundles need no threads, and this costs their start 5 ms.
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor() as pool:
-            checked = list(pool.map(check, sorted(ordered, key=lambda layer: -layer.size)))
-            ordered = sorted(ordered, key=lambda layer: -layer.size)
-    return {layer.digest: data for layer, data in zip(ordered, checked, strict=True)}
+    """Hash every layer, on all cores; small ones are copied first, weights stay mapped."""
+    data: dict[str, memoryview] = {}
+    for digest in sorted(layers):
+        stored = _stored(source, layers[digest], digest)
+        mapped = layers[digest].mediaType == oci.WEIGHTS_TYPE
+        data[digest] = stored if mapped else memoryview(bytes(stored))
+    for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
+        if found != digest:
+            where = f"{source.name} {digest} ({layers[digest].mediaType})"
+            raise _integrity_error("AOTC-E201", where, digest, found)
+    return data
 
 
 def choose_target(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from aotc.errors import CaptureError
-from aotc.packing.weights import write_tensors
+from aotc.packing.weights import SHARD_BYTES, write_shards, write_tensors
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
 
 type Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
@@ -74,3 +76,49 @@ def test_a_dtype_that_the_format_lacks_is_refused_by_tensor(dtype: object) -> No
         write_tensors({"fine": np.zeros(2), "odd": np.zeros(2, dtype)}, where="weights.params")  # type: ignore[call-overload]
     assert caught.value.code == "AOTC-E834"
     assert caught.value.findings[0].where == "weights.params odd"
+
+
+def shards(tensors: dict[str, Array], limit: int) -> list[list[str]]:
+    """The names of the tensors in each shard."""
+    files = write_shards(tensors, where="test", limit=limit)
+    return [list(read_tensors(memoryview(data), where="test")) for data in files]
+
+
+@given(TENSORS, st.integers(0, 400))
+def test_shards_hold_every_tensor_once_in_the_order_of_one_file(
+    tensors: dict[str, Array], limit: int
+) -> None:
+    tensors.pop("__metadata__", None)
+    found: dict[str, Array] = {}
+    for data in write_shards(tensors, where="test", limit=limit):
+        more = load(data)
+        assert not found.keys() & more.keys()
+        found |= more
+        assert len(more) == 1 or sum(array.nbytes for array in more.values()) <= limit or not more
+    assert {name: array.tobytes() for name, array in found.items()} == {
+        name: array.tobytes() for name, array in tensors.items()
+    }
+    whole = read_tensors(memoryview(write_tensors(tensors, where="test")), where="test")
+    assert [name for names in shards(tensors, limit) for name in names] == list(whole)
+
+
+def test_a_shard_is_filled_up_to_the_limit_and_a_larger_tensor_is_alone_in_its_own() -> None:
+    sizes = {"a": 64, "b": 64, "c": 192, "d": 64, "e": 64, "f": 128}
+    tensors = {name: np.zeros(size, np.uint8) for name, size in sizes.items()}
+    assert shards(tensors, 128) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
+
+
+def test_a_small_set_and_an_empty_one_are_one_file() -> None:
+    small = {"a": np.zeros(64, np.uint8), "b": np.zeros(10, np.uint8)}
+    assert list(write_shards(small, where="test")) == [write_tensors(small, where="test")]
+    assert list(write_shards({}, where="test")) == [write_tensors({}, where="test")]
+
+
+def test_a_set_just_beyond_the_limit_of_the_format_page_is_two_files() -> None:
+    tensors = {"a": np.zeros(SHARD_BYTES, np.uint8), "b": np.zeros(1, np.uint8)}
+    assert [len(data) >= SHARD_BYTES for data in write_shards(tensors, where="test")] == [
+        True,
+        False,
+    ]
+    page = Path(__file__).parents[3] / "docs" / "bundle-format.md"
+    assert f"beyond {SHARD_BYTES // 2**20} MiB of tensors" in page.read_text().replace("\n", " ")
