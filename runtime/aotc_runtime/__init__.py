@@ -16,7 +16,11 @@ from aotc_runtime.errors import (
 from aotc_runtime.load import load
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.arrays import DeviceArray
-from aotc_runtime.serving.loaded import LoadedBundle, LoadedEntryPoint
+from aotc_runtime.serving.entry_point import LoadedEntryPoint
+from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.loading import Loading
+from aotc_runtime.serving.slot import BundleSlot
+from aotc_runtime.serving.states import State
 from aotc_runtime.serving.trees import Record
 from aotc_runtime.verification.trust import read_policy
 
@@ -24,6 +28,7 @@ __all__ = [
     "AotcError",
     "BackendError",
     "BundleFormatError",
+    "BundleSlot",
     "DeviceArray",
     "Finding",
     "IncompatibleHostError",
@@ -31,10 +36,12 @@ __all__ = [
     "IntegrityError",
     "LoadedBundle",
     "LoadedEntryPoint",
+    "Loading",
     "ReadinessError",
     "Record",
     "ResourceError",
     "ShapeError",
+    "State",
     "TrustError",
     "TrustPolicy",
     "load",

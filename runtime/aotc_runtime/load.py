@@ -4,35 +4,75 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal, overload
 
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import make_resident
+from aotc_runtime.serving.states import State
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
+Trust = str | os.PathLike[str] | TrustPolicy
+
+
+@overload
+def load(
+    path: str | os.PathLike[str], *, trust: Trust, target: str | None = None
+) -> LoadedBundle: ...
+
+
+@overload
+def load(
+    path: str | os.PathLike[str], *, trust: Trust, target: str | None = None, wait: Literal[True]
+) -> LoadedBundle: ...
+
+
+@overload
+def load(
+    path: str | os.PathLike[str], *, trust: Trust, target: str | None = None, wait: Literal[False]
+) -> Loading: ...
+
 
 def load(
     path: str | os.PathLike[str],
     *,
-    trust: str | os.PathLike[str] | TrustPolicy,
+    trust: Trust,
     target: str | None = None,
-) -> LoadedBundle:
+    wait: bool = True,
+) -> LoadedBundle | Loading:
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
     path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
-    target: one of the bundle's targets, or None for the best this host can run.
+    target: one of the bundle's targets, or None for the best this host can run.  wait: with False,
+    load in a thread and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
-    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError.
+    IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError; the handle raises it when
+    it is waited for.
 
     Unsafety: a bundle is machine code. Whoever holds a key the policy trusts can run anything in
     this process. The weights stay mapped: the file may be replaced (renamed over) but must not be
     written into while it is loaded.
     """
+
+    def work(enter: Callable[[State], None]) -> LoadedBundle:
+        return _load(path, trust, target, enter)
+
+    return work(lambda _: None) if wait else Loading(work)
+
+
+def _load(
+    path: str | os.PathLike[str],
+    trust: Trust,
+    target: str | None,
+    enter: Callable[[State], None],
+) -> LoadedBundle:
     timings: dict[str, float] = {}
     started = last = time.perf_counter()
 
@@ -49,8 +89,10 @@ def load(
     lap("runtime")
     verified = verify(source, policy, facts, target=target)
     lap("verify")
+    enter(State.LOADING)
     resident = make_resident(verified)
     lap("deserialize")
+    enter(State.WARMING)
     loaded = make_ready(resident)
     lap("fixtures")
     timings["total"] = last - started

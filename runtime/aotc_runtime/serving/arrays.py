@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Aval, Buffer
 
 Array = np.ndarray[Any, Any]
+
+_claiming = threading.Lock()
 
 
 class DeviceArray:
@@ -58,11 +61,32 @@ class DeviceArray:
             )
         return self._buffer
 
-    def use_up(self, by: str) -> None:
-        """Mark as used up; further use raises."""
-        self._used_by = by
+    def claim(self, by: str) -> None:
+        """Take it for a call that donates it. Raises ShapeError (AOTC-E631) if one has it."""
+        with _claiming:
+            self.buffer()
+            self._used_by = by
+
+    def claimed(self) -> Buffer:
+        """The device buffer, for the call that claimed it."""
+        return self._buffer
+
+    def give_back(self) -> None:
+        """The call that claimed it failed and left it as it was, if XLA did."""
+        if not self._buffer.is_deleted():
+            self._used_by = ""
+
+    def delete(self) -> None:
+        """The call that claimed it is done; XLA deleted the buffer unless it could not reuse it."""
         if not self._buffer.is_deleted():
             self._buffer.delete()
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """For jax, torch and others, without a copy. Raises ShapeError (AOTC-E631)."""
+        return pjrt.to_dlpack(self.buffer())
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return pjrt.DLPACK_CPU, 0
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:

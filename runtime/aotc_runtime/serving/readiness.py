@@ -8,12 +8,14 @@ from aotc_runtime.errors import BackendError, Finding, ReadinessError
 from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.resident import (
+    Array,
     ResidentBundle,
     ResidentEntryPoint,
     ResidentProfile,
 )
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Buffer
 
 
 class FixtureResult(Struct, frozen=True):
@@ -66,13 +68,9 @@ def _run(
                     hint="the bundle was put together wrongly: build it again",
                 )
             )
-    leaves = [
-        device.put(views[f"inputs/{s.path}"][0], aval)
-        for s, aval in zip(spec.inputs, profile.inputs, strict=True)
-    ]
-    arguments = [leaves[a] if isinstance(a, int) else a for a in profile.arguments]
+    inputs = [views[f"inputs/{s.path}"][0] for s in spec.inputs]
     try:
-        results = pjrt.execute(profile.executable, arguments)
+        results = _execute(device, profile, inputs)
     except device.error as error:
         raise BackendError(
             Finding(
@@ -101,6 +99,15 @@ def _run(
         worst=worst,
         within_tolerance=all(d.within for d in every),
     )
+
+
+def _execute(device: pjrt.Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
+    """By the path that calls will take, so that the first of them finds nothing to prepare."""
+    if profile.direct is not None:
+        return profile.direct(*inputs)
+    leaves = [device.put(array, aval) for array, aval in zip(inputs, profile.inputs, strict=True)]
+    arguments = [leaves[a] if isinstance(a, int) else a for a in profile.arguments]
+    return pjrt.execute(profile.executable, arguments)
 
 
 def make_ready(resident: ResidentBundle) -> LoadedBundle:

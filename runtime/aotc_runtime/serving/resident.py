@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ Array = np.ndarray[Any, Any]
 class ResidentProfile(Struct, frozen=True):
     """One executable, ready to run.
 
-    arguments: a device buffer for a bound weight, or the index of an input leaf.
+    arguments: a device buffer for a bound weight, or the index of an input leaf.  direct: runs in
+    jaxlib's compiled call path; None where arguments are donated, left out or in another order.
     """
 
     label: str
@@ -35,6 +36,7 @@ class ResidentProfile(Struct, frozen=True):
     arguments: tuple[Buffer | int, ...]
     inputs: tuple[Aval, ...]
     outputs: tuple[Aval, ...]
+    direct: Callable[..., list[Buffer]] | None
 
 
 class ResidentEntryPoint(Struct, frozen=True):
@@ -109,7 +111,12 @@ def _profile(
             case WeightArgument(set=set_name, tensor=tensor):
                 arguments.append(buffers[set_name, tensor])
     executable = device.deserialize(verified.blob(record.executable), outputs, where)
-    return ResidentProfile(where, record, executable, tuple(arguments), inputs, outputs)
+    weights = [argument for argument in arguments if not isinstance(argument, int)]
+    direct = None
+    is_donating = any(parameter.donated for parameter in spec.parameters)
+    if arguments == [*weights, *range(len(inputs))] and not is_donating:
+        direct = device.compiled_call(executable, weights, inputs, outputs)
+    return ResidentProfile(where, record, executable, tuple(arguments), inputs, outputs, direct)
 
 
 def _avals(dtypes: list[Any], shapes: tuple[tuple[int, ...], ...]) -> tuple[Aval, ...]:

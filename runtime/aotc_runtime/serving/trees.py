@@ -67,36 +67,110 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def flatten(tree: Tree, value: Any, where: str) -> Iterator[tuple[int, Any]]:
-    """(leaf index, leaf) pairs of an argument. Raises ShapeError (AOTC-E604)."""
+Leaves = dict[int, Any] | list[Any]
+Flattener = Callable[[Any, Leaves], None]
+
+
+def flattener(tree: Tree, where: str) -> Flattener:
+    """A function that puts an argument's leaves in their places; made once, called often.
+
+    It raises ShapeError (AOTC-E604) for another structure. where: of the argument, for messages.
+    """
     match tree:
         case Leaf(index=index):
-            yield index, value
+            return _leaf_flattener(index)
         case NoneNode():
-            if value is not None:
-                raise _mismatch(where, "None", _kind(value))
+            return _none_flattener(where)
         case DictNode(items=items):
-            if not isinstance(value, Mapping) or value.keys() != items.keys():
-                keys = ", ".join(map(repr, items)) or "no keys"
-                raise _mismatch(where, f"a dict with {keys}", _kind(value))
-            for key, child in items.items():
-                yield from flatten(child, value[key], f"{where}/{key}")
+            return _dict_flattener(items, where)
         case NamedTupleNode(type=name, fields=fields, items=children):
-            if getattr(value, "_fields", None) != fields:
-                expected = f"a named tuple {name}({', '.join(fields)})"
-                raise _mismatch(where, expected, _kind(value))
-            for field, child in zip(fields, children, strict=True):
-                yield from flatten(child, getattr(value, field), f"{where}/{field}")
+            return _named_tuple_flattener(name, fields, children, where)
         case RecordNode(type=name, fields=fields, items=children):
-            for field, child in zip(fields, children, strict=True):
-                yield from flatten(child, _field(value, field, name, where), f"{where}/{field}")
+            return _record_flattener(name, fields, children, where)
         case ListNode(items=children) | TupleNode(items=children):
-            wanted = list if isinstance(tree, ListNode) else tuple
-            if not isinstance(value, (list, tuple)) or len(value) != len(children):
-                expected = f"a {wanted.__name__} of {len(children)}"
-                raise _mismatch(where, expected, _kind(value))
-            for index, (item, child) in enumerate(zip(value, children, strict=True)):
-                yield from flatten(child, item, f"{where}/{index}")
+            wanted = "list" if isinstance(tree, ListNode) else "tuple"
+            return _sequence_flattener(wanted, children, where)
+
+
+def flatten(tree: Tree, value: Any, where: str) -> Iterator[tuple[int, Any]]:
+    """(leaf index, leaf) pairs of one value. Raises ShapeError (AOTC-E604)."""
+    leaves: dict[int, Any] = {}
+    flattener(tree, where)(value, leaves)
+    return iter(leaves.items())
+
+
+def _leaf_flattener(index: int) -> Flattener:
+    def place(value: Any, leaves: Leaves) -> None:
+        leaves[index] = value
+
+    return place
+
+
+def _none_flattener(where: str) -> Flattener:
+    def check(value: Any, _: Leaves) -> None:
+        if value is not None:
+            raise _mismatch(where, "None", _kind(value))
+
+    return check
+
+
+def _dict_flattener(items: Mapping[str, Tree], where: str) -> Flattener:
+    parts = [(key, flattener(child, f"{where}/{key}")) for key, child in items.items()]
+    keys = items.keys()
+
+    def walk(value: Any, leaves: Leaves) -> None:
+        if (type(value) is not dict and not isinstance(value, Mapping)) or value.keys() != keys:
+            listed = ", ".join(map(repr, keys)) or "no keys"
+            raise _mismatch(where, f"a dict with {listed}", _kind(value))
+        for key, part in parts:
+            part(value[key], leaves)
+
+    return walk
+
+
+def _named_tuple_flattener(
+    name: str, fields: tuple[str, ...], children: tuple[Tree, ...], where: str
+) -> Flattener:
+    parts = [
+        (field, flattener(child, f"{where}/{field}"))
+        for field, child in zip(fields, children, strict=True)
+    ]
+
+    def walk(value: Any, leaves: Leaves) -> None:
+        if getattr(value, "_fields", None) != fields:
+            expected = f"a named tuple {name}({', '.join(fields)})"
+            raise _mismatch(where, expected, _kind(value))
+        for field, part in parts:
+            part(getattr(value, field), leaves)
+
+    return walk
+
+
+def _record_flattener(
+    name: str, fields: tuple[str, ...], children: tuple[Tree, ...], where: str
+) -> Flattener:
+    parts = [
+        (field, flattener(child, f"{where}/{field}"))
+        for field, child in zip(fields, children, strict=True)
+    ]
+
+    def walk(value: Any, leaves: Leaves) -> None:
+        for field, part in parts:
+            part(_field(value, field, name, where), leaves)
+
+    return walk
+
+
+def _sequence_flattener(wanted: str, children: tuple[Tree, ...], where: str) -> Flattener:
+    parts = [flattener(child, f"{where}/{index}") for index, child in enumerate(children)]
+
+    def walk(value: Any, leaves: Leaves) -> None:
+        if not isinstance(value, (list, tuple)) or len(value) != len(parts):
+            raise _mismatch(where, f"a {wanted} of {len(parts)}", _kind(value))
+        for item, part in zip(value, parts, strict=True):
+            part(item, leaves)
+
+    return walk
 
 
 def _field(value: Any, field: str, name: str, where: str) -> Any:
@@ -117,6 +191,9 @@ def builder(tree: Tree) -> Builder:
             return lambda leaves: leaves[index]
         case NoneNode():
             return lambda leaves: None
+        case DictNode(items=items) if all(isinstance(child, Leaf) for child in items.values()):
+            indices = [(key, child.index) for key, child in items.items()]  # type: ignore[union-attr]
+            return lambda leaves: {key: leaves[index] for key, index in indices}
         case DictNode(items=items):
             named = {key: builder(child) for key, child in items.items()}
             return lambda leaves: {key: build(leaves) for key, build in named.items()}

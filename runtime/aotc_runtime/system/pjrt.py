@@ -6,6 +6,8 @@
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
     Client: deserialize_executable, live_executables, local_devices
     LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
+    _jax: buffer_to_dlpack_managed_tensor, pjit, pytree.default_registry
+    _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
     jaxlib.lapack: _lapack.initialize, registrations
 
 There is one client per process, made on first use. Executables come from `VerifiedBlob`s only, and
@@ -17,9 +19,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import sys
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -59,6 +62,20 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+class _FastPath(NamedTuple):
+    """What jaxlib's dispatcher asks of a cache miss, by attribute (jaxlib/pjit.cc)."""
+
+    xla_executable: Any
+    out_pytree_def: Any
+    in_shardings: Sequence[Any]
+    out_shardings: Sequence[Any]
+    out_avals: Sequence[Aval]
+    out_committed: Sequence[bool]
+    kept_var_bitvec: Sequence[bool]
+    in_device_local_layouts: Sequence[None]
+    const_args: Sequence[Buffer]
+
+
 class Device:
     """The host's CPU as XLA sees it. Use `device()`."""
 
@@ -95,6 +112,7 @@ class Device:
             self._share = semantics.ZERO_COPY
             self.error: type[Exception] = xla_client.XlaRuntimeError
             self._topology = xla_client.get_topology_for_devices
+            self._dispatcher, self._pytrees = self._prepare_dispatcher()
         except (ImportError, AttributeError, TypeError) as error:
             raise _backend_error(
                 "AOTC-E751",
@@ -104,10 +122,79 @@ class Device:
                 "install a jaxlib that this aotc-runtime supports",
             ) from error
         self.pid = os.getpid()
+        self.was_forked = False
+        os.register_at_fork(after_in_child=self._mark_forked)
         self._devices = [self._device]
         self._known: dict[int, Any] = {}
         self._lapack_ready = False
         self._lock = threading.Lock()
+
+    def _mark_forked(self) -> None:
+        self.was_forked = True
+
+    @staticmethod
+    def _prepare_dispatcher() -> tuple[Any, Any]:
+        """The constructor of jaxlib's compiled call path, and its registry of pytrees.
+
+        It reads three settings that jax makes when it is imported; without jax they are made here:
+        64-bit types as they are, jit enabled, no hook. A jax imported later replaces them.
+        """
+        from jaxlib import _jax
+
+        registry = _jax.pytree.default_registry()
+        if "jax" not in sys.modules:
+            settings = _jax.jax_jit
+            settings.set_enable_x64_state(
+                settings._Config("aotc_enable_x64", True, include_in_jit_key=True)
+            )
+            settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
+            settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
+        return _jax.pjit, registry
+
+    def compiled_call(
+        self,
+        executable: Executable,
+        weights: Sequence[Buffer],
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+    ) -> Callable[..., list[Buffer]]:
+        """A function of the input leaves that runs in jaxlib's own compiled call path.
+
+        For an executable that takes the weights first, then every input, and donates none. Each
+        leaf has to be a numpy array or a buffer of exactly its aval: the dispatcher neither sees
+        another byte order nor, under jax's 32-bit setting, a 64-bit type. Inputs are used in place
+        while the call lasts, which is until the results are there.
+        """
+        handlers, loaded = executable.handlers, executable.loaded
+        count = len(weights) + len(inputs)
+        fast_path = _FastPath(
+            xla_executable=loaded,
+            out_pytree_def=self._pytrees.flatten([0] * len(outputs))[1],
+            in_shardings=[self._sharding] * count,
+            out_shardings=[self._sharding] * len(outputs),
+            out_avals=list(outputs),
+            out_committed=[True] * len(outputs),
+            kept_var_bitvec=[True] * count,
+            in_device_local_layouts=[None] * count,
+            const_args=list(weights),
+        )
+
+        def miss(*leaves: Any) -> tuple[list[Buffer], _FastPath, bool]:
+            buffers = [
+                self.put(leaf, aval) if isinstance(leaf, np.ndarray) else leaf
+                for leaf, aval in zip(leaves, inputs, strict=True)
+            ]
+            results = execute(executable, [*weights, *buffers])
+            return results, fast_path, False
+
+        def unknown_leaf(*_: Any) -> Any:
+            raise TypeError("a leaf that is neither a numpy array nor a buffer")
+
+        assert len(handlers) == len(outputs)
+        call: Callable[..., list[Buffer]] = self._dispatcher(
+            "aotc", None, miss, [], [], object(), self._pytrees, unknown_leaf
+        )
+        return call
 
     @property
     def device_count(self) -> int:
@@ -216,8 +303,24 @@ def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
     return copied
 
 
-current_pid = os.getpid
-"""The id of this process, which a fork changes."""
+def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
+    """A function that reads all results of a call as `to_numpy` does; made once, called often."""
+    asarray = np.asarray
+    if all(aval.dtype.kind != "V" for aval in avals):
+        return lambda buffers: [asarray(buffer) for buffer in buffers]
+    return lambda buffers: [to_numpy(b, a) for b, a in zip(buffers, avals, strict=True)]
+
+
+DLPACK_CPU = 1
+"""kDLCPU in dlpack.h."""
+
+
+def to_dlpack(buffer: Buffer) -> Any:
+    """A DLPack capsule that keeps the buffer alive."""
+    from jaxlib import _jax
+
+    return _jax.buffer_to_dlpack_managed_tensor(buffer)
+
 
 _device: Device | None = None
 _device_lock = threading.Lock()
@@ -232,7 +335,7 @@ def device() -> Device:
             if _device is None:
                 _device = Device()
             current = _device
-    if current.pid != os.getpid():
+    if current.was_forked:
         raise _backend_error(
             "AOTC-E754",
             f"process {os.getpid()}",

@@ -1,0 +1,1 @@
+"""`bundle.report()` for monitoring systems. Nothing imports these modules unless asked for."""

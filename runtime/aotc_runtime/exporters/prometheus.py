@@ -1,0 +1,68 @@
+"""Bundles as Prometheus metrics. Needs the extra `aotc-runtime[prometheus]`.
+
+from prometheus_client import REGISTRY
+from aotc_runtime.exporters.prometheus import BundleCollector
+REGISTRY.register(BundleCollector(lambda: [bundle]))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from aotc_runtime.serving.loaded import LoadedBundle
+
+
+class BundleCollector(Collector):
+    """Reads the counters of bundles when Prometheus asks for them.
+
+    bundles: gives the bundles that are loaded at that moment.
+    """
+
+    def __init__(self, bundles: Callable[[], Iterable[LoadedBundle]]) -> None:
+        self._bundles = bundles
+
+    def collect(self) -> Iterator[Metric]:
+        """aotc_bundle_info, aotc_load_seconds, aotc_compilations, aotc_call_seconds (histogram by
+        executable), aotc_refusals_total (by error code).
+        """
+        identity = ["bundle", "version"]
+        info = GaugeMetricFamily(
+            "aotc_bundle_info", "Bundles that are loaded", labels=[*identity, "target", "digest"]
+        )
+        load = GaugeMetricFamily(
+            "aotc_load_seconds", "Duration of each stage of loading", labels=[*identity, "stage"]
+        )
+        compilations = GaugeMetricFamily(
+            "aotc_compilations", "Compilations while loading: 0, or a bug", labels=identity
+        )
+        calls = HistogramMetricFamily(
+            "aotc_call_seconds", "Calls served, by executable", labels=[*identity, "executable"]
+        )
+        refusals = CounterMetricFamily(
+            "aotc_refusals", "Calls refused", labels=[*identity, "entry_point", "code"]
+        )
+        for bundle in self._bundles():
+            name = [bundle.name, bundle.version]
+            info.add_metric([*name, bundle.manifest.target.name, bundle.root_digest], 1)
+            report = bundle.report()
+            compilations.add_metric(name, report["compilations"])
+            for stage, seconds in report["timings"].items():
+                load.add_metric([*name, stage], seconds)
+            for entry_point in bundle.entry_points.values():
+                for code, count in entry_point.refusals.items():
+                    refusals.add_metric([*name, entry_point.name, code], count)
+                for label, latency in entry_point.latencies().items():
+                    pairs = zip(latency.bounds, latency.cumulative, strict=True)
+                    buckets = [(repr(bound), float(count)) for bound, count in pairs]
+                    calls.add_metric(
+                        [*name, label], [*buckets, ("+Inf", float(latency.calls))], latency.seconds
+                    )
+        yield from (info, load, compilations, calls, refusals)

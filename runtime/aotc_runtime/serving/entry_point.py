@@ -1,0 +1,382 @@
+"""The call path: from arguments to results, each call counted by the executable that served it.
+
+The choice of the executable is one dictionary look-up on the shapes of all input leaves; whatever
+does not fit takes the slow path, whose only purpose is a precise error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aotc_runtime.errors import AotcError, BackendError, Finding, ShapeError
+from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.schema.tree import Leaf
+from aotc_runtime.schema.tree import leaves as leaf_indices
+from aotc_runtime.serving import foreign_arrays, trees
+from aotc_runtime.serving.arrays import DeviceArray, as_array
+from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
+from aotc_runtime.serving.signature import bind, positional_count, signature_of
+from aotc_runtime.serving.telemetry import CallCounter, Latency
+from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Buffer
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+Shapes = tuple[tuple[int, ...], ...]
+Array = np.ndarray[Any, Any]
+
+_MODULES = sys.modules
+
+
+class Served:
+    """A profile as calls use it, with its counter."""
+
+    __slots__ = ("counter", "direct", "label", "outputs", "profile", "read")
+
+    def __init__(self, profile: ResidentProfile) -> None:
+        self.profile = profile
+        self.label = profile.label
+        self.outputs = profile.outputs
+        self.direct = profile.direct
+        self.read = pjrt.reader(profile.outputs)
+        self.counter = CallCounter()
+
+
+class LoadedEntryPoint:
+    """A callable entry point.
+
+    Calling it takes and returns numpy arrays, or jax arrays if any argument is one; `on_device`
+    returns `DeviceArray`s, which any call accepts in turn without a copy; `submit` and `call_async`
+    run in another thread. Arguments are checked for structure, dtype and shape; nothing is cast,
+    and arrays passed in are never aliased. Raises ShapeError (AOTC-E60x to E63x), BackendError
+    (AOTC-E754, E755).
+    """
+
+    def __init__(self, resident: ResidentEntryPoint, executor: Callable[[], Executor]) -> None:
+        spec = resident.spec
+        self.name = resident.name
+        self.spec: EntryPoint = spec
+        self.signature: inspect.Signature = signature_of(spec)
+        self._table: dict[Shapes, Served] = {
+            profile.record.input_shapes: Served(profile) for profile in resident.profiles
+        }
+        self._counters = {served.label: served.counter for served in self._table.values()}
+        self._count = len(spec.parameters)
+        self._flatteners = [
+            trees.flattener(parameter.tree, f"{resident.name} {parameter.name}")
+            for parameter in spec.parameters
+        ]
+        self._flat = all(isinstance(parameter.tree, Leaf) for parameter in spec.parameters)
+        self._positional = positional_count(spec.parameters)
+        self._is_plain = self._flat and self._positional == self._count
+        first = resident.profiles[0]
+        self._dtypes = [aval.dtype for aval in first.inputs]
+        self._scalars = [aval.shape == () for aval in first.inputs]
+        self._donated = [
+            index
+            for parameter in spec.parameters
+            if parameter.donated
+            for index in leaf_indices(parameter.tree)
+        ]
+        self._build = trees.builder(spec.result)
+        self._lock = threading.Lock()
+        self._refusals: dict[str, int] = {}
+        self._device = pjrt.device()
+        self._executor = executor
+        self._closed = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        started = perf_counter_ns()
+        served = self._at_once(args) if self._is_plain and not kwargs else None
+        try:
+            if served is not None and served.direct is not None:
+                results = served.direct(*args)
+                is_jax = False
+            else:
+                leaves, is_jax = self._leaves(args, kwargs)
+                served = self._find(leaves)
+                results = self._execute(served, leaves)
+        except AotcError as error:
+            self._refused(error)
+            raise
+        except self._device.error as error:
+            assert served is not None, "XLA fails in an executable"
+            failure = _failed(served.label, error)
+            self._refused(failure)
+            raise failure from error
+        arrays = served.read(results)
+        if is_jax:
+            arrays = foreign_arrays.to_jax(arrays)
+        served.counter.observe(perf_counter_ns() - started)
+        return self._build(arrays)
+
+    def _at_once(self, args: tuple[Any, ...]) -> Served | None:
+        """The profile of plain numpy arguments that need no conversion of any kind, if it may be
+        called directly; None sends the call the long way, which knows every reason.
+        """
+        if len(args) != self._count:
+            return None
+        for leaf, dtype in zip(args, self._dtypes, strict=True):
+            # Identity: a dtype of another byte order is another object.
+            if type(leaf) is not np.ndarray or leaf.dtype is not dtype:
+                return None
+        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
+        if "jax" in _MODULES or self._device.was_forked:
+            return None
+        return self._table.get(tuple([leaf.shape for leaf in args]))
+
+    def on_device(self, *args: Any, **kwargs: Any) -> Any:
+        """As a call, with `DeviceArray` leaves: what is fed back never leaves the device."""
+        started = perf_counter_ns()
+        try:
+            leaves, _ = self._leaves(args, kwargs)
+            served = self._find(leaves)
+            results = self._execute(served, leaves)
+        except AotcError as error:
+            self._refused(error)
+            raise
+        result = self._build(
+            [DeviceArray(b, a) for b, a in zip(results, served.outputs, strict=True)]
+        )
+        served.counter.observe(perf_counter_ns() - started)
+        return result
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As a call, in a thread of the bundle; arguments are checked and copied before it returns.
+
+        The future's result is what the call returns. Latency counts from here, waiting included.
+        """
+        started = perf_counter_ns()
+        try:
+            leaves, is_jax = self._leaves(args, kwargs)
+            served = self._find(leaves)
+            arguments, claimed = self._arguments(served.profile, leaves)
+        except AotcError as error:
+            self._refused(error)
+            raise
+
+        def run() -> Any:
+            try:
+                results = self._run(served.profile, arguments, claimed)
+            except AotcError as error:
+                self._refused(error)
+                raise
+            result = self._on_host(served, results, is_jax)
+            served.counter.observe(perf_counter_ns() - started)
+            return result
+
+        return self._executor().submit(run)
+
+    async def call_async(self, *args: Any, **kwargs: Any) -> Any:
+        """As a call, without holding up the event loop."""
+        import asyncio
+
+        return await asyncio.wrap_future(self.submit(*args, **kwargs))
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """Calls served, by executable."""
+        return {label: counter.calls for label, counter in self._counters.items()}
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """Calls refused, by error code."""
+        with self._lock:
+            return dict(sorted(self._refusals.items()))
+
+    def latencies(self) -> dict[str, Latency]:
+        """The latency of the calls served, by executable."""
+        return {label: counter.latency() for label, counter in self._counters.items()}
+
+    def _refused(self, error: AotcError) -> None:
+        with self._lock:
+            self._refusals[error.code] = self._refusals.get(error.code, 0) + 1
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], bool]:
+        """The input leaves in order, each a checked numpy array or a DeviceArray; and whether any
+        of them was a jax array.
+        """
+        values: Sequence[Any] = args
+        if kwargs or len(args) != self._count or len(args) > self._positional:
+            values = bind(self.name, self.signature, args, kwargs)
+        if self._flat:
+            leaves = list(values)
+        else:
+            leaves = [None] * len(self._dtypes)
+            for flatten, value in zip(self._flatteners, values, strict=True):
+                flatten(value, leaves)
+        is_jax = False
+        for index, (leaf, dtype) in enumerate(zip(leaves, self._dtypes, strict=True)):
+            # Identity: a dtype of another byte order is another object.
+            if type(leaf) is np.ndarray and leaf.dtype is dtype:
+                continue
+            if type(leaf) is DeviceArray and leaf.dtype == dtype:
+                continue
+            where = f"{self.name} {self.spec.inputs[index].path}"
+            is_jax = is_jax or foreign_arrays.is_jax(leaf)
+            leaves[index] = as_array(leaf, dtype, self._scalars[index], where)
+        return leaves, is_jax
+
+    def _find(self, leaves: list[Any]) -> Served:
+        shapes = tuple([leaf.shape for leaf in leaves])
+        served = self._table.get(shapes)
+        if served is None:
+            raise self._closed_error() if self._closed else self._no_profile(shapes)
+        return served
+
+    def _execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
+        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
+        if served.direct is None or "jax" in _MODULES or self._device.was_forked:
+            arguments, claimed = self._arguments(served.profile, leaves)
+            return self._run(served.profile, arguments, claimed)
+        buffers = [leaf.buffer() if type(leaf) is DeviceArray else leaf for leaf in leaves]
+        try:
+            return served.direct(*buffers)
+        except self._device.error as error:
+            raise _failed(served.label, error) from error
+
+    def _arguments(
+        self, profile: ResidentProfile, leaves: list[Any]
+    ) -> tuple[list[Buffer], list[DeviceArray]]:
+        """Every argument of the executable on the device, and the arrays this call uses up."""
+        if self._device.was_forked:
+            pjrt.device()  # raises
+        put = self._device.put
+        claimed = self._claim(leaves, profile.label) if self._donated else []
+        claimed_ids = {id(array) for array in claimed}
+        buffers: list[Any] = [None] * len(leaves)
+        arguments = []
+        for argument in profile.arguments:
+            if type(argument) is int:
+                buffer = buffers[argument]
+                if buffer is None:
+                    leaf = leaves[argument]
+                    if type(leaf) is DeviceArray:
+                        buffer = leaf.claimed() if id(leaf) in claimed_ids else leaf.buffer()
+                    else:
+                        buffer = put(np.ascontiguousarray(leaf), profile.inputs[argument])
+                    buffers[argument] = buffer
+                arguments.append(buffer)
+            else:
+                arguments.append(argument)
+        return arguments, claimed
+
+    def _run(
+        self, profile: ResidentProfile, arguments: list[Buffer], claimed: list[DeviceArray]
+    ) -> list[Buffer]:
+        try:
+            results = pjrt.execute(profile.executable, arguments)
+        except self._device.error as error:
+            for array in claimed:
+                array.give_back()
+            raise _failed(profile.label, error) from error
+        for array in claimed:
+            array.delete()
+        return results
+
+    def _claim(self, leaves: list[Any], label: str) -> list[DeviceArray]:
+        """Take the device arrays that this call donates, so that no other call can.
+
+        Raises ShapeError (AOTC-E631, E632).
+        """
+        donated = [leaves[i] for i in self._donated if type(leaves[i]) is DeviceArray]
+        everywhere = [id(leaf) for leaf in leaves if type(leaf) is DeviceArray]
+        for leaf in donated:
+            if everywhere.count(id(leaf)) > 1:
+                raise ShapeError(
+                    Finding(
+                        code="AOTC-E632",
+                        where=self.name,
+                        expected="a donated array passed once",
+                        found=f"{leaf!r} passed twice in one call",
+                        hint="pass a copy for the other argument: np.asarray(x)",
+                    )
+                )
+        claimed: list[DeviceArray] = []
+        try:
+            for leaf in leaves:
+                if type(leaf) is DeviceArray:
+                    leaf.buffer()
+            for leaf in donated:
+                leaf.claim(label)
+                claimed.append(leaf)
+        except ShapeError:
+            for leaf in claimed:
+                leaf.give_back()
+            raise
+        return claimed
+
+    def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
+        arrays = served.read(results)
+        if is_jax:
+            arrays = foreign_arrays.to_jax(arrays)
+        return self._build(arrays)
+
+    def _no_profile(self, shapes: Shapes) -> ShapeError:
+        """Why these shapes have no executable: the first leaf that no profile serves, or all."""
+        available = "; ".join(
+            ",".join(f"{name}={size}" for name, size in sorted(s.profile.record.sizes.items()))
+            or "fixed shapes"
+            for s in self._table.values()
+        )
+        policy = self.spec.out_of_profile.value
+        for index, (tensor, shape) in enumerate(zip(self.spec.inputs, shapes, strict=True)):
+            if all(known[index] != shape for known in self._table):
+                wanted = " or ".join(
+                    dict.fromkeys(str(list(known[index])) for known in self._table)
+                )
+                found = f"{tensor.dtype.value}{list(shape)}"
+                expected = f"{tensor.dtype.value}{list(tensor.shape)} of shape {wanted}"
+                where = f"{self.name} {tensor.path}"
+                break
+        else:
+            where, found = self.name, " ".join(str(list(shape)) for shape in shapes)
+            expected = "shapes that belong to one profile"
+        return ShapeError(
+            Finding(
+                code="AOTC-E611",
+                where=where,
+                expected=f"{expected} (profiles: {available}; out of profile: {policy})",
+                found=found,
+                hint="call with a profile's sizes, or add this size to `profiles` and build again",
+            )
+        )
+
+    def _closed_error(self) -> ShapeError:
+        return ShapeError(
+            Finding(
+                code="AOTC-E633",
+                where=self.name,
+                expected="a bundle that is open",
+                found="one that was closed",
+                hint="load it again",
+            )
+        )
+
+    def close(self) -> None:
+        """Refuse further calls; calls that are running end as they would."""
+        self._closed = True
+        self._table = {}
+
+    def __repr__(self) -> str:
+        return f"<entry point {self.name}{self.signature}: {', '.join(self._counters)}>"
+
+
+def _failed(label: str, error: Exception) -> BackendError:
+    return BackendError(
+        Finding(
+            code="AOTC-E755",
+            where=label,
+            expected="XLA to run the executable",
+            found=str(error).strip().splitlines()[0],
+            hint="the bundle stays usable; if memory ran out, free some or call with less",
+        )
+    )

@@ -1,0 +1,112 @@
+"""One place to call, and one version after the other behind it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from aotc_runtime.serving.loaded import LoadedBundle
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class _Tenancy:
+    """A bundle and the calls that are using it."""
+
+    __slots__ = ("bundle", "calls")
+
+    def __init__(self, bundle: LoadedBundle) -> None:
+        self.bundle = bundle
+        self.calls = 0
+
+
+class BundleSlot:
+    """Serves a bundle that can be replaced while calls go on.
+
+    `slot["predict"](image)` runs in the bundle that is there when the call begins. `replace` puts
+    the next one in its place at once, waits for the calls that still run in the old one, and
+    closes it, which gives its memory back.
+    """
+
+    def __init__(self, bundle: LoadedBundle) -> None:
+        self._tenancy = _Tenancy(bundle)
+        self._changed = threading.Condition()
+
+    @property
+    def bundle(self) -> LoadedBundle:
+        """The bundle that new calls run in."""
+        return self._tenancy.bundle
+
+    def __getitem__(self, name: str) -> SlotEntryPoint:
+        """An entry point, looked up anew in each call. Raises ShapeError (AOTC-E602)."""
+        self.bundle[name]
+        return SlotEntryPoint(self, name)
+
+    def replace(self, bundle: LoadedBundle, timeout: float | None = None) -> None:
+        """Serve this bundle from now on, and close the old one when its last call has ended.
+
+        timeout: seconds to wait for that. Raises TimeoutError if calls are still running then; the
+        new bundle serves, and the old one stays open.
+        """
+        with self._changed:
+            old, self._tenancy = self._tenancy, _Tenancy(bundle)
+            if not self._changed.wait_for(lambda: old.calls == 0, timeout):
+                raise TimeoutError(f"{old.calls} calls of {old.bundle!r} still run")
+        if old.bundle is not bundle:
+            old.bundle.close()
+
+    def enter(self) -> _Tenancy:
+        """Begin a call."""
+        with self._changed:
+            tenancy = self._tenancy
+            tenancy.calls += 1
+            return tenancy
+
+    def leave(self, tenancy: _Tenancy) -> None:
+        """End a call."""
+        with self._changed:
+            tenancy.calls -= 1
+            self._changed.notify_all()
+
+
+class SlotEntryPoint:
+    """An entry point of whichever bundle the slot holds; as `LoadedEntryPoint`."""
+
+    __slots__ = ("_slot", "name")
+
+    def __init__(self, slot: BundleSlot, name: str) -> None:
+        self._slot = slot
+        self.name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        tenancy = self._slot.enter()
+        try:
+            return tenancy.bundle[self.name](*args, **kwargs)
+        finally:
+            self._slot.leave(tenancy)
+
+    def on_device(self, *args: Any, **kwargs: Any) -> Any:
+        """As `LoadedEntryPoint.on_device`."""
+        tenancy = self._slot.enter()
+        try:
+            return tenancy.bundle[self.name].on_device(*args, **kwargs)
+        finally:
+            self._slot.leave(tenancy)
+
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As `LoadedEntryPoint.submit`."""
+        tenancy = self._slot.enter()
+        try:
+            future = tenancy.bundle[self.name].submit(*args, **kwargs)
+        except BaseException:
+            self._slot.leave(tenancy)
+            raise
+        future.add_done_callback(lambda _: self._slot.leave(tenancy))
+        return future
+
+    async def call_async(self, *args: Any, **kwargs: Any) -> Any:
+        """As `LoadedEntryPoint.call_async`."""
+        import asyncio
+
+        return await asyncio.wrap_future(self.submit(*args, **kwargs))

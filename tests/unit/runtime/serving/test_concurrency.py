@@ -1,0 +1,178 @@
+"""Many threads, futures, event loops and donations at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc_runtime import LoadedBundle, ShapeError
+
+Bundle = tuple[Path, Path]
+
+THREADS = 32
+SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def digits(digits_bundle: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        yield bundle
+
+
+@pytest.fixture(scope="module")
+def train(train_bundle: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(train_bundle[0], trust=train_bundle[1]) as bundle:
+        yield bundle
+
+
+def images(count: int) -> list[np.ndarray[Any, Any]]:
+    generator = np.random.default_rng(1)
+    sizes = (1, 8, 64)
+    return [generator.uniform(0, 16, (sizes[i % 3], 64)).astype(np.float32) for i in range(count)]
+
+
+def test_many_threads_get_their_own_results(digits: LoadedBundle) -> None:
+    inputs = images(48)
+    expected = [digits["predict"](image)["probabilities"].copy() for image in inputs]
+    before = sum(digits["predict"].calls.values())
+    end = time.monotonic() + SECONDS
+    wrong: list[int] = []
+    served = [0] * THREADS
+
+    def work(number: int) -> None:
+        index = number
+        while time.monotonic() < end:
+            index = (index + 7) % len(inputs)
+            if number % 2:
+                result = digits["predict"](inputs[index])
+            else:
+                result = digits["predict"].submit(inputs[index]).result()
+            served[number] += 1
+            if not np.array_equal(result["probabilities"], expected[index]):
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert all(served), "no thread is starved"
+    assert sum(digits["predict"].calls.values()) == before + sum(served), "every call is counted"
+
+
+def test_a_submitted_argument_may_change_at_once(digits: LoadedBundle) -> None:
+    (image,) = images(1)
+    expected = digits["predict"](image)["probabilities"].copy()
+    futures = []
+    for _ in range(50):
+        argument = image.copy()
+        futures.append(digits["predict"].submit(argument))
+        argument[:] = 0
+    for future in futures:
+        np.testing.assert_array_equal(future.result()["probabilities"], expected)
+
+
+def test_submit_refuses_at_once_and_counts_it(digits: LoadedBundle) -> None:
+    before = digits["predict"].refusals.get("AOTC-E611", 0)
+    with pytest.raises(ShapeError) as caught:
+        digits["predict"].submit(np.zeros((7, 64), np.float32))
+    assert caught.value.code == "AOTC-E611"
+    assert digits["predict"].refusals["AOTC-E611"] == before + 1
+
+
+def test_awaiting_a_call_leaves_the_event_loop_free(digits: LoadedBundle) -> None:
+    async def main() -> int:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(tick())
+        inputs = images(24)
+        results = await asyncio.gather(*(digits["predict"].call_async(i) for i in inputs))
+        ticking.cancel()
+        for image, result in zip(inputs, results, strict=True):
+            expected = digits["predict"](image)["label"]
+            np.testing.assert_array_equal(result["label"], expected)
+        return ticks
+
+    assert asyncio.run(main()) > 1
+
+
+def test_of_many_calls_that_donate_one_array_exactly_one_is_served(train: LoadedBundle) -> None:
+    batch = {"image": np.zeros((64, 64), np.float32), "label": np.zeros(64, np.int32)}
+    for _ in range(10):
+        state = train["init"].on_device(0)
+        outcomes = _at_once(8, lambda: train["train_step"].on_device(state, batch))  # noqa: B023
+        assert sorted(outcomes) == ["AOTC-E631"] * 7 + ["served"]
+
+
+def _at_once(count: int, call: Callable[[], Any]) -> list[str]:
+    """What became of so many calls that begin together: "served" or an error code."""
+    barrier = threading.Barrier(count)
+    outcomes: list[str] = []
+
+    def work() -> None:
+        barrier.wait()
+        try:
+            call()
+        except ShapeError as error:
+            outcomes.append(error.code)
+        else:
+            outcomes.append("served")
+
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_closing_while_calls_run_refuses_or_serves_and_nothing_else(digits_bundle: Bundle) -> None:
+    image = images(2)[1]
+    bundle = aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1])
+    expected = bundle["predict"](image)["probabilities"].copy()
+    outcomes: set[str] = set()
+    results: list[np.ndarray[Any, Any]] = []
+
+    def work() -> None:
+        while True:
+            try:
+                results.append(bundle["predict"](image)["probabilities"])
+            except ShapeError as error:
+                outcomes.add(error.code)
+                return
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    bundle.close()
+    for thread in threads:
+        thread.join(10)
+    assert outcomes == {"AOTC-E633"}
+    assert results and all(np.array_equal(result, expected) for result in results)
+
+
+def test_several_copies_of_a_bundle_live_side_by_side(digits_bundle: Bundle) -> None:
+    image = images(2)[1]
+    copies = [aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) for _ in range(3)]
+    one, two, three = (copy["predict"](image)["probabilities"] for copy in copies)
+    copies[1].close()
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(copies[0]["predict"](image)["probabilities"], three)
+    for copy in copies:
+        copy.close()

@@ -1,0 +1,133 @@
+"""Calls in processes of their own: without jax, with jax imported before, and with jax after."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+Bundle = tuple[Path, Path]
+
+LOAD = """
+import sys
+import numpy as np
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+predict = bundle["predict"]
+image = np.random.default_rng(0).uniform(0, 16, (8, 64)).astype(np.float32)
+
+def code_of(call, *args):
+    try:
+        call(*args)
+    except aotc_runtime.AotcError as error:
+        return error.code
+    return None
+
+def same(one, two):
+    for name in two:
+        np.testing.assert_array_equal(np.asarray(one[name]), np.asarray(two[name]))
+
+expected = predict.submit(image).result()
+"""
+
+
+def run(bundle: Bundle, program: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, bundle)],
+        capture_output=True,
+        text=True,
+        env={**environment, "JAX_PLATFORMS": "cpu"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_direct_calls_give_what_the_long_way_gives_and_alias_nothing(digits_bundle: Bundle) -> None:
+    run(
+        digits_bundle,
+        LOAD
+        + """
+assert all(served.direct is not None for served in predict._table.values())
+same(predict(image), expected)
+same(predict.on_device(image), expected)
+unaligned = np.frombuffer(b"." + image.tobytes(), np.uint8)[1:].view(np.float32).reshape(8, 64)
+for array in (np.asfortranarray(image), image[::-1][::-1], image.astype(">f4"), unaligned,
+              image.view(np.matrix), np.ma.masked_array(image)):
+    same(predict(array), expected)
+frozen = image.copy()
+frozen.flags.writeable = False
+same(predict(frozen), expected)
+for wrong, code in ((image.astype(np.float64), "AOTC-E606"), (image.astype(np.int32), "AOTC-E606"),
+                    (image[:7], "AOTC-E611"), (image.tolist(), "AOTC-E605"), (None, "AOTC-E605")):
+    assert code_of(predict, wrong) == code, (code_of(predict, wrong), code)
+assert code_of(predict) == code_of(predict, image, image) == "AOTC-E601"
+assert sum(predict.refusals.values()) == 7
+
+argument = image.copy()
+first = predict(argument)
+argument[:] = -1
+second = predict(np.ascontiguousarray(image[::-1]))
+same(first, expected)
+assert not np.array_equal(second["probabilities"], first["probabilities"])
+same(predict(predict_input := image), expected)
+assert not first["probabilities"].flags.writeable
+bundle.close()
+same(first, expected)
+assert code_of(predict, image) == "AOTC-E633"
+assert "jax" not in sys.modules
+""",
+    )
+
+
+def test_a_process_that_imports_jax_later_goes_on_and_gets_jax_arrays_for_jax_arrays(
+    digits_bundle: Bundle,
+) -> None:
+    run(
+        digits_bundle,
+        LOAD
+        + """
+same(predict(image), expected)
+import jax
+import jax.numpy as jnp
+assert float(jax.jit(lambda x: x + 1)(jnp.float32(1))) == 2
+result = predict(image)
+same(result, expected)
+assert type(result["label"]) is np.ndarray
+result = predict(jnp.asarray(image))
+same(result, expected)
+assert all(isinstance(leaf, jax.Array) for leaf in result.values())
+assert code_of(predict, image.astype(np.float64)) == "AOTC-E606"
+same({"label": jnp.from_dlpack(predict.on_device(image)["label"])}, {"label": expected["label"]})
+same(predict(image), expected)
+""",
+    )
+
+
+@pytest.mark.parametrize("x64", ["False", "True"])
+def test_a_process_that_imported_jax_before_is_served_alike(
+    x64: str, digits_bundle: Bundle
+) -> None:
+    run(
+        digits_bundle,
+        f"""
+import jax
+import jax.numpy as jnp
+jax.config.update("jax_enable_x64", {x64})
+assert float(jax.jit(lambda x: x + 1)(jnp.float32(1))) == 2
+"""
+        + LOAD
+        + """
+same(predict(image), expected)
+same(predict(jnp.asarray(image)), expected)
+assert isinstance(predict(jnp.asarray(image))["label"], jax.Array)
+assert code_of(predict, image.astype(np.float64)) == "AOTC-E606"
+with jax.disable_jit():
+    same(predict(image), expected)
+assert bundle.report()["compilations"] == 0
+""",
+    )

@@ -1,0 +1,102 @@
+"""Replacing a bundle while it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
+
+Bundle = tuple[Path, Path]
+
+IMAGE = np.zeros((8, 64), np.float32)
+
+
+def load(bundle: Bundle) -> LoadedBundle:
+    return aotc_runtime.load(bundle[0], trust=bundle[1])
+
+
+def test_every_call_is_served_while_versions_change(digits_bundle: Bundle) -> None:
+    slot = BundleSlot(load(digits_bundle))
+    predict = slot["predict"]
+    expected = predict(IMAGE)["probabilities"].copy()
+    stop = threading.Event()
+    failures: list[Any] = []
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                result = predict(IMAGE)["probabilities"]
+            except Exception as error:  # noqa: BLE001 - any error at all is the failure
+                failures.append(error)
+                return
+            if not np.array_equal(result, expected):
+                failures.append(result)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        old = slot.bundle
+        slot.replace(load(digits_bundle), timeout=30)
+        assert old.state is State.CLOSED
+        assert slot.bundle.state is State.READY
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    slot.bundle.close()
+
+
+def test_the_old_bundle_stays_open_as_long_as_a_call_runs_in_it(digits_bundle: Bundle) -> None:
+    old, new = load(digits_bundle), load(digits_bundle)
+    slot = BundleSlot(old)
+    tenancy = slot.enter()
+    with pytest.raises(TimeoutError):
+        slot.replace(new, timeout=0.05)
+    assert old.state is State.READY, "its call has not ended"
+    assert slot.bundle is new, "new calls go to the new one"
+    slot.leave(tenancy)
+    slot.replace(load(digits_bundle), timeout=30)
+    assert new.state is State.CLOSED
+    old.close()
+    slot.bundle.close()
+
+
+def test_replacing_waits_for_the_last_call(digits_bundle: Bundle) -> None:
+    old = load(digits_bundle)
+    slot = BundleSlot(old)
+    tenancy = slot.enter()
+    new = load(digits_bundle)
+    replacing = threading.Thread(target=slot.replace, args=(new,))
+    replacing.start()
+    while slot.bundle is not new:
+        time.sleep(0.001)
+    assert old.state is State.READY and replacing.is_alive()
+    slot.leave(tenancy)
+    replacing.join(30)
+    assert old.state is State.CLOSED
+    new.close()
+
+
+def test_every_way_of_calling_goes_through_the_slot(digits_bundle: Bundle) -> None:
+    slot = BundleSlot(load(digits_bundle))
+    predict = slot["predict"]
+    expected = predict(IMAGE)["label"]
+    np.testing.assert_array_equal(np.asarray(predict.on_device(IMAGE)["label"]), expected)
+    np.testing.assert_array_equal(predict.submit(IMAGE).result()["label"], expected)
+    np.testing.assert_array_equal(asyncio.run(predict.call_async(IMAGE))["label"], expected)
+    with pytest.raises(ShapeError):
+        predict.submit(IMAGE[:3])
+    slot.replace(load(digits_bundle), timeout=30)
+    with pytest.raises(ShapeError) as caught:
+        slot["forecast"]
+    assert caught.value.code == "AOTC-E602"
+    slot.bundle.close()
