@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, overload
 
+from aotc_runtime.errors import Finding, TrustError
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.loading import Loading
@@ -82,7 +83,7 @@ def _load(
         timings[stage] = now - last
         last = now
 
-    policy = trust if isinstance(trust, TrustPolicy) else read_policy(Path(trust))
+    policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
     facts = host.detect()
@@ -98,3 +99,17 @@ def _load(
     timings["total"] = last - started
     loaded.timings.update(timings)
     return loaded
+
+
+def _policy_path(trust: object) -> Path:
+    if isinstance(trust, str | os.PathLike):
+        return Path(trust)
+    raise TrustError(
+        Finding(
+            code="AOTC-E309",
+            where="load",
+            expected="trust= a policy, or the path of its TOML file",
+            found=f"a {type(trust).__name__}",
+            hint="write a policy with `aotc trust init`; nothing loads without one",
+        )
+    )

@@ -115,7 +115,7 @@ def test_a_call_that_no_profile_serves_is_refused_with_its_code(
 
     assert {name: code for name, (code, _) in outputs.items()} == {
         "batch": "AOTC-E611",
-        "width": "AOTC-E611",
+        "width": "AOTC-E612",
         "dtype": "AOTC-E606",
         "keyword": "AOTC-E601",
         "missing": "AOTC-E601",
@@ -126,6 +126,7 @@ def test_a_call_that_no_profile_serves_is_refused_with_its_code(
     assert report["entry_points"]["predict"]["refusals"] == {
         "AOTC-E601": 3,
         "AOTC-E606": 1,
-        "AOTC-E611": 2,
+        "AOTC-E611": 1,
+        "AOTC-E612": 1,
     }
     assert sum(report["entry_points"]["predict"]["calls"].values()) == 0

@@ -102,13 +102,15 @@ class DeviceArray:
 def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Array:
     """A C-contiguous, native-endian numpy array of exactly this dtype. scalar: the input is 0-d.
 
-    Accepted: numpy arrays and scalars, objects with `__array__` or dlpack such as jax arrays, and
-    for 0-d inputs Python numbers that the dtype can hold. Nothing is cast between dtypes.
-    Raises ShapeError: AOTC-E605 not an array, E606 another dtype.
+    Accepted: numpy arrays and scalars in any byte order and layout, objects with `__array__` such
+    as jax arrays, and for 0-d inputs Python numbers that the dtype can hold. Nothing is cast
+    between dtypes. Raises ShapeError: AOTC-E605 not an array, or a masked one, whose mask would be
+    lost, E606 another dtype.
     """
     if scalar and type(value) in (bool, int, float, complex):
         return _from_number(value, dtype, where)
-    if not isinstance(value, (np.ndarray, np.generic)) and not hasattr(value, "__array__"):
+    is_array = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
+    if not is_array or hasattr(value, "mask"):
         raise ShapeError(
             Finding(
                 code="AOTC-E605",

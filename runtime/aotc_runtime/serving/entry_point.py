@@ -21,6 +21,7 @@ from aotc_runtime.schema.tree import Leaf
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray, as_array
+from aotc_runtime.serving.no_profile import no_profile
 from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
 from aotc_runtime.serving.signature import bind, positional_count, signature_of
 from aotc_runtime.serving.telemetry import CallCounter, Latency
@@ -229,7 +230,9 @@ class LoadedEntryPoint:
         shapes = tuple([leaf.shape for leaf in leaves])
         served = self._table.get(shapes)
         if served is None:
-            raise self._closed_error() if self._closed else self._no_profile(shapes)
+            if self._closed:
+                raise self._closed_error()
+            raise no_profile(self.name, self.spec, shapes, list(self._table))
         return served
 
     def _execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
@@ -319,36 +322,6 @@ class LoadedEntryPoint:
         if is_jax:
             arrays = foreign_arrays.to_jax(arrays)
         return self._build(arrays)
-
-    def _no_profile(self, shapes: Shapes) -> ShapeError:
-        """Why these shapes have no executable: the first leaf that no profile serves, or all."""
-        available = "; ".join(
-            ",".join(f"{name}={size}" for name, size in sorted(s.profile.record.sizes.items()))
-            or "fixed shapes"
-            for s in self._table.values()
-        )
-        policy = self.spec.out_of_profile.value
-        for index, (tensor, shape) in enumerate(zip(self.spec.inputs, shapes, strict=True)):
-            if all(known[index] != shape for known in self._table):
-                wanted = " or ".join(
-                    dict.fromkeys(str(list(known[index])) for known in self._table)
-                )
-                found = f"{tensor.dtype.value}{list(shape)}"
-                expected = f"{tensor.dtype.value}{list(tensor.shape)} of shape {wanted}"
-                where = f"{self.name} {tensor.path}"
-                break
-        else:
-            where, found = self.name, " ".join(str(list(shape)) for shape in shapes)
-            expected = "shapes that belong to one profile"
-        return ShapeError(
-            Finding(
-                code="AOTC-E611",
-                where=where,
-                expected=f"{expected} (profiles: {available}; out of profile: {policy})",
-                found=found,
-                hint="call with a profile's sizes, or add this size to `profiles` and build again",
-            )
-        )
 
     def _closed_error(self) -> ShapeError:
         return ShapeError(

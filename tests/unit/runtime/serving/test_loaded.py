@@ -61,12 +61,22 @@ def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
     assert error.code == "AOTC-E611"
     (finding,) = error.findings
     assert "batch=1; batch=8; batch=64" in finding.expected and "fail" in finding.expected
-    assert "[7, 64]" in finding.found and finding.where == "predict image"
+    assert finding.found == "batch=7 (image float32[7, 64])" and finding.where == "predict"
 
 
-@pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), (0, 64), ()])
-def test_another_rank_or_axis_is_refused(shape: tuple[int, ...], digits: LoadedBundle) -> None:
-    assert refused(digits, np.zeros(shape, np.float32)).code == "AOTC-E611"
+@pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), ()])
+def test_another_rank_or_fixed_axis_is_refused(
+    shape: tuple[int, ...], digits: LoadedBundle
+) -> None:
+    error = refused(digits, np.zeros(shape, np.float32))
+    assert error.code == "AOTC-E612"
+    (finding,) = error.findings
+    assert finding.expected == "float32[batch, 64]"
+    assert finding.found == f"float32{list(shape)}" and finding.where == "predict image"
+
+
+def test_an_empty_batch_is_just_another_size(digits: LoadedBundle) -> None:
+    assert refused(digits, np.zeros((0, 64), np.float32)).code == "AOTC-E611"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.uint8, np.bool_])

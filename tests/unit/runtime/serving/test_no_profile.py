@@ -1,0 +1,83 @@
+"""Shapes without an executable: each reason in its own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc_runtime import ShapeError
+from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.serving.no_profile import no_profile
+
+Bundle = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def prefill(lm_bundle: Bundle) -> EntryPoint:
+    with aotc_runtime.load(lm_bundle[0], trust=lm_bundle[1]) as bundle:
+        return bundle["prefill"].spec
+
+
+@pytest.fixture(scope="module")
+def decode(lm_bundle: Bundle) -> EntryPoint:
+    with aotc_runtime.load(lm_bundle[0], trust=lm_bundle[1]) as bundle:
+        return bundle["decode"].spec
+
+
+def shapes_of(spec: EntryPoint) -> list[tuple[tuple[int, ...], ...]]:
+    return [profile.input_shapes for profile in spec.profiles]
+
+
+def test_a_size_that_was_not_compiled_names_every_profile(prefill: EntryPoint) -> None:
+    (finding,) = no_profile("prefill", prefill, [(1, 17)], shapes_of(prefill)).findings
+    assert finding.code == "AOTC-E611"
+    assert finding.found == "batch=1,seq=17 (tokens int32[1, 17])"
+    assert "batch=1,seq=16; batch=1,seq=32; batch=2,seq=16" in finding.expected
+
+
+def test_sizes_that_exist_but_not_together_are_told_as_the_profile_they_ask_for(
+    prefill: EntryPoint,
+) -> None:
+    known = [((1, 16),), ((2, 32),)]
+    (finding,) = no_profile("prefill", prefill, [(1, 32)], known).findings
+    assert finding.code == "AOTC-E611" and finding.found.startswith("batch=1,seq=32")
+
+
+def test_another_rank_is_told_by_input(prefill: EntryPoint) -> None:
+    (finding,) = no_profile("prefill", prefill, [(16,)], shapes_of(prefill)).findings
+    assert (finding.code, finding.where) == ("AOTC-E612", "prefill tokens")
+    assert finding.expected == "int32[batch, seq]" and "2 axes" in finding.hint
+
+
+def test_every_input_that_cannot_fit_is_told(decode: EntryPoint) -> None:
+    shapes = list(shapes_of(decode)[0])
+    shapes[0] = (1, 127, 4, 32)
+    shapes[3] = (1,)
+    findings = no_profile("decode", decode, shapes, shapes_of(decode)).findings
+    assert [finding.where for finding in findings] == ["decode cache/0/key", "decode cache/1/value"]
+    assert "axis 1 has to be 128" in findings[0].hint
+
+
+def test_inputs_that_disagree_are_told_with_their_sizes(decode: EntryPoint) -> None:
+    shapes = list(shapes_of(decode)[0])
+    shapes[-2] = (2,)
+    (finding,) = no_profile("decode", decode, shapes, shapes_of(decode)).findings
+    assert (finding.code, finding.where) == ("AOTC-E612", "decode batch")
+    assert "2 in token" in finding.found and "1 in cache/0/key" in finding.found
+
+
+def test_a_masked_array_is_refused_since_its_mask_would_be_lost(digits_bundle: Bundle) -> None:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        masked = np.ma.masked_array(np.zeros((8, 64), np.float32), mask=True)
+        with pytest.raises(ShapeError) as caught:
+            bundle["predict"](masked)
+    assert caught.value.code == "AOTC-E605"
+
+
+def test_a_policy_of_another_type_is_refused(digits_bundle: Bundle) -> None:
+    with pytest.raises(aotc_runtime.TrustError) as caught:
+        aotc_runtime.load(digits_bundle[0], trust=None)  # type: ignore[call-overload]
+    assert caught.value.code == "AOTC-E309"
