@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -10,7 +10,7 @@ T ?= tests
 JOBS ?= 2
 
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): pyproject.toml runtime/pyproject.toml constraints.txt scripts/find-python
 	@python=$$(scripts/find-python) || exit 1; \
@@ -39,6 +39,9 @@ bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.import_budget
 	$(BIN)/python -m benchmarks.reproducibility
 
+bench-compare: $(STAMP) ## Compare with jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
+	$(BIN)/python -m benchmarks.compare $(COMPARE)
+
 constraints: ## Write constraints.txt anew from the newest releases that fit
 	rm -rf out/constraints
 	$$(scripts/find-python) -m venv out/constraints
@@ -50,4 +53,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test bench constraints clean
+.PHONY: help setup demo lint test bench bench-compare constraints clean

@@ -1,0 +1,227 @@
+"""What is compared: four programs, each at the sizes of its shape profiles.
+
+`write_case` puts everything that a peer may start from into one folder: input.npy, expected-N.npy
+(what `jax.jit` computes), weights.npz by name, params.pickle (the same as the tree the function
+takes), module.mlir (StableHLO with the weights inside), and for aotc a build manifest with a copy
+of the program.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import OUT, ROOT
+
+CASES_FOLDER = OUT / "compare"
+WEIGHTS_SEED = 0
+MODELS = ("mlp", "vision", "transformer", "trivial")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program at one shape. sizes: dimension to size."""
+
+    model: str
+    sizes: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        return "-".join([self.model, *(f"{name}{size}" for name, size in self.sizes.items())])
+
+    @property
+    def folder(self) -> Path:
+        return CASES_FOLDER / self.name
+
+
+CASES = (
+    Case("mlp", {"batch": 1}),
+    Case("mlp", {"batch": 8}),
+    Case("mlp", {"batch": 64}),
+    Case("vision", {"batch": 1}),
+    Case("vision", {"batch": 4}),
+    Case("transformer", {"batch": 1, "seq": 16}),
+    Case("transformer", {"batch": 2, "seq": 32}),
+    Case("trivial", {}),
+)
+
+MANIFEST = """\
+schema = 1
+name = "{name}"
+version = "1.0.0"
+targets = ["native"]
+{weights}{dimensions}
+[entry_points.run]
+function = "{function}"
+{bind}inputs.{input} = {{ shape = {shape}, dtype = "{dtype}" }}
+{static}tolerance = {{ rtol = 1e-3, atol = 1e-4 }}
+
+[entry_points.run.fixtures]
+seed = 0
+ranges = {{ {input} = {range} }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Where a model's code is and what it takes. shape: sizes, or names of dimensions."""
+
+    source: Path
+    function: str
+    weights: str
+    input: str
+    shape: tuple[int | str, ...]
+    dtype: str
+    range: tuple[int, int]
+    static: str = ""
+
+
+EXAMPLES = ROOT / "manifests"
+PROGRAMS = {
+    "mlp": Program(
+        source=EXAMPLES / "digits",
+        function="digits.model:predict",
+        weights='source = "digits/params.safetensors"',
+        input="image",
+        shape=("batch", 64),
+        dtype="float32",
+        range=(0, 16),
+        static="static = { temperature = 1.0 }\n",
+    ),
+    "vision": Program(
+        source=EXAMPLES / "vision",
+        function="vision.model:predict",
+        weights='init = "vision.model:init"',
+        input="image",
+        shape=("batch", 32, 32, 3),
+        dtype="float32",
+        range=(0, 1),
+    ),
+    "transformer": Program(
+        source=EXAMPLES / "lm",
+        function="lm.model:prefill",
+        weights='init = "lm.model:init"',
+        input="tokens",
+        shape=("batch", "seq"),
+        dtype="int32",
+        range=(0, 255),
+    ),
+    "trivial": Program(
+        source=Path(__file__).parent / "trivial.py",
+        function="trivial:add_one",
+        weights="",
+        input="x",
+        shape=(8,),
+        dtype="float32",
+        range=(0, 1),
+    ),
+}
+
+
+def manifest_text(case: Case) -> str:
+    """The build manifest of one program at one shape."""
+    program = PROGRAMS[case.model]
+    dimensions = "".join(
+        f"\n[dimensions.{name}]\nrange = [{size}, {size}]\nprofiles = [{size}]\n"
+        for name, size in case.sizes.items()
+    )
+    shape = ", ".join(f'"{axis}"' if isinstance(axis, str) else str(axis) for axis in program.shape)
+    return MANIFEST.format(
+        name=case.name,
+        weights=f"\n[weights.params]\n{program.weights}\n" if program.weights else "",
+        dimensions=dimensions,
+        function=program.function,
+        bind='bind = { params = "params" }\n' if program.weights else "",
+        input=program.input,
+        shape=f"[{shape}]",
+        dtype=program.dtype,
+        static=program.static,
+        range=list(program.range),
+    )
+
+
+def function_of(model: str) -> Callable[[Any, Any], Any]:
+    """The program as a function of its parameters and its input. The examples are on the path."""
+    if model == "mlp":
+        from digits.model import predict
+
+        return lambda params, image: predict(params, image, temperature=1.0)
+    if model == "vision":
+        from vision.model import predict as predict_vision
+
+        return predict_vision
+    if model == "transformer":
+        from lm.model import prefill
+
+        return prefill
+    from benchmarks.compare.trivial import add_one
+
+    return lambda params, x: add_one(x)
+
+
+def _params(model: str) -> Any:
+    if model == "mlp":
+        from safetensors.numpy import load_file
+
+        nested: dict[str, dict[str, Any]] = {}
+        for name, tensor in load_file(EXAMPLES / "digits" / "params.safetensors").items():
+            layer, _, part = name.partition("/")
+            nested.setdefault(layer, {})[part] = tensor
+        return nested
+    if model == "vision":
+        from vision.model import init as init_vision
+
+        return init_vision()
+    if model == "transformer":
+        from lm.model import init
+
+        return init()
+    return None
+
+
+def input_of(case: Case) -> np.ndarray[Any, Any]:
+    """Random input of the case's shape, always the same."""
+    program = PROGRAMS[case.model]
+    shape = tuple(case.sizes[axis] if isinstance(axis, str) else axis for axis in program.shape)
+    random = np.random.default_rng(WEIGHTS_SEED)
+    if program.dtype == "int32":
+        return random.integers(*program.range, shape, np.int32, endpoint=True)
+    return random.uniform(*program.range, shape).astype(np.float32)
+
+
+def write_case(case: Case) -> None:
+    """Write the case's folder anew. Imports jax."""
+    import jax
+
+    folder = case.folder
+    shutil.rmtree(folder, ignore_errors=True)
+    program_folder = folder / "program"
+    program_folder.mkdir(parents=True)
+    source = PROGRAMS[case.model].source
+    if source.is_dir():
+        shutil.copytree(source, program_folder / source.name)
+    else:
+        shutil.copyfile(source, program_folder / source.name)
+    (program_folder / "manifest.toml").write_text(manifest_text(case))
+
+    params = jax.tree.map(np.asarray, _params(case.model))
+    (folder / "params.pickle").write_bytes(pickle.dumps(params))
+    flat = jax.tree_util.tree_flatten_with_path(params)[0]
+    np.savez(
+        folder / "weights.npz",
+        **{jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in flat},
+    )
+    given = input_of(case)
+    np.save(folder / "input.npy", given)
+    function = function_of(case.model)
+    lowered = jax.jit(lambda given: function(params, given)).lower(given)
+    (folder / "module.mlir").write_text(lowered.as_text())
+    expected = lowered.compile()(given)
+    for index, leaf in enumerate(jax.tree.leaves(expected)):
+        np.save(folder / f"expected-{index}.npy", np.asarray(leaf))

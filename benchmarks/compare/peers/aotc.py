@@ -1,0 +1,46 @@
+"""Ours: a signed bundle, verified and checked against its fixtures before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def prepare(case: Path) -> Sequence[Path]:
+    from aotc.build.pipeline import build
+    from aotc.signing.signer import LocalSigner
+    from aotc.signing.trust_file import policy_text
+
+    signer = LocalSigner.ephemeral()
+    bundle = case / "model.aotb"
+    build(case / "program" / "manifest.toml", output=bundle, signer=signer)
+    (case / "trust.toml").write_text(policy_text("*", [signer.public_pem()]))
+    return [bundle]
+
+
+def imports() -> None:
+    import aotc_runtime  # noqa: F401
+
+
+def load(case: Path) -> Callable[[Any], Any]:
+    import aotc_runtime
+
+    run: Callable[[Any], Any] = aotc_runtime.load(case / "model.aotb", trust=case / "trust.toml")[
+        "run"
+    ]
+    return run
+
+
+def leaves(result: Any) -> Sequence[Any]:
+    if isinstance(result, dict):
+        return [leaf for key in sorted(result) for leaf in leaves(result[key])]
+    if isinstance(result, list | tuple):
+        return [leaf for item in result for leaf in leaves(item)]
+    return [result]
+
+
+def version() -> str:
+    from importlib.metadata import version
+
+    return f"aotc-runtime {version('aotc-runtime')}, jaxlib {version('jaxlib')}"
