@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, overload
 
-from aotc_runtime.errors import Finding, TrustError
+from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.serving.states import State
-from aotc_runtime.system import host
+from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -25,19 +25,23 @@ Trust = str | os.PathLike[str] | TrustPolicy
 
 @overload
 def load(
-    path: str | os.PathLike[str], *, trust: Trust, target: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust,
+    target: str | None = None,
+    threads: int | None = None,
+    wait: Literal[True] = True,
 ) -> LoadedBundle: ...
 
 
 @overload
 def load(
-    path: str | os.PathLike[str], *, trust: Trust, target: str | None = None, wait: Literal[True]
-) -> LoadedBundle: ...
-
-
-@overload
-def load(
-    path: str | os.PathLike[str], *, trust: Trust, target: str | None = None, wait: Literal[False]
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust,
+    target: str | None = None,
+    threads: int | None = None,
+    wait: Literal[False],
 ) -> Loading: ...
 
 
@@ -46,12 +50,14 @@ def load(
     *,
     trust: Trust,
     target: str | None = None,
+    threads: int | None = None,
     wait: bool = True,
 ) -> LoadedBundle | Loading:
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
     path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
-    target: one of the bundle's targets, or None for the best this host can run.  wait: with False,
+    target: one of the bundle's targets, or None for the best this host can run.  threads: of XLA's
+    pool in this process, or None for one per processor; the first load decides.  wait: with False,
     load in a thread and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
     IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError; the handle raises it when
@@ -63,7 +69,7 @@ def load(
     """
 
     def work(enter: Callable[[State], None]) -> LoadedBundle:
-        return _load(path, trust, target, enter)
+        return _load(path, trust, target, threads, enter)
 
     return work(lambda _: None) if wait else Loading(work)
 
@@ -72,6 +78,7 @@ def _load(
     path: str | os.PathLike[str],
     trust: Trust,
     target: str | None,
+    threads: int | None,
     enter: Callable[[State], None],
 ) -> LoadedBundle:
     timings: dict[str, float] = {}
@@ -86,6 +93,9 @@ def _load(
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
+    if threads is not None and threads < 1:
+        raise _refused_threads(threads)
+    pjrt.device(threads)
     facts = host.detect()
     lap("runtime")
     verified = verify(source, policy, facts, target=target)
@@ -113,3 +123,8 @@ def _policy_path(trust: object) -> Path:
             hint="write a policy with `aotc trust init`; nothing loads without one",
         )
     )
+
+
+def _refused_threads(threads: int) -> ResourceError:
+    hint = "pass a number, or leave it out for one thread per processor"
+    return ResourceError(Finding("AOTC-E552", "load", "at least 1 thread", str(threads), hint))

@@ -12,6 +12,7 @@ from aotc_runtime.serving import resident as residency
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
 from aotc_runtime.serving.states import State
+from aotc_runtime.system import pjrt
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +90,7 @@ class LoadedBundle:
             "root_digest": self.root_digest,
             "signers": list(self.signers),
             "jaxlib": self.manifest.built_with.jaxlib,
+            "threads": pjrt.device().threads,
             "timings": dict(self.timings),
             "compilations": self._compilations,
             "fixtures": [

@@ -21,13 +21,14 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.errors import BackendError, Finding, IncompatibleHostError
+from aotc_runtime.errors import BackendError, Finding, IncompatibleHostError, ResourceError
 from aotc_runtime.schema.proof import VerifiedBlob
 
 # 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
@@ -79,7 +80,8 @@ class _FastPath(NamedTuple):
 class Device:
     """The host's CPU as XLA sees it. Use `device()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or _default_threads()
         try:
             from jaxlib import cpu_feature_guard
 
@@ -101,7 +103,8 @@ class Device:
 
             self.jaxlib: str = jaxlib.__version__
             self._xla = xla_client._xla
-            self._client = xla_client.make_cpu_client(asynchronous=False)
+            with _thread_count(threads):
+                self._client = xla_client.make_cpu_client(asynchronous=False)
             self._device = self._client.local_devices()[0]
             self._sharding = xla_client.SingleDeviceSharding(self._device)
             self._put = xla_client.batched_device_put
@@ -326,15 +329,54 @@ _device: Device | None = None
 _device_lock = threading.Lock()
 
 
-def device() -> Device:
-    """This process' device. Raises BackendError (AOTC-E754) in a process forked after first use."""
+_THREADS_VARIABLE = "PJRT_NPROC"
+
+
+def _default_threads() -> int:
+    """What XLA takes: the variable, or the processors this process may run on."""
+    stated = os.environ.get(_THREADS_VARIABLE, "")
+    return int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _thread_count(threads: int | None) -> Iterator[None]:
+    """Let XLA start this many threads; it asks the environment, and only while a client is made."""
+    before = os.environ.get(_THREADS_VARIABLE)
+    if threads is not None:
+        os.environ[_THREADS_VARIABLE] = str(threads)
+    try:
+        yield
+    finally:
+        if threads is not None and before is None:
+            del os.environ[_THREADS_VARIABLE]
+        elif threads is not None and before is not None:
+            os.environ[_THREADS_VARIABLE] = before
+
+
+def device(threads: int | None = None) -> Device:
+    """This process' device.
+
+    threads: of XLA's pool; the first who asks decides, since a process has one.
+    Raises BackendError (AOTC-E754) in a process forked after first use, ResourceError (AOTC-E552)
+    for another number of threads than there are.
+    """
     global _device
     current = _device
     if current is None:
         with _device_lock:
             if _device is None:
-                _device = Device()
+                _device = Device(threads)
             current = _device
+    if threads is not None and threads != current.threads:
+        raise ResourceError(
+            Finding(
+                code="AOTC-E552",
+                where="load",
+                expected=f"{threads} threads for XLA",
+                found=f"{current.threads}: XLA was started in this process with so many",
+                hint="pass `threads` to the first load of the process",
+            )
+        )
     if current.was_forked:
         raise _backend_error(
             "AOTC-E754",

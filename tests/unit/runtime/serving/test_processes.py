@@ -131,3 +131,65 @@ with jax.disable_jit():
 assert bundle.report()["compilations"] == 0
 """,
     )
+
+
+def test_the_first_load_decides_how_many_threads_xla_has(digits_bundle: Bundle) -> None:
+    run(
+        digits_bundle,
+        """
+import os
+import sys
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2], threads=3)
+names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+assert sum("XLAEigen" in name for name in names) == 3, names
+assert bundle.report()["threads"] == 3
+assert "PJRT_NPROC" not in os.environ
+aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+aotc_runtime.load(sys.argv[1], trust=sys.argv[2], threads=3)
+for threads in (2, 0, -1):
+    try:
+        aotc_runtime.load(sys.argv[1], trust=sys.argv[2], threads=threads)
+    except aotc_runtime.ResourceError as error:
+        assert error.code == "AOTC-E552"
+    else:
+        raise AssertionError(threads)
+""",
+    )
+
+
+def test_a_pre_forking_server_loads_in_its_workers(digits_bundle: Bundle) -> None:
+    run(
+        digits_bundle,
+        """
+import os
+import sys
+import numpy as np
+import aotc_runtime
+
+workers = []
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2], threads=1)
+        label = bundle["predict"](np.zeros((8, 64), np.float32))["label"]
+        os._exit(0 if label.shape == (8,) else 1)
+    workers.append(pid)
+statuses = [os.waitpid(pid, 0)[1] for pid in workers]
+assert statuses == [0, 0, 0], statuses
+
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+pid = os.fork()
+if pid == 0:
+    codes = []
+    for use in (lambda: bundle["predict"](np.zeros((8, 64), np.float32)),
+                lambda: aotc_runtime.load(sys.argv[1], trust=sys.argv[2])):
+        try:
+            use()
+        except aotc_runtime.BackendError as error:
+            codes.append(error.code)
+    os._exit(0 if codes == ["AOTC-E754"] * 2 else 1)
+assert os.waitpid(pid, 0)[1] == 0
+assert bundle["predict"](np.zeros((8, 64), np.float32))["label"].shape == (8,)
+""",
+    )
