@@ -220,7 +220,8 @@ def write_case(case: Case) -> None:
     given = input_of(case)
     np.save(folder / "input.npy", given)
     function = function_of(case.model)
-    lowered = jax.jit(lambda given: function(params, given)).lower(given)
+    on_device = jax.device_put(params)
+    lowered = jax.jit(lambda given: function(on_device, given)).lower(given)
     (folder / "module.mlir").write_text(lowered.as_text())
     expected = lowered.compile()(given)
     for index, leaf in enumerate(jax.tree.leaves(expected)):

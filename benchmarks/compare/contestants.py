@@ -99,8 +99,8 @@ def _checked(command: Sequence[str], seconds_max: float) -> str:
         for key, value in os.environ.items()
         if not key.startswith(("JAX_", "XLA_", "TF_", "PYTHON"))
     }
-    # The examples are what the jax peers call.
-    environment["PYTHONPATH"] = str(ROOT / "manifests")
+    # The examples are what the jax peers call; the runtime is this checkout's, not another's.
+    environment["PYTHONPATH"] = f"{ROOT / 'manifests'}{os.pathsep}{ROOT / 'runtime'}"
     try:
         done = subprocess.run(
             command,

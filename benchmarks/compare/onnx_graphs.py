@@ -26,7 +26,7 @@ class Graph:
 
     def constant(self, array: Any, name: str | None = None) -> str:
         name = name or f"constant_{len(self.initializers)}"
-        self.initializers[name] = np.ascontiguousarray(array)
+        self.initializers[name] = np.asarray(array, order="C")
         return name
 
     def weight(self, name: str) -> str:
