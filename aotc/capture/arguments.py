@@ -7,7 +7,7 @@ of inputs, each in the order of the function's parameters.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ Evaluate = Callable[[Callable[[], Any]], Any]
 class CallPlan:
     """A function with the source of each of its parameters.
 
-    kinds: all parameters that are passed, in the function's order.  bound: parameter to weights
+    kinds: all parameters that are passed, in the function's order.  positional: those passed by
+    position, as people call it: jax.vmap and jax.grad treat keyword arguments in another way.
+    bound: parameter to weights
     set.  inputs: parameter to its input tree.  fixed: parameter to the value it has for ever.
     defaulted: parameters left at the function's own default, with that default's text.
     """
@@ -51,6 +53,7 @@ class CallPlan:
     name: str
     function: Callable[..., Any]
     kinds: Mapping[str, ParameterKind]
+    positional: tuple[str, ...]
     bound: Mapping[str, str]
     inputs: Mapping[str, InputTree]
     fixed: Mapping[str, Any]
@@ -85,11 +88,7 @@ class FlatCall:
             values[parameter] = jax.tree.unflatten(
                 structure, [next(iterator) for _ in range(structure.num_leaves)]
             )
-        positional = [
-            values.pop(name)
-            for name, kind in self.plan.kinds.items()
-            if kind is ParameterKind.POSITIONAL_ONLY
-        ]
+        positional = [values.pop(name) for name in self.plan.positional]
         return self.plan.function(*positional, **values)
 
 
@@ -155,11 +154,22 @@ def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
         name=name,
         function=function,
         kinds=kinds,
+        positional=_positional(parameters.values(), kinds),
         bound={n: spec.bind[n] for n in kinds if n in spec.bind},
         inputs={n: spec.inputs[n] for n in kinds if n in spec.inputs},
         fixed={n: spec.static[n] for n in kinds if n in spec.static},
         defaulted=defaulted,
     )
+
+
+def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:
+    """The parameters that can be passed by position: all up to one that is left at its default."""
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.name not in passed:
+            break
+        names.append(parameter.name)
+    return tuple(names)
 
 
 def like_value(
