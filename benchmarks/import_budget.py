@@ -23,6 +23,8 @@ ROUNDS = 9
 OWN_BUDGET_MS = 30.0
 """What aotc-runtime may add to numpy and jaxlib, which nothing that runs XLA can do without."""
 
+LARGEST_SHOWN = 8
+
 PACKAGES = ("numpy", "jaxlib", "msgspec", "cryptography", "aotc_runtime")
 ALIASES = {"ml_dtypes": "jaxlib", "_cffi_backend": "cryptography", "typing_extensions": "msgspec"}
 FLOOR = ("python", "numpy", "jaxlib")
@@ -118,7 +120,20 @@ def main(rounds: int) -> None:
         times = "".join(f" {medians[group, stage]:8.1f}" for stage in ("import", "load"))
         print(f"  {group:<14}{times} {modules[group]:>9}")
     own = sum(ms for (group, _), ms in medians.items() if group not in FLOOR)
+    largest = sorted(_module_medians(runs).items(), key=lambda item: -item[1])[:LARGEST_SHOWN]
+    named = ", ".join(f"{module} {ms:.1f}" for module, ms in largest)
     print(f"  ours, that is without {', '.join(FLOOR)}: {own:.1f} ms (goal {OWN_BUDGET_MS:.0f})")
+    print(f"  most of it  {named}")
+
+
+def _module_medians(runs: list[list[Imported]]) -> dict[str, float]:
+    """Milliseconds of each module that is ours to import or not."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        for group, each in with_groups(run):
+            if group not in FLOOR:
+                times[each.module].append(each.self_us / 1000)
+    return {module: statistics.median(values) for module, values in times.items()}
 
 
 if __name__ == "__main__":
