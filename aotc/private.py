@@ -81,18 +81,43 @@ def equations(jaxpr: Any) -> Iterator[Any]:
     """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first."""
     for equation in jaxpr.eqns:
         yield equation
-        for parameter in equation.params.values():
-            for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                inner = getattr(value, "jaxpr", value)
-                if hasattr(inner, "eqns"):
-                    yield from equations(inner)
+        for inner in _nested(equation):
+            yield from equations(inner)
 
 
-def source_line(equation: Any) -> str:
-    """Where in the user's program an equation came from: "file.py:12 (name)"."""
+def constant_variables(jaxpr: Any) -> Iterator[Any]:
+    """The variables of a jaxpr, and of those nested in it, that stand for closed-over values."""
+    yield from jaxpr.constvars
+    for equation in jaxpr.eqns:
+        for inner in _nested(equation):
+            yield from constant_variables(inner)
+
+
+def _nested(equation: Any) -> Iterator[Any]:
+    for parameter in equation.params.values():
+        for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrame:
+    """A line of the program that an equation came from. file: as the module has it, absolute."""
+
+    file: str
+    line: int
+    function: str
+
+
+def source_frames(equation: Any) -> list[SourceFrame]:
+    """Where an equation came from, innermost first, without the frames of jax itself."""
     try:
         from jax._src import source_info_util
 
-        return str(source_info_util.summarize(equation.source_info))
+        return [
+            SourceFrame(frame.file_name, frame.start_line, frame.function_name)
+            for frame in source_info_util.user_frames(equation.source_info.traceback)
+        ]
     except (ImportError, AttributeError) as error:
-        raise _missing("source_info_util.summarize", AttributeError(str(error))) from error
+        raise _missing("source_info_util.user_frames", AttributeError(str(error))) from error

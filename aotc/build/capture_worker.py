@@ -15,11 +15,12 @@ import numpy as np
 
 from aotc import private
 from aotc.build import child
+from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, program
+from aotc.capture import fixtures, program, raised
 from aotc.capture.trace import TracedEntryPoint, trace_entry_point
-from aotc.capture.weights import CLOSURE, load
-from aotc.config.build_manifest import read_build_manifest
+from aotc.capture.weights import CLOSURE, Weights, load
+from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
@@ -27,7 +28,7 @@ from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import Tolerance
 
 
-def capture(manifest_path: Path, staging: Staging) -> CapturedProgram:
+def capture(manifest_path: Path, staging: Staging, progress: Progress) -> CapturedProgram:
     """Trace everything the manifest names; weights and fixture inputs go to the staging folder.
 
     Raises CaptureError and BuildManifestError.
@@ -35,26 +36,35 @@ def capture(manifest_path: Path, staging: Staging) -> CapturedProgram:
     assert private.constants_are_arguments(), "the parent sets the environment variable"
     manifest = read_build_manifest(manifest_path)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
-    root = manifest.root
-    weights = {name: load(name, spec, root) for name, spec in manifest.weights.items()}
+    weights = {name: _load(name, manifest, progress) for name in manifest.weights}
     captured: dict[str, CapturedEntryPoint] = {}
     closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
     for name, spec in manifest.entry_points.items():
-        traced = trace_entry_point(name, manifest, weights, root)
+        progress.started(f"tracing {name} ({spec.function})")
+        traced = trace_entry_point(name, manifest, weights)
         for index, profile in enumerate(traced.profiles):
-            inputs = fixtures.fixture_inputs(traced.plan, spec.fixtures, profile.sizes, root)
-            where = f"entry_points.{name}.fixtures"
+            inputs = fixtures.fixture_inputs(traced.plan, manifest, profile.sizes)
+            where = manifest.where("entry_points", name, "fixtures")
             staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
             closure.update(profile.lifted)
         captured[name] = _freeze(traced)
-        print(f"{name}: {len(traced.profiles)} profiles", flush=True)
+        progress.finished(name)
     sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
     origins = {name: loaded.origin for name, loaded in weights.items()}
     if closure:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
-        staging.write_weights(name, write_shards(tensors, where=f"weights.{name}"))
-    return CapturedProgram(entry_points=captured, weights=origins, sources=program.sources(root))
+        where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
+        staging.write_weights(name, write_shards(tensors, where=where))
+    return CapturedProgram(
+        entry_points=captured, weights=origins, sources=program.sources(manifest.root)
+    )
+
+
+def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
+    if init := manifest.weights[name].init:
+        progress.started(f"making weights {name} ({init})")
+    return load(name, manifest)
 
 
 def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
@@ -91,9 +101,11 @@ def main() -> int:
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     staging = Staging(folder)
+    progress = Progress.claim_stdout()
     try:
-        staging.write_program(capture(manifest_path, staging))
+        staging.write_program(capture(manifest_path, staging, progress))
     except AotcError as error:
+        raised.show_cause(error)
         return child.report(folder, error)
     return child.finish(folder)
 

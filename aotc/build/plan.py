@@ -16,14 +16,19 @@ from aotc_runtime.schema.manifest import Target
 def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:
     """The targets of a manifest, or those given instead. Raises BuildManifestError."""
     names = tuple(override) or manifest.targets
-    where = "--target" if override else f"{manifest.path} targets"
-    targets = tuple(resolve_target(name, manifest.root, where) for name in names)
+    wheres = [
+        "--target" if override else manifest.where("targets", index) for index in range(len(names))
+    ]
+    targets = tuple(
+        resolve_target(name, manifest.root, where)
+        for name, where in zip(names, wheres, strict=True)
+    )
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
             raise BuildManifestError(
                 Finding(
                     code="AOTC-E813",
-                    where=where,
+                    where=wheres[index],
                     expected="targets with distinct names",
                     found=f"{target.name} twice",
                     hint="rename one of the two target files' `name`",

@@ -12,8 +12,9 @@ from pathlib import Path
 import jax
 
 from aotc.build import child
+from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, tree
+from aotc.capture import fixtures, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.weights import load, read_arrays
 from aotc.config.build_manifest import profiles_of, read_build_manifest
@@ -21,12 +22,11 @@ from aotc.packing.weights import write_tensors
 from aotc_runtime.errors import AotcError
 
 
-def record(manifest_path: Path, staging: Staging) -> None:
+def record(manifest_path: Path, staging: Staging, progress: Progress) -> None:
     """Write one fixture file per entry point and profile: inputs and reference outputs."""
     manifest = read_build_manifest(manifest_path)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
-    root = manifest.root
-    weights = {name: load(name, spec, root) for name, spec in manifest.weights.items()}
+    weights = {name: load(name, manifest) for name in manifest.weights}
     values = {
         name: {
             tensor: array
@@ -36,9 +36,10 @@ def record(manifest_path: Path, staging: Staging) -> None:
         for name in weights
     }
     for name, spec in manifest.entry_points.items():
-        plan = plan_call(name, spec, root)
+        plan = plan_call(name, manifest)
+        progress.started(f"running {name} ({spec.function})")
         for index, sizes in enumerate(profiles_of(spec, manifest.dimensions)):
-            call = flat_call(plan, weights, spec.donate, sizes, root)
+            call = flat_call(plan, weights, manifest, sizes)
             inputs = read_arrays(staging.inputs(name, index))
             leaves = [
                 values[leaf.owner][leaf.path]
@@ -49,16 +50,18 @@ def record(manifest_path: Path, staging: Staging) -> None:
             outputs = fixtures.reference_outputs(call, leaves)
             fixture = {f"inputs/{path}": array for path, array in inputs.items()}
             fixture |= {f"outputs/{path}": array for path, array in outputs.items()}
-            data = write_tensors(fixture, where=f"entry_points.{name} result")
+            where = f"{manifest.where('entry_points', name)} result"
+            data = write_tensors(fixture, where=where)
             staging.fixture(name, index).write_bytes(data)
-            print(f"{name} {index}", flush=True)
 
 
 def main() -> int:
     manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    progress = Progress.claim_stdout()
     try:
-        record(manifest_path, Staging(folder))
+        record(manifest_path, Staging(folder), progress)
     except AotcError as error:
+        raised.show_cause(error)
         return child.report(folder, error)
     return child.finish(folder)
 

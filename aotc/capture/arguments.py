@@ -9,22 +9,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from aotc.capture import program, tree
+from aotc.capture import program, raised, tree
 from aotc.capture.weights import Weights, check_x64
 from aotc.config.build_manifest import (
-    EntryPointSpec,
+    BuildManifest,
     InputDict,
     InputLeaf,
     InputLike,
     InputList,
     InputTree,
 )
+from aotc.config.problem import with_article
+from aotc.config.toml_source import KeyPath
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParameterKind
@@ -92,21 +93,22 @@ class FlatCall:
         return self.plan.function(*positional, **values)
 
 
-def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
+def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
     """Match the manifest's names with the function's parameters.
 
     Raises CaptureError (AOTC-E820 if the function cannot be found, AOTC-E821 if the names do not
-    fit its signature).
+    fit its signature, or would land in its *args or **kwargs, where nobody notices a misspelt one).
     """
-    where = f"entry_points.{name}"
-    function = program.resolve(spec.function, root, f"{where}.function")
+    spec = manifest.entry_points[name]
+    at = ("entry_points", name)
+    function = program.resolve(spec.function, manifest.root, manifest.where(*at, "function"))
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
         raise CaptureError(
             Finding(
                 code="AOTC-E821",
-                where=f"{where}.function",
+                where=manifest.where(*at, "function"),
                 expected="a function whose signature Python can tell",
                 found=str(error),
                 hint="wrap it in a plain `def`",
@@ -114,7 +116,7 @@ def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
         ) from error
     given = {**dict.fromkeys(spec.bind, "bind"), **dict.fromkeys(spec.inputs, "inputs")}
     given |= dict.fromkeys(spec.static, "static")
-    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    takes_any = next((p for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
     kinds: dict[str, ParameterKind] = {}
     defaulted: dict[str, str] = {}
     findings: list[Finding] = []
@@ -129,7 +131,7 @@ def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
             findings.append(
                 Finding(
                     code="AOTC-E821",
-                    where=where,
+                    where=manifest.where(*at),
                     expected=f"a value for {parameter.name}, a parameter of {spec.function}"
                     f"{inspect.signature(function)}",
                     found="none in bind, inputs or static",
@@ -137,16 +139,17 @@ def plan_call(name: str, spec: EntryPointSpec, root: Path) -> CallPlan:
                 )
             )
     for extra in sorted(given.keys() - kinds.keys()):
-        if takes_any:
-            kinds[extra] = ParameterKind.KEYWORD_ONLY
-            continue
         findings.append(
             Finding(
                 code="AOTC-E821",
-                where=f"{where}.{given[extra]}.{extra}",
-                expected=f"a parameter of {spec.function}{inspect.signature(function)}",
-                found=f"no parameter named {extra}",
-                hint="rename it in the manifest, or remove it",
+                where=manifest.where(*at, given[extra], extra),
+                expected=f"a named parameter of {spec.function}{inspect.signature(function)}",
+                found=f"{extra} would land in {takes_any}"
+                if takes_any
+                else f"no parameter named {extra}",
+                hint=f"name it in the signature, or wrap the function: def f({extra}, ...)"
+                if takes_any
+                else "rename it in the manifest, or remove it",
             )
         )
     raise_if(findings)
@@ -173,13 +176,20 @@ def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str])
 
 
 def like_value(
-    spec: InputLike, sizes: Mapping[str, int], root: Path, where: str, *, evaluate: Evaluate
+    spec: InputLike,
+    sizes: Mapping[str, int],
+    manifest: BuildManifest,
+    at: KeyPath,
+    *,
+    evaluate: Evaluate,
 ) -> Any:
     """What the function of a `like` input returns for these sizes, as a pytree of arrays.
 
-    evaluate: `jax.eval_shape` for the structure, `call` for the values. Raises CaptureError.
+    at: where the input stands.  evaluate: `jax.eval_shape` for the structure, `call` for the
+    values. Raises CaptureError.
     """
-    function = program.resolve(spec.function, root, where)
+    where = manifest.where(*at)
+    function = program.resolve(spec.function, manifest.root, where)
     arguments = {
         key: sizes[value] if isinstance(value, str) else value
         for key, value in spec.arguments.items()
@@ -194,7 +204,7 @@ def like_value(
                         code="AOTC-E825",
                         where=where,
                         expected=f"{spec.function} to return a pytree of arrays",
-                        found=f"{path or 'the result'}: a {type(leaf).__name__}",
+                        found=f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
                         hint="wrap numbers in jnp.asarray(value, dtype)",
                     )
                 )
@@ -211,8 +221,8 @@ def like_value(
                 code="AOTC-E829",
                 where=where,
                 expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
-                found=program.describe_error(error, root),
-                hint="call it by hand to see the whole traceback",
+                found=raised.describe(error, manifest.root),
+                hint="-v shows the traceback; so does calling it by hand",
             )
         ) from error
 
@@ -222,7 +232,9 @@ def call(function: Callable[[], Any]) -> Any:
     return function()
 
 
-def abstract_input(spec: InputTree, sizes: Mapping[str, int], root: Path, where: str) -> Any:
+def abstract_input(
+    spec: InputTree, sizes: Mapping[str, int], manifest: BuildManifest, at: KeyPath
+) -> Any:
     """The pytree of ShapeDtypeStruct that an input has at these sizes."""
     match spec:
         case InputLeaf(shape=shape, dtype=dtype):
@@ -230,35 +242,35 @@ def abstract_input(spec: InputTree, sizes: Mapping[str, int], root: Path, where:
             return jax.ShapeDtypeStruct(concrete, jnp.dtype(dtype.value))
         case InputDict(items=items):
             return {
-                key: abstract_input(child, sizes, root, f"{where}.{key}")
+                key: abstract_input(child, sizes, manifest, (*at, key))
                 for key, child in items.items()
             }
         case InputList(items=items):
             return [
-                abstract_input(child, sizes, root, f"{where}[{index}]")
+                abstract_input(child, sizes, manifest, (*at, index))
                 for index, child in enumerate(items)
             ]
         case InputLike():
-            value = like_value(spec, sizes, root, where, evaluate=jax.eval_shape)
+            value = like_value(spec, sizes, manifest, at, evaluate=jax.eval_shape)
             return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), value)
 
 
 def flat_call(
     plan: CallPlan,
     weights: Mapping[str, Weights],
-    donate: Sequence[str],
+    manifest: BuildManifest,
     sizes: Mapping[str, int],
-    root: Path,
 ) -> FlatCall:
     """The call at one shape profile, weights first."""
+    donate = manifest.entry_points[plan.name].donate
     trees: dict[str, Any] = {name: weights[owner].tree for name, owner in plan.bound.items()}
     leaves: list[FlatLeaf] = []
     for name, owner in plan.bound.items():
         for path, aval in tree.leaf_paths(trees[name]):
             leaves.append(FlatLeaf(owner, path or "value", True, False, aval))
     for name, spec in plan.inputs.items():
-        where = f"entry_points.{plan.name}.inputs.{name}"
-        trees[name] = abstract_input(spec, sizes, root, where)
+        at = ("entry_points", plan.name, "inputs", name)
+        trees[name] = abstract_input(spec, sizes, manifest, at)
         for path, aval in tree.leaf_paths(trees[name]):
             leaves.append(FlatLeaf(name, path, False, name in donate, aval))
     return FlatCall(plan=plan, trees=trees, leaves=tuple(leaves))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,9 +13,18 @@ import numpy as np
 
 from aotc.capture import tree
 from aotc.capture.arguments import CallPlan, FlatCall, call, like_value
-from aotc.config.build_manifest import FixtureSpec, InputLeaf, InputLike, leaf_paths
+from aotc.config.build_manifest import (
+    BuildManifest,
+    FixtureSpec,
+    InputLeaf,
+    InputLike,
+    leaf_paths,
+)
 from aotc.errors import CaptureError
 from aotc_runtime.errors import Finding
+
+Where = Callable[..., str]
+"""`BuildManifest.where` for keys below one `fixtures` table."""
 
 Array = np.ndarray[Any, Any]
 
@@ -27,19 +36,21 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
 
 
 def fixture_inputs(
-    plan: CallPlan, spec: FixtureSpec, sizes: Mapping[str, int], root: Path
+    plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int]
 ) -> dict[str, Array]:
     """The fixture's input leaves by path at one shape profile.
 
     Raises CaptureError (AOTC-E831).
     """
-    where = f"entry_points.{plan.name}.fixtures"
+    spec = manifest.entry_points[plan.name].fixtures
+    where = partial(manifest.where, "entry_points", plan.name, "fixtures")
     recorded = _read_npz(spec, where)
     found: dict[str, Array] = {}
     for parameter, input_tree in plan.inputs.items():
         for path, leaf in leaf_paths(input_tree, parameter):
             if isinstance(leaf, InputLike):
-                value = like_value(leaf, sizes, root, where, evaluate=call)
+                at = ("entry_points", plan.name, "inputs", *path.split("/"))
+                value = like_value(leaf, sizes, manifest, at, evaluate=call)
                 for inner, array in tree.leaf_paths(value):
                     found[tree.join(path, inner)] = np.asarray(array)
             elif recorded is not None:
@@ -49,7 +60,7 @@ def fixture_inputs(
     if recorded is not None:
         for extra in sorted(recorded.keys() - found.keys()):
             raise _refusal(
-                f"{where}.file",
+                where("file"),
                 "only arrays named like input leaves: " + ", ".join(found),
                 f"an array named {extra}",
                 "remove it from the file",
@@ -57,7 +68,7 @@ def fixture_inputs(
     return found
 
 
-def _read_npz(spec: FixtureSpec, where: str) -> dict[str, Array] | None:
+def _read_npz(spec: FixtureSpec, where: Where) -> dict[str, Array] | None:
     if spec.file is None:
         return None
     try:
@@ -65,7 +76,7 @@ def _read_npz(spec: FixtureSpec, where: str) -> dict[str, Array] | None:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError) as error:
         raise _refusal(
-            f"{where}.file",
+            where("file"),
             "an .npz file of arrays without Python objects",
             f"{spec.file.text}: {error}",
             "write it with numpy.savez(file, image=...)",
@@ -77,12 +88,16 @@ def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _cut(
-    recorded: Mapping[str, Array], path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: str
+    recorded: Mapping[str, Array],
+    path: str,
+    leaf: InputLeaf,
+    sizes: Mapping[str, int],
+    where: Where,
 ) -> Array:
     """A recorded array at this profile: axes with a dimension are taken cyclically."""
     if path not in recorded:
         raise _refusal(
-            f"{where}.file",
+            where("file"),
             f"an array named {path}",
             "arrays named " + ", ".join(sorted(recorded)),
             "add it to the file",
@@ -95,7 +110,7 @@ def _cut(
     )
     if not fits:
         raise _refusal(
-            f"{where}.file {path}",
+            f"{where('file')} {path}",
             f"{leaf.dtype.value}{list(leaf.shape)}",
             f"{array.dtype.name}{list(array.shape)}",
             "record the array with the dtype and shape of the input",
@@ -107,7 +122,7 @@ def _cut(
 
 
 def _draw(
-    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: str
+    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
     """Random values: normal or, with a range, uniform floats; uniform integers in their range."""
     shape = _shape(leaf, sizes)
@@ -118,7 +133,7 @@ def _draw(
     if jnp.issubdtype(dtype, jnp.integer):
         if path not in spec.ranges:
             raise _refusal(
-                f"{where}.ranges",
+                where("ranges"),
                 f"the range of {path}, whose dtype is {dtype.name}",
                 "no range",
                 f'add ranges = {{ "{path}" = [lowest, highest] }}, both ends included',
@@ -127,7 +142,7 @@ def _draw(
         info = jnp.iinfo(dtype)
         if low < info.min or high > info.max:
             raise _refusal(
-                f"{where}.ranges.{path}",
+                where("ranges", path),
                 f"values that {dtype.name} holds: [{info.min}, {info.max}]",
                 f"[{low}, {high}]",
                 "narrow the range",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aotc.capture import raised
+from aotc.config.problem import with_article
 from aotc.errors import CaptureError
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
@@ -18,21 +19,6 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
     return CaptureError(
         Finding(code="AOTC-E820", where=where, expected=expected, found=found, hint=hint)
     )
-
-
-def user_frame(error: BaseException, root: Path) -> str:
-    """The innermost line of the user's own files in a traceback: " at model.py:12", or ""."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if path.is_relative_to(root):
-            return f" at {path.relative_to(root)}:{frame.lineno}"
-    return ""
-
-
-def describe_error(error: BaseException, root: Path) -> str:
-    """An exception of the user's code in one line: type, message's first line, place."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}{user_frame(error, root)}"
 
 
 def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
@@ -48,10 +34,11 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         own = module_name == missing or module_name.startswith(missing + ".")
+        line = None if own else raised.user_line(error, root)
         raise _refusal(
             where,
             f"an importable module {module_name}",
-            f"no module named {missing}" + ("" if own else f"{user_frame(error, root)}"),
+            f"no module named {missing}" + (f" at {line}" if line else ""),
             f"modules are looked up in the manifest's folder first: is there a "
             f"{module_name.replace('.', '/')}.py beside the manifest?"
             if own
@@ -61,8 +48,9 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
         raise _refusal(
             where,
             f"a module {module_name} that imports without an error",
-            describe_error(error, root),
-            f"run `python -c 'import {module_name}'` in the manifest's folder to see it",
+            raised.describe(error, root),
+            f"-v shows the traceback; so does `python -c 'import {module_name}'` in the manifest's "
+            "folder",
         ) from error
     target: Any = module
     for step in attribute.split("."):
@@ -85,7 +73,7 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
         raise _refusal(
             where,
             f"{reference} to be a function",
-            f"a {type(target).__name__}",
+            with_article(type(target).__name__),
             "name a function",
         )
     return target  # type: ignore[no-any-return]

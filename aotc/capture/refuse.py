@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from aotc import private
-from aotc.capture import tree
+from aotc.capture import raised, tree
+from aotc.config.problem import with_article
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType
 
@@ -33,25 +35,24 @@ SHIPPABLE_DTYPES = frozenset(dtype.value for dtype in DType)
 NO_NUMBERS = "OSUTMm"
 """numpy's kinds of arrays that jax has no dtype for: objects, text, times."""
 
-NARROWED = "Explicitly requested dtype"
-"""How jax begins its warning that a 64-bit type, asked for by name, becomes a 32-bit one."""
+EMBEDDED_BYTES_MAX = 32
+"""jax writes arrays of up to so many bytes into the program; larger ones are lifted to weights."""
 
 
-def check_callbacks(closed: Any, where: str) -> Iterator[Finding]:
+def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     for equation in private.equations(closed.jaxpr):
         if str(equation.primitive) in CALLBACKS:
             yield Finding(
                 code="AOTC-E822",
                 where=where,
                 expected="a function that runs on the device alone",
-                found=f"{equation.primitive}, a call into Python, "
-                f"at {private.source_line(equation)}",
+                found=f"{equation.primitive}, a call into Python, at {_line(equation, root)}",
                 hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
                 "or return the value and handle it where the entry point is called",
             )
 
 
-def check_references(closed: Any, where: str) -> Iterator[Finding]:
+def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     for variable in closed.jaxpr.constvars:
         if type(variable.aval).__name__ == "AbstractRef":
             users = [
@@ -59,7 +60,7 @@ def check_references(closed: Any, where: str) -> Iterator[Finding]:
                 for equation in private.equations(closed.jaxpr)
                 if str(equation.primitive) in REFERENCES
             ]
-            line = f", used at {private.source_line(users[0])}" if users else ""
+            line = f", used at {_line(users[0], root)}" if users else ""
             yield Finding(
                 code="AOTC-E824",
                 where=where,
@@ -69,7 +70,7 @@ def check_references(closed: Any, where: str) -> Iterator[Finding]:
             )
 
 
-def check_effects(closed: Any, where: str) -> Iterator[Finding]:
+def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     """Effects that the checks above do not explain; references made and used inside are fine."""
     explained = ("DebugEffect", "IOEffect", "OrderedIOEffect", "OrderedDebugEffect")
     internal = ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
@@ -98,31 +99,46 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
         )
 
 
-def needs_value(error: BaseException) -> bool:
-    """Whether jax raised this where Python needs a value that is only known at run time."""
-    kinds = (
-        jax.errors.ConcretizationTypeError,
-        jax.errors.NonConcreteBooleanIndexError,
-        jax.errors.TracerArrayConversionError,
-        jax.errors.TracerIntegerConversionError,
-    )
-    # For an array as a size, jax raises a TypeError that only its message tells from others.
-    words = "Shapes must be 1D sequences of concrete values"
-    return isinstance(error, kinds) or (isinstance(error, TypeError) and words in str(error))
+def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """Arrays of random keys that a function closes over: jax writes them into the program, whatever
+    their size, and into every executable with it.
+    """
+    for variable in private.constant_variables(closed.jaxpr):
+        dtype = variable.aval.dtype
+        is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+        if is_key and variable.aval.size * dtype.itemsize > EMBEDDED_BYTES_MAX:
+            yield Finding(
+                code="AOTC-E832",
+                where=where,
+                expected=f"to close over random keys of at most {EMBEDDED_BYTES_MAX} bytes",
+                found=short(variable.aval),
+                hint="close over jax.random.key_data(keys), which becomes a weight, and wrap it "
+                "inside with jax.random.wrap_key_data",
+            )
 
 
-CHECKS: tuple[Callable[[Any, str], Iterable[Finding]], ...] = (
+def _line(equation: Any, root: Path) -> str:
+    """Where in the program an equation came from: "model.py:12 (predict)"."""
+    frames = private.source_frames(equation)
+    own = [frame for frame in frames if Path(frame.file).is_relative_to(root)]
+    for frame in (*own, *frames):
+        return f"{raised.place(frame.file, frame.line, root)} ({frame.function})"
+    return "an unknown line"
+
+
+CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
     check_callbacks,
     check_references,
     check_effects,
+    check_keys,
 )
 
 
-def findings(closed: Any, where: str) -> list[Finding]:
+def findings(closed: Any, where: str, root: Path) -> list[Finding]:
     """Everything in a traced function that cannot be shipped; an operation that a transformation
     has repeated (remat, grad) counts once.
     """
-    return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where)))
+    return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
 
 
 def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
@@ -133,7 +149,7 @@ def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
     elif type(getattr(leaf, "aval", None)).__name__ == "AbstractRef":
         found = f"a mutable reference, {leaf.aval}; return jax.freeze of it"
     elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
-        found = f"a {type(leaf).__name__}"
+        found = with_article(type(leaf).__name__)
     if found:
         yield Finding(
             code="AOTC-E825",
@@ -141,6 +157,21 @@ def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
             expected="an array",
             found=found,
             hint="return arrays only; keep text and other values beside the entry point",
+        )
+
+
+def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
+    """Every leaf of the result is an array, and there is one."""
+    leaves = tree.leaf_paths(outputs)
+    for path, leaf in leaves:
+        yield from check_output_leaf(leaf, path, where)
+    if not leaves:
+        yield Finding(
+            code="AOTC-E825",
+            where=f"{where} output",
+            expected="a result with at least one array",
+            found="None" if outputs is None else f"{outputs!r:.60}, without any",
+            hint="return what it computes; is a `return` missing?",
         )
 
 
@@ -200,7 +231,7 @@ def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
         extended = str(dtype).startswith("key<")
         yield Finding(
             code="AOTC-E832",
-            where=f"{where} {path}",
+            where=f"{where} {path}".rstrip(),
             expected="one of " + ", ".join(sorted(SHIPPABLE_DTYPES)),
             found=f"dtype {dtype}",
             hint="pass jax.random.key_data(key) and wrap it inside with jax.random.wrap_key_data"

@@ -13,13 +13,12 @@ import jax
 import numpy as np
 
 from aotc import private
-from aotc.capture import axes, program, refuse, tree
+from aotc.capture import axes, explain, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.weights import CLOSURE, Weights
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec, profiles_of
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     Argument,
     DType,
@@ -73,49 +72,20 @@ def _trace(call: FlatCall, where: str, root: Path) -> Any:
 
     def checked(*leaves: Any) -> Any:
         result = call(*leaves)
-        raise_if(
-            finding
-            for path, leaf in tree.leaf_paths(result)
-            for finding in refuse.check_output_leaf(leaf, path, where)
-        )
+        raise_if(refuse.check_outputs(result, where))
         return result
 
     donated = tuple(index for index, leaf in enumerate(call.leaves) if leaf.donated)
-    code, expected, hint = (
-        "AOTC-E829",
-        f"{call.plan.name} to trace with "
-        + ", ".join(f"{leaf.owner} {refuse.short(leaf.aval)}" for leaf in call.leaves[-4:]),
-        "call jax.jit of the function with arrays of these shapes to see it by hand",
-    )
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", message=refuse.NARROWED)
+            warnings.filterwarnings("error", message=explain.NARROWED)
             return jax.jit(checked, donate_argnums=donated).trace(
                 *(leaf.aval for leaf in call.leaves)
             )
     except CaptureError:
         raise
-    except (Exception, SystemExit) as caught:  # noqa: BLE001 - whatever the user's code raises
-        error = caught
-    if refuse.needs_value(error):
-        code = "AOTC-E826"
-        expected = "control flow, shapes and indices that do not depend on array values"
-        hint = (
-            "use jax.lax.cond, jax.lax.while_loop or jnp.where, or fix the parameter with `static`"
-        )
-    elif isinstance(error, UserWarning) and str(error).startswith(refuse.NARROWED):
-        code = "AOTC-E828"
-        expected = "32-bit types, which is what jax computes with while 64-bit types are off"
-        hint = "set `enable_x64 = true` in the build manifest, or ask for the 32-bit type"
-    raise CaptureError(
-        Finding(
-            code=code,
-            where=where,
-            expected=expected,
-            found=program.describe_error(error, root),
-            hint=hint,
-        )
-    ) from error
+    except (Exception, SystemExit) as error:
+        raise CaptureError(explain.finding(error, call, where, root)) from error
 
 
 def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedProfile:
@@ -128,10 +98,14 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
     ]
     raise_if(
         [
-            *refuse.findings(traced.jaxpr, where),
+            *refuse.findings(traced.jaxpr, where, root),
             *refuse.check_inputs(traced.jaxpr, len(call.leaves), where),
             *refuse.check_donation(donated, (leaf for _, leaf in leaves), where),
-            *(f for path, leaf in leaves for f in refuse.check_dtype(leaf.dtype, path, where)),
+            *(
+                finding
+                for path, leaf in leaves
+                for finding in refuse.check_dtype(leaf.dtype, path or "result", f"{where} output")
+            ),
         ]
     )
     lowered = traced.lower(lowering_platforms=("cpu",))
@@ -165,30 +139,32 @@ def _argument(index: int, constants: list[str], call: FlatCall) -> Argument:
 
 
 def trace_entry_point(
-    name: str, manifest: BuildManifest, weights: Mapping[str, Weights], root: Path
+    name: str, manifest: BuildManifest, weights: Mapping[str, Weights]
 ) -> TracedEntryPoint:
     """Trace one entry point at all its profiles. Raises CaptureError."""
     spec = manifest.entry_points[name]
-    plan = plan_call(name, spec, root)
+    plan = plan_call(name, manifest)
     all_sizes = profiles_of(spec, manifest.dimensions)
     dimensions = tuple(all_sizes[0])
 
     def call_at(sizes: Mapping[str, int]) -> FlatCall:
-        return flat_call(plan, weights, spec.donate, sizes, root)
+        return flat_call(plan, weights, manifest, sizes)
 
     raise_if(
         finding
         for leaf in call_at(all_sizes[0]).leaves
         for finding in refuse.check_dtype(
-            leaf.aval.dtype, tree.join(leaf.owner, leaf.path), f"entry_points.{name}"
+            leaf.aval.dtype, tree.join(leaf.owner, leaf.path), manifest.where("entry_points", name)
         )
     )
-    profiles = tuple(trace_profile(call_at(sizes), dict(sizes), root) for sizes in all_sizes)
+    profiles = tuple(
+        trace_profile(call_at(sizes), dict(sizes), manifest.root) for sizes in all_sizes
+    )
     first = profiles[0]
     raise_if(refuse.check_profiles([(_where(name, p.sizes), p.outputs) for p in profiles]))
     tree.check_paths(first.outputs, f"{name} result")
     for parameter in plan.inputs:
-        where = f"entry_points.{name}.inputs.{parameter}"
+        where = manifest.where("entry_points", name, "inputs", parameter)
         tree.check_paths(first.call.trees[parameter], where)
     box, at_points = _sizes_at_points(profiles, manifest, call_at, dimensions)
     input_leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
@@ -216,7 +192,9 @@ def trace_entry_point(
             name=parameter,
             kind=plan.kinds[parameter],
             tree=tree.describe(
-                first.call.trees[parameter], counter, f"entry_points.{name}.inputs.{parameter}"
+                first.call.trees[parameter],
+                counter,
+                manifest.where("entry_points", name, "inputs", parameter),
             ),
             donated=parameter in spec.donate,
         )

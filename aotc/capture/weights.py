@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.capture import program, refuse, tree
-from aotc.config.build_manifest import WeightsSpec
+from aotc.capture import program, raised, refuse, tree, weights_match
+from aotc.config.build_manifest import BuildManifest, SourceFile
+from aotc.config.problem import with_article
 from aotc.errors import CaptureError, raise_if
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.tensors import read_tensors
 
 CLOSURE = "closure"
@@ -71,43 +72,47 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
         )
 
 
-def load(name: str, spec: WeightsSpec, root: Path) -> Weights:
+def load(name: str, manifest: BuildManifest) -> Weights:
     """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830)."""
-    where = f"weights.{name}"
+    spec = manifest.weights[name]
+    in_file = manifest.where("weights", name, "source")
     if spec.init is None:
-        tensors = _read(spec, where)
-        structure = jax.tree.map(_abstract, nested(tensors, where))
+        assert spec.source is not None, "one of the two is there"
+        tensors = _read(spec.source, in_file)
+        structure = jax.tree.map(_abstract, nested(tensors, in_file))
         return Weights("source", structure, dict(_in_tree_order(structure, tensors)))
-    init = program.resolve(spec.init, root, f"{where}.init")
+    where = manifest.where("weights", name, "init")
+    init = program.resolve(spec.init, manifest.root, where)
     try:
         values = init() if spec.source is None else jax.eval_shape(init)
     except (Exception, SystemExit) as error:
         raise _refusal(
             "AOTC-E829",
-            f"{where}.init",
+            where,
             f"{spec.init}() to return a pytree of arrays",
-            program.describe_error(error, root),
-            "call it by hand to see the whole traceback",
+            raised.describe(error, manifest.root),
+            "-v shows the traceback; so does calling it by hand",
         ) from error
     named = tree.leaf_paths(values)
     for path, leaf in named:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise _refusal(
                 "AOTC-E830",
-                f"{where}.init",
+                where,
                 "a pytree whose leaves are all arrays",
-                f"{path or 'the result'}: a {type(leaf).__name__}",
-                "keep functions and settings out of the tree (static fields, or separate them)",
+                f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
+                "return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
+                "nnx.state(model); docs/build-manifest.md has both recipes",
             )
-        raise_if(refuse.check_dtype(leaf.dtype, path, f"{where}.init"))
-        check_x64(path or "the result", leaf.dtype, f"{where}.init")
-    tree.check_paths(values, f"{where}.init")
+        raise_if(refuse.check_dtype(leaf.dtype, path, where))
+        check_x64(path or "the result", leaf.dtype, where)
+    tree.check_paths(values, where)
     structure = jax.tree.map(_abstract, values)
     if spec.source is None:
         tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
         return Weights("init", structure, tensors)
-    tensors = _read(spec, where)
-    _match(tensors, named, where)
+    tensors = _read(spec.source, in_file)
+    weights_match.check(tensors, dict(named), in_file)
     return Weights("source", structure, {path: tensors[path] for path, _ in named})
 
 
@@ -119,12 +124,18 @@ def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str
     return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
 
 
-def _read(spec: WeightsSpec, where: str) -> dict[str, np.ndarray[Any, Any]]:
-    assert spec.source is not None
-    tensors = {name: np.asarray(array) for name, array in read_arrays(spec.source.path).items()}
-    for name, array in tensors.items():
+def _read(source: SourceFile, where: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of the file that a manifest names. Raises CaptureError (AOTC-E828, E830)."""
+    try:
+        arrays = read_arrays(source.path)
+    except BundleFormatError as error:
+        with source.path.open("rb") as file:
+            found, hint = weights_match.not_safetensors(file.read(256), error.findings[0])
+        found = f"{source.text}: {found}"
+        raise _refusal("AOTC-E830", where, "a safetensors file", found, hint) from error
+    for name, array in arrays.items():
         check_x64(name, array.dtype, where)
-    return tensors
+    return arrays
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -136,19 +147,3 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         )
         for name, info in read_tensors(data, where=path.name).items()
     }
-
-
-def _match(
-    tensors: Mapping[str, np.ndarray[Any, Any]], named: list[tuple[str, Any]], where: str
-) -> None:
-    wanted = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in named}
-    given = {path: f"{leaf.dtype}{list(leaf.shape)}" for path, leaf in tensors.items()}
-    for path in sorted(wanted.keys() | given.keys()):
-        if wanted.get(path) != given.get(path):
-            raise _refusal(
-                "AOTC-E830",
-                f"{where}.source",
-                f"{path}: {wanted.get(path, 'no such tensor')}, as init has it",
-                given.get(path, "no such tensor"),
-                "write the file from the tree that init returns, names joined by '/'",
-            )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.config import document as toml
-from aotc.config import relations
+from aotc.config import relations, toml_source
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size
 from aotc.config.inputs import (
@@ -124,12 +124,13 @@ class BuildManifest:
     """What a person asked for.
 
     path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
-    text: the file's bytes.  targets: as written.
+    text: the file's bytes.  lines: by key path.  targets: as written.
     """
 
     path: Path
     root: Path
     text: bytes
+    lines: Mapping[KeyPath, int]
     name: str
     version: str
     targets: tuple[str, ...]
@@ -137,6 +138,10 @@ class BuildManifest:
     weights: Mapping[str, WeightsSpec]
     dimensions: Mapping[str, DimensionSpec]
     entry_points: Mapping[str, EntryPointSpec]
+
+    def where(self, *keys: str | int) -> str:
+        """For findings: "manifests/digits.toml:12 entry_points.predict.function"."""
+        return toml_source.place(self.path, self.lines, keys)
 
 
 def read_build_manifest(path: Path) -> BuildManifest:
@@ -243,6 +248,7 @@ def _manifest(
         path=document.path,
         root=root,
         text=document.source,
+        lines=document.lines,
         name=model.name,
         version=model.version,
         targets=tuple(model.targets),

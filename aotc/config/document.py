@@ -41,8 +41,7 @@ class Document:
 
     def where(self, path: KeyPath) -> str:
         """ "manifests/digits.toml:12 entry_points.predict.function"."""
-        line = toml_source.line_of(self.lines, path)
-        return f"{self.path}:{line} {toml_source.render_path(path)}".rstrip()
+        return toml_source.place(self.path, self.lines, path)
 
     def finding(self, code: str, path: KeyPath, *, expected: str, found: str, hint: str) -> Finding:
         """A finding at a key path."""

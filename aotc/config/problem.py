@@ -30,7 +30,7 @@ class Problem:
 
 def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
     """AOTC-E803: the last step of the path is a key that its table does not have."""
-    close = _closest(str(path[-1]), known)
+    close = closest(str(path[-1]), known)
     return Problem(
         code="AOTC-E803",
         path=path,
@@ -45,8 +45,8 @@ def unknown_reference(
     path: KeyPath, kind: str, name: str, known: Collection[str], hint: str
 ) -> Problem:
     """AOTC-E806: a name that nothing has. hint: what to do when no known name comes close."""
-    close = _closest(name, known)
-    a_kind = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    close = closest(name, known)
+    a_kind = with_article(kind)
     return Problem(
         code="AOTC-E806",
         path=path,
@@ -88,7 +88,13 @@ def shorten(text: str) -> str:
     return text[: SHOWN_CHARACTERS_MAX - 3] + "..."
 
 
-def _closest(name: str, known: Collection[str]) -> str | None:
+def with_article(noun: str) -> str:
+    """ "an int", "a str"."""
+    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def closest(name: str, known: Collection[str]) -> str | None:
+    """The known name that a misspelt one was probably meant to be."""
     return next(iter(difflib.get_close_matches(name, sorted(known), 1)), None)
 
 

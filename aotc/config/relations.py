@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from aotc.config.inputs import InputLeaf, InputTree, dimensions_of, leaf_paths
+from aotc.config.models import EntryPointModel
 from aotc.config.problem import Problem, duplicates, spell, unknown_reference
 from aotc.config.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType
@@ -195,10 +196,13 @@ def check_use(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
     """Every declared dimension and weights set serves some entry point.
 
     Nothing is said where a name that nobody declared, or an entry point that is no table, may be
-    what was meant to use it: that has a problem of its own.
+    what was meant to use it: that has a problem of its own. So has a key that entry points do not
+    have, such as a misspelt `bind`.
     """
     entries = dict(tables(data.get("entry_points")))
     if not entries or len(entries) != len(table(data.get("entry_points"))):
+        return
+    if any(entry.keys() - EntryPointModel.model_fields for entry in entries.values()):
         return
     used: set[str] = set()
     for name, entry in entries.items():

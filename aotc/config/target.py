@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from aotc.config import document as toml
 from aotc.config import isa
 from aotc.config.build_manifest import Name, Size
-from aotc.config.problem import spell
+from aotc.config.problem import closest, spell
 from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
@@ -65,6 +65,7 @@ def list_targets(manifest_folder: Path) -> Iterator[tuple[Path, TargetModel]]:
 
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
     """The file of a target. Raises BuildManifestError (AOTC-E811)."""
+    close: str | None = None
     if name.endswith(".toml") or "/" in name:
         path = manifest_folder / name
         if path.is_file():
@@ -75,6 +76,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
             if (folder / f"{name}.toml").is_file():
                 return folder / f"{name}.toml"
         known = sorted({path.stem for path, _ in list_targets(manifest_folder)})
+        close = closest(name, [NATIVE, *known])
         choices = f"{NATIVE}, or one of: {', '.join(known)}"
     raise BuildManifestError(
         Finding(
@@ -82,7 +84,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
             where=where,
             expected=choices,
             found=f"{spell(name)}, which is not there",
-            hint="`aotc targets list` shows every target",
+            hint=f"did you mean {close}?" if close else "`aotc targets list` shows every target",
         )
     )
 

@@ -61,6 +61,11 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
     return 1
 
 
+def place(file: object, lines: Mapping[KeyPath, int], path: KeyPath) -> str:
+    """ "manifests/digits.toml:12 entry_points.predict.function"."""
+    return f"{file}:{line_of(lines, path)} {render_path(path)}".rstrip()
+
+
 def key_lines(text: str) -> dict[KeyPath, int]:
     """The line (from 1) of every key path; for a table, of its header before any mention of it."""
     scanner = _Scanner(text)

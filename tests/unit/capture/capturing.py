@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,6 +66,13 @@ class Outcome:
         assert self.exit_code == 3, f"status {self.exit_code}\n{self.stderr}"
         assert len(self.findings) == 1, self.findings
         return self.findings[0]
+
+
+def key_path(finding: Finding) -> str:
+    """Where in its manifest a finding is, behind the file and the line, which have to be there."""
+    at = re.fullmatch(r"\S*program\.toml:\d+ (.+)", finding.where)
+    assert at, finding.where
+    return at[1]
 
 
 class Capture(Protocol):

@@ -53,10 +53,9 @@ def test_results_are_those_of_a_call_by_position(function: str, tmp_path: Path) 
     more, expected = CASES[function]
     path = tmp_path / "manifest.toml"
     path.write_text(MANIFEST.format(module=module, function=function, more=more))
-    spec = read_build_manifest(path).entry_points["f"]
-    plan = plan_call("f", spec, tmp_path)
-    call = flat_call(plan, {}, spec.donate, {}, tmp_path)
+    manifest = read_build_manifest(path)
+    call = flat_call(plan_call("f", manifest), {}, manifest, {})
     for actual, wanted in zip(
-        jax.tree.leaves(jax.jit(call)(X)), jax.tree.leaves(expected), strict=True
+        jax.tree.leaves(jax.jit(lambda x: call(x))(X)), jax.tree.leaves(expected), strict=True
     ):
         np.testing.assert_allclose(actual, wanted, rtol=1e-6)

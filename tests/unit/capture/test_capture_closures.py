@@ -132,12 +132,30 @@ def test_an_array_made_by_jax_inside_the_function_is_computed_not_stored(capture
     assert closure(capture("def f(x): return jnp.arange(1000.0) + x[0]")) == []
 
 
-def test_random_keys_with_a_type_stay_in_the_module(capture: Capture) -> None:
-    source = """
-        KEYS = jax.random.split(jax.random.key(0), 10)
-        def f(x): return jax.random.normal(KEYS[x[0].astype(int)], (4,))
-    """
-    assert closure(capture(source)) == []
+KEYS = """
+KEYS = jax.random.split(jax.random.key(0), {count})
+def f(x): return jax.jit(lambda a: jax.random.normal(KEYS[a[0].astype(int)], (4,)))(x)
+"""
+
+
+def test_a_few_random_keys_with_a_type_stay_in_the_module(capture: Capture) -> None:
+    assert closure(capture(KEYS.format(count=4))) == []
+
+
+def test_an_array_of_random_keys_is_refused_with_the_way_to_lift_it(capture: Capture) -> None:
+    refusal = capture(KEYS.format(count=5)).refusal
+    assert (refusal.code, refusal.found) == ("AOTC-E832", "key<fry>[5]")
+    assert "jax.random.key_data" in refusal.hint
+
+
+def test_the_data_of_random_keys_are_lifted(capture: Capture) -> None:
+    outcome = capture("""
+        DATA = jax.random.key_data(jax.random.split(jax.random.key(0), 5))
+        def f(x):
+            key = jax.random.wrap_key_data(DATA)[x[0].astype(int)]
+            return jax.random.normal(key, (4,))
+    """)
+    assert closure(outcome) == [("uint32", (5, 2))]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn", "bool", "complex64"])

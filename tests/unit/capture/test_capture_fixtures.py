@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from capturing import BATCHED, Capture, Outcome
+from capturing import BATCHED, Capture, Outcome, key_path
 
 from aotc.capture.weights import read_arrays
 
@@ -75,7 +75,7 @@ def test_recorded_inputs_that_do_not_fit_are_refused(
     manifest = BATCHED + FIXTURES + 'file = "x.npz"'
     refusal = capture(IDENTITY, manifest, files=npz(**arrays)).refusal
     assert refusal.code == "AOTC-E831"
-    assert refusal.where.startswith("entry_points.f.fixtures.file")
+    assert key_path(refusal).startswith("entry_points.f.fixtures.file")
     assert found in refusal.found
 
 
@@ -86,13 +86,13 @@ def test_a_file_that_is_no_npz_is_refused(capture: Capture) -> None:
 
 def test_random_integers_need_a_range(capture: Capture) -> None:
     refusal = capture(IDENTITY, INTEGERS).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E831", "entry_points.f.fixtures.ranges")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E831", "entry_points.f.fixtures.ranges")
 
 
 def test_a_range_beyond_the_dtype_is_refused(capture: Capture) -> None:
     manifest = INTEGERS.replace("int32", "uint8") + FIXTURES + "ranges = { x = [0, 256] }"
     refusal = capture(IDENTITY, manifest).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E831", "entry_points.f.fixtures.ranges.x")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E831", "entry_points.f.fixtures.ranges.x")
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_a_like_function_that_gives_no_arrays_is_refused(
     source = f"def start():\n    {body}\ndef f(x): return 1"
     refusal = capture(source, manifest).refusal
     assert refusal.code == code, refusal
-    assert refusal.where.startswith("entry_points.f")
+    assert key_path(refusal).startswith("entry_points.f")

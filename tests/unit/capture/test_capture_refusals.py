@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from capturing import BATCHED, ONE_INPUT, Capture
 
@@ -85,7 +87,7 @@ def test_a_call_into_python_is_refused_with_its_line(capture: Capture, kind: str
     refusal = capture(CALLBACKS[kind]).refusal
     assert refusal.code == "AOTC-E822"
     assert refusal.where == "f"
-    assert "program.py:" in refusal.found
+    assert re.search(r" at program\.py:\d+ \(f\)$", refusal.found)
 
 
 @pytest.mark.parametrize("kind", NESTED)
@@ -156,6 +158,7 @@ def test_a_mutable_reference_from_outside_is_refused(capture: Capture, body: str
     refusal = capture(f"REF = jax.new_ref(jnp.zeros(4))\ndef f(x):\n    {body}\n").refusal
     assert refusal.code == "AOTC-E824"
     assert "float32[4]" in refusal.found
+    assert " at program.py:7 (" in refusal.found
 
 
 def test_a_mutable_reference_made_and_used_inside_is_fine(capture: Capture) -> None:
@@ -175,7 +178,8 @@ def test_a_mutable_reference_made_and_used_inside_is_fine(capture: Capture) -> N
     [
         ("{'a': x, 'b': 'text'}", "b", "str"),
         ("(x, object())", "1", "object"),
-        ("(x, [f])", "1/0", "function"),
+        ("(x, [f])", "1/0", "a function"),
+        ("(x, OSError())", "1", "an OSError"),
         ("x.shape and {x.shape}", "result", "set"),
         ("(x, np.array(['a']))", "1", "<U1"),
         ("(x, np.array([{}], dtype=object))", "1", "object"),
@@ -200,7 +204,6 @@ def test_an_output_that_is_no_array_is_refused_by_its_path(
         "return x if x[0] > 0 else -x",
         "return jnp.zeros(int(x[0]))",
         "return jnp.zeros(x.astype(int)[0])",
-        "return jnp.asarray(np.asarray(x))",
         "return x[x > 0]",
         "return jnp.unique(x)",
         "return [x, -x][x.astype(int)[0]]",
@@ -213,6 +216,21 @@ def test_control_flow_that_needs_values_is_refused_with_its_line(
     refusal = capture(f"def f(x):\n    {body}\n").refusal
     assert refusal.code == "AOTC-E826"
     assert "program.py:6" in refusal.found
+
+
+@pytest.mark.parametrize("body", ["return np.sin(x)", "return jnp.asarray(np.asarray(x))"])
+def test_numpy_on_a_traced_array_is_refused_with_its_line(capture: Capture, body: str) -> None:
+    refusal = capture(f"def f(x):\n    {body}\n").refusal
+    assert refusal.code == "AOTC-E826"
+    assert refusal.expected.startswith("jax.numpy operations")
+    assert refusal.hint == "use jnp instead of numpy on line program.py:6"
+
+
+@pytest.mark.parametrize("result", ["None", "{}", "()", "[{}, (None, [])]"])
+def test_a_result_without_an_array_is_refused(capture: Capture, result: str) -> None:
+    refusal = capture(f"def f(x): return {result}").refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E825", "f output")
+    assert result in refusal.found
 
 
 @pytest.mark.parametrize(
@@ -256,18 +274,19 @@ def test_a_64_bit_type_is_fine_where_it_is_enabled(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "dtype"),
+    ("result", "path", "dtype"),
     [
-        ("jax.random.key(0)", "key<fry>"),
-        ("np.zeros(3, jax.dtypes.float0)", "float0"),
-        ("x.astype(jnp.float8_e4m3b11fnuz)", "float8_e4m3b11fnuz"),
+        ("jax.random.key(0)", "result", "key<fry>"),
+        ("x, [jax.random.key(0)]", "1/0", "key<fry>"),
+        ("np.zeros(3, jax.dtypes.float0)", "result", "float0"),
+        ("x.astype(jnp.float8_e4m3b11fnuz)", "result", "float8_e4m3b11fnuz"),
     ],
 )
 def test_an_output_dtype_that_the_format_lacks_is_refused(
-    capture: Capture, result: str, dtype: str
+    capture: Capture, result: str, path: str, dtype: str
 ) -> None:
     refusal = capture(f"def f(x):\n    return {result}\n").refusal
-    assert refusal.code == "AOTC-E832"
+    assert (refusal.code, refusal.where) == ("AOTC-E832", f"f output {path}")
     assert dtype in refusal.found
 
 

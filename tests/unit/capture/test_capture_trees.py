@@ -27,10 +27,12 @@ ZERO, ONE = Leaf(index=0), Leaf(index=1)
         ("(x, x + 1)", TupleNode(items=(ZERO, ONE)), ["0", "1"]),
         ("[x, None, x]", ListNode(items=(ZERO, NoneNode(), ONE)), ["0", "2"]),
         ("{'b': x, 'a': x}", DictNode(items={"a": ZERO, "b": ONE}), ["a", "b"]),
-        ("{'b': None, 'a': {}}", DictNode(items={"a": DictNode(items={}), "b": NoneNode()}), []),
+        (
+            "{'b': None, 'a': {}, 'c': x}",
+            DictNode(items={"a": DictNode(items={}), "b": NoneNode(), "c": ZERO}),
+            ["c"],
+        ),
         ("{'a/b': x}", DictNode(items={"a/b": ZERO}), ["a/b"]),
-        ("None", NoneNode(), []),
-        ("()", TupleNode(items=()), []),
         (
             "Pair(x, None)",
             NamedTupleNode(type="Pair", fields=("left", "right"), items=(ZERO, NoneNode())),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from capturing import Capture
+from capturing import Capture, key_path
 
 from aotc.capture.weights import read_arrays
 from aotc.packing.weights import write_tensors
@@ -62,28 +62,60 @@ def test_an_init_with_a_file_gives_the_structure_only(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tensors", "path", "expected", "found"),
+    ("tensors", "found"),
     [
-        ({"a": ONES}, "b", "float32[3]", "no such tensor"),
-        ({"a": ONES, "b": ONES, "c": ONES}, "c", "no such tensor", "float32[3]"),
-        ({"a": ONES, "b": np.ones(4, np.float32)}, "b", "float32[3]", "float32[4]"),
-        ({"a": ONES, "b": np.ones((3, 1), np.float32)}, "b", "float32[3]", "float32[3, 1]"),
-        ({"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)}, "b", "float32[3]", "bfloat16[3]"),
+        ({"a": ONES}, "b: no such tensor; init has float32[3]"),
+        ({"a": ONES, "b": ONES, "c": ONES}, "c: float32[3], which init does not have"),
+        ({"a": ONES, "b": np.ones(4, np.float32)}, "b: float32[4]; init has float32[3]"),
+        (
+            {"a": ONES, "b": np.ones((3, 1), np.float32)},
+            "b: float32[3, 1]; init has float32[3]",
+        ),
+        (
+            {"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)},
+            "b: bfloat16[3]; init has float32[3]",
+        ),
+        (
+            {"b": np.ones(4, np.float32), "c": ONES},
+            "a: no such tensor; init has float32[3]\nb: float32[4]; init has float32[3]\n"
+            "c: float32[3], which init does not have",
+        ),
     ],
-    ids=["missing", "extra", "size", "rank", "dtype"],
+    ids=["missing", "extra", "size", "rank", "dtype", "several"],
 )
 def test_a_file_that_does_not_fit_the_init_is_refused_by_tensor(
     capture: Capture,
     tensors: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]],
-    path: str,
-    expected: str,
     found: str,
 ) -> None:
     source = "def init(): return {'a': jnp.zeros(3), 'b': jnp.zeros(3)}" + F
     refusal = capture(source, BOUND + INIT + SOURCE, files=file(**tensors)).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E830", "weights.params.source")
-    assert refusal.expected.startswith(f"{path}: {expected}")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
     assert refusal.found == found
+
+
+def test_names_as_torch_writes_them_are_told_what_they_should_be(capture: Capture) -> None:
+    source = "def init(): return {'dense': {'kernel': jnp.zeros(3), 'bias': jnp.zeros(3)}}" + F
+    files = {"params.safetensors": write_tensors({"dense.kernel": ONES}, where="test")}
+    refusal = capture(source, BOUND + INIT + SOURCE, files=files).refusal
+    assert refusal.code == "AOTC-E830"
+    assert "did you mean dense/kernel by dense.kernel?" in refusal.hint
+
+
+def test_of_many_tensors_that_differ_the_first_are_named(capture: Capture) -> None:
+    source = "def init(): return [jnp.zeros(3)] * 20" + F
+    refusal = capture(source, BOUND + INIT + SOURCE, files=file(a=ONES)).refusal
+    assert len(refusal.found.splitlines()) == 9
+    assert refusal.found.endswith("… 13 more")
+
+
+def test_a_key_that_weights_lack_is_answered_with_the_names_they_have(capture: Capture) -> None:
+    files = {"params.safetensors": write_tensors({"dense.kernel": ONES}, where="test")}
+    source = "def f(params, x): return x + params['dense']['kernel']"
+    refusal = capture(source, BOUND + SOURCE, files=files).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E829", "f")
+    assert refusal.hint.startswith("params has the tensors dense.kernel;")
+    assert 'not at "."' in refusal.hint
 
 
 @pytest.mark.parametrize(
@@ -106,22 +138,22 @@ def test_an_init_that_gives_no_tree_of_arrays_is_refused(
 ) -> None:
     refusal = capture(f"def init():\n    {init}\n{F}", BOUND + INIT).refusal
     assert refusal.code == code
-    assert refusal.where.split()[0] == "weights.params.init"
+    assert key_path(refusal).split()[0] == "weights.params.init"
 
 
 def test_an_init_that_is_not_there_is_refused(capture: Capture) -> None:
     refusal = capture(F, BOUND + INIT).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E820", "weights.params.init")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E820", "weights.params.init")
 
 
 def test_names_that_are_no_tree_are_refused(capture: Capture) -> None:
     refusal = capture(F, BOUND + SOURCE, files=file(a=ONES, a__b=ONES)).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E830", "weights.params")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
 
 
 def test_64_bit_tensors_are_refused_unless_enabled(capture: Capture) -> None:
     refusal = capture(F, BOUND + SOURCE, files=file(a=np.ones(3))).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E828", "weights.params")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E828", "weights.params.source")
     assert "float64" in refusal.found
 
 
@@ -131,13 +163,33 @@ def test_64_bit_tensors_are_kept_where_enabled(capture: Capture) -> None:
     assert outcome.f.outputs[1].dtype.value == "float64"
 
 
-def test_a_file_that_is_no_safetensors_is_refused(capture: Capture) -> None:
-    outcome = capture(F, BOUND + SOURCE, files={"params.safetensors": b"\x80\x04pickle"})
-    assert [finding.code for finding in outcome.findings] == ["AOTC-E131"]
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (b"", "not a safetensors file, or a damaged one"),
+        (b"junk and more junk", "not a safetensors file, or a damaged one"),
+        (b"\x80\x04pickle", "not a safetensors file but a pickle"),
+        (
+            b"PK\x03\x04",
+            "not a safetensors file but a zip archive, as torch.save and numpy.savez write",
+        ),
+        (
+            b"version https://git-lfs.github.com/spec/v1",
+            "not a safetensors file but the pointer that git-lfs leaves in place of a file",
+        ),
+        (write_tensors({"a": ONES}, where="test")[:-1], "damaged: 11 bytes, not 12 bytes of data"),
+    ],
+)
+def test_a_file_that_is_no_safetensors_is_refused(
+    capture: Capture, start: bytes, found: str
+) -> None:
+    refusal = capture(F, BOUND + SOURCE, files={"params.safetensors": start}).refusal
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
+    assert refusal.found == f"params.safetensors: {found}"
 
 
 def test_a_dtype_that_safetensors_lacks_is_refused(capture: Capture) -> None:
     source = "def init(): return {'a': jnp.zeros(3, 'int4')}" + F
     refusal = capture(source, BOUND + INIT).refusal
     assert refusal.code == "AOTC-E834"
-    assert refusal.where == "weights.params a"
+    assert key_path(refusal) == "weights.params a"

@@ -101,6 +101,14 @@ def test_a_misspelled_table_is_told_apart_from_the_names_it_leaves_undeclared(
     assert "there is no dimension" in undeclared.found
 
 
+@pytest.mark.parametrize(("key", "misspelt"), [("bind = {", "bnid = {"), ("inputs.", "inptus.")])
+def test_a_misspelled_key_does_not_leave_what_it_names_unused(
+    spoiled: Callable[[str, str], list[Finding]], key: str, misspelt: str
+) -> None:
+    (finding,) = spoiled(key, misspelt)
+    assert (finding.code, finding.hint) == ("AOTC-E803", f"did you mean {key.strip(' ={.')}?")
+
+
 @pytest.mark.parametrize("entry_points", ["", "[entry_points]", "entry_points = 3"])
 def test_without_entry_points_nothing_is_called_unused(
     findings_of: Findings, good: str, entry_points: str

@@ -161,3 +161,9 @@ def test_a_target_that_is_not_there_is_refused_with_the_place_that_names_it(
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E811", "m.toml targets")
     assert f'"{name}"' in finding.found
+
+
+def test_a_misspelt_target_is_answered_with_the_one_it_resembles(tmp_path: Path) -> None:
+    with pytest.raises(BuildManifestError) as caught:
+        read_target("cpu-x86-64-v33", tmp_path)
+    assert caught.value.findings[0].hint == "did you mean cpu-x86-64-v3?"

@@ -1,0 +1,88 @@
+"""Why a function did not trace: jax's exception, or the function's own, as a finding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from aotc.capture import raised, refuse, tree
+from aotc.capture.arguments import FlatCall
+from aotc_runtime.errors import Finding
+
+SHOWN_MAX = 8
+"""Inputs or tensors that a message names before it says how many more there are."""
+
+NARROWED = "Explicitly requested dtype"
+"""How jax begins its warning that a 64-bit type, asked for by name, becomes a 32-bit one."""
+
+
+def shortened(names: Sequence[str]) -> str:
+    """ "a, b, … 3 more"."""
+    more = len(names) - SHOWN_MAX
+    return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
+
+
+def arguments(call: FlatCall) -> str:
+    """What a function is traced with: "params: 6 tensors, image float32[8,64]"."""
+    counts = Counter(leaf.owner for leaf in call.leaves if leaf.is_weight)
+    sets = [f"{name}: {counts[owner]} tensors" for name, owner in call.plan.bound.items()]
+    inputs = [
+        f"{tree.join(leaf.owner, leaf.path)} {refuse.short(leaf.aval)}"
+        for leaf in call.leaves
+        if not leaf.is_weight
+    ]
+    return shortened([*sets, *inputs]) or "no arguments"
+
+
+def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
+    """AOTC-E826, E828 or E829 for an exception that ended a trace."""
+    code = "AOTC-E826"
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        line = raised.user_line(error, root)
+        expected = "jax.numpy operations: numpy needs values, which a traced function has not yet"
+        hint = "use jnp instead of numpy" + (f" on line {line}" if line else "")
+    elif _needs_value(error):
+        expected = "control flow, shapes and indices that do not depend on array values"
+        hint = (
+            "use jax.lax.cond, jax.lax.while_loop or jnp.where, or fix the parameter with `static`"
+        )
+    elif isinstance(error, UserWarning) and str(error).startswith(NARROWED):
+        code = "AOTC-E828"
+        expected = "32-bit types, which is what jax computes with while 64-bit types are off"
+        hint = "set `enable_x64 = true` in the build manifest, or ask for the 32-bit type"
+    else:
+        code = "AOTC-E829"
+        expected = f"{call.plan.name} to trace with {arguments(call)}"
+        hint = _missing_key(error, call) or (
+            "-v shows the traceback; jax.jit of the function with such arrays shows it by hand"
+        )
+    return Finding(code, where, expected, raised.describe(error, root), hint)
+
+
+def _needs_value(error: BaseException) -> bool:
+    """Whether jax raised this where Python needs a value that is only known at run time."""
+    kinds = (
+        jax.errors.ConcretizationTypeError,
+        jax.errors.NonConcreteBooleanIndexError,
+        jax.errors.TracerIntegerConversionError,
+    )
+    # For an array as a size, jax raises a TypeError that only its message tells from others.
+    words = "Shapes must be 1D sequences of concrete values"
+    return isinstance(error, kinds) or (isinstance(error, TypeError) and words in str(error))
+
+
+def _missing_key(error: BaseException, call: FlatCall) -> str | None:
+    """For a KeyError: the names that bound dicts of weights have, since one of them was meant."""
+    if not isinstance(error, KeyError):
+        return None
+    hints = []
+    for parameter, abstract in call.trees.items():
+        if parameter in call.plan.bound and isinstance(abstract, dict):
+            names = [path for path, _ in tree.leaf_paths(abstract)]
+            hints.append(f"{parameter} has the tensors {shortened(names)}")
+            if any("." in name for name in names) and not any("/" in name for name in names):
+                hints.append('names become nested dicts where they are split at "/", not at "."')
+    return "; ".join(hints) or None

@@ -1,0 +1,71 @@
+"""Exceptions of the user's code: in one line for a finding, in the user's own frames for `-v`."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jaxlib
+
+import aotc
+from aotc_runtime.errors import AotcError
+
+_NOT_THE_USERS = tuple(Path(module.__path__[0]) for module in (aotc, jax, jaxlib))
+_JAX_SAYS_SO = "JAX has removed its internal frames"
+
+
+def place(file: str, line: int | None, root: Path) -> str:
+    """ "model.py:12": relative to the manifest's folder or to where the module was found."""
+    path = Path(file)
+    folders = [root, *(Path(folder) for folder in sys.path if folder)]
+    inside = next((path.relative_to(f) for f in folders if path.is_relative_to(f)), path)
+    return f"{inside}:{line}"
+
+
+def user_line(error: BaseException, root: Path) -> str | None:
+    """The innermost line of the user's own files in a traceback, "model.py:12"."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).is_relative_to(root):
+            return place(frame.filename, frame.lineno, root)
+    return None
+
+
+def describe(error: BaseException, root: Path) -> str:
+    """An exception of the user's code in one line: type, message's first line, place."""
+    lines = str(error).strip().splitlines()
+    line = user_line(error, root)
+    at = f" at {line}" if line else ""
+    return f"{type(error).__name__}: {lines[0] if lines else ''}{at}"
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback without the frames of aotc and jax, causes included; a block of lines."""
+    report = traceback.TracebackException.from_exception(error)
+    for part in _chain(report):
+        kept = [frame for frame in part.stack if _is_users(frame.filename)]
+        part.stack = traceback.StackSummary.from_list(kept)
+        notes: list[str] = getattr(part, "__notes__", None) or []
+        part.__notes__ = [note for note in notes if _JAX_SAYS_SO not in note]
+    return "".join(report.format())
+
+
+def show_cause(refused: AotcError) -> None:
+    """Print the user's own traceback behind a refusal to stderr, if there is one."""
+    cause = refused.__cause__
+    if cause is not None and not isinstance(cause, AotcError):
+        sys.stderr.write(user_traceback(cause))
+
+
+def _is_users(file: str) -> bool:
+    is_frozen = file.startswith("<frozen")
+    return not is_frozen and not any(Path(file).is_relative_to(own) for own in _NOT_THE_USERS)
+
+
+def _chain(report: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    yield report
+    for inner in (report.__cause__, report.__context__, *(report.exceptions or ())):
+        if inner is not None:
+            yield from _chain(inner)

@@ -1,0 +1,83 @@
+"""What is wrong with a weights file: no safetensors, or other tensors than `init` describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aotc.errors import raise_if
+from aotc_runtime.errors import Finding
+
+SHOWN_MAX = 8
+"""Tensors that a message names before it says how many more there are."""
+
+_OTHER_FORMATS = (
+    (b"PK", "a zip archive, as torch.save and numpy.savez write"),
+    (b"\x80", "a pickle"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"\x93NUMPY", "a numpy array"),
+    (b"GGUF", "a GGUF file"),
+    (b"version https://git-lfs", "the pointer that git-lfs leaves in place of a file"),
+)
+
+
+def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
+    """What a file is instead, and what to do. start: its first bytes.  refused: by the reader."""
+    known = next((what for magic, what in _OTHER_FORMATS if start.startswith(magic)), None)
+    if known and "git-lfs" in known:
+        return f"not a safetensors file but {known}", "fetch it: git lfs pull"
+    hint = "write it with safetensors.numpy.save_file"
+    if known:
+        return f"not a safetensors file but {known}", hint
+    if refused.code == "AOTC-E131":
+        return "not a safetensors file, or a damaged one", hint
+    _, _, tensor = refused.where.partition(" ")
+    found = f"damaged{f' in {tensor}' if tensor else ''}: {refused.found}, not {refused.expected}"
+    return found, refused.hint
+
+
+def check(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
+    """Hold a file's tensors against the leaves of `init` by path.
+
+    Raises CaptureError (AOTC-E830) that lists every tensor that differs, shortened.
+    """
+    differences = list(_differences(tensors, wanted))
+    if not differences:
+        return
+    shown = differences[:SHOWN_MAX]
+    if len(differences) > SHOWN_MAX:
+        shown.append(f"… {len(differences) - SHOWN_MAX} more")
+    raise_if(
+        [
+            Finding(
+                code="AOTC-E830",
+                where=where,
+                expected=f"the {len(wanted)} tensors that init describes, named by their paths",
+                found="\n".join(shown),
+                hint=_respelled(tensors.keys() - wanted.keys(), wanted)
+                or "write the file from the tree that init returns, names joined by '/'",
+            )
+        ]
+    )
+
+
+def _differences(tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    for path in sorted(tensors.keys() | wanted.keys()):
+        if path not in tensors:
+            yield f"{path}: no such tensor; init has {_text(wanted[path])}"
+        elif path not in wanted:
+            yield f"{path}: {_text(tensors[path])}, which init does not have"
+        elif _text(tensors[path]) != _text(wanted[path]):
+            yield f"{path}: {_text(tensors[path])}; init has {_text(wanted[path])}"
+
+
+def _text(leaf: Any) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
+
+
+def _respelled(unknown: set[str], wanted: Mapping[str, Any]) -> str | None:
+    """For names as torch writes them: dense.kernel instead of dense/kernel."""
+    for name in sorted(unknown):
+        if (path := name.replace(".", "/")) in wanted:
+            return f"did you mean {path} by {name}? Names are paths joined by '/'"
+    return None
