@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
 
 
@@ -22,7 +23,7 @@ def encode(value: Any) -> bytes:
 def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
     """Read canonical JSON into a type. Raises BundleFormatError (AOTC-E101, AOTC-E102)."""
     try:
-        value = msgspec.json.decode(data, type=type_)
+        value = decoder(type_).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BundleFormatError(
             Finding(

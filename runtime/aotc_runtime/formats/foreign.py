@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
@@ -39,7 +40,7 @@ def decode_foreign[T](data: bytes | memoryview, type_: type[T], *, where: str) -
     """Read JSON in any spelling. Raises BundleFormatError (AOTC-E106)."""
     try:
         copy = bytes(data)
-        value = msgspec.json.decode(copy, type=type_)
+        value = decoder(type_).decode(copy)
         check_keys(copy)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BundleFormatError(

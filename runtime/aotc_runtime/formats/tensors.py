@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime import limits
+from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.foreign import check_keys
 from aotc_runtime.schema.manifest import DType
@@ -121,11 +122,11 @@ def _entries(header: bytes, where: str) -> dict[str, _Entry]:
     if not header.startswith(b"{"):
         raise _refuse("AOTC-E131", where, "a JSON object as header", "something else")
     try:
-        raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        raw = decoder(dict[str, msgspec.Raw]).decode(header)
         metadata = raw.pop("__metadata__", None)
         if metadata is not None:
-            msgspec.json.decode(metadata, type=dict[str, str])
-        entries = {name: msgspec.json.decode(item, type=_Entry) for name, item in raw.items()}
+            decoder(dict[str, str]).decode(metadata)
+        entries = {name: decoder(_Entry).decode(item) for name, item in raw.items()}
         check_keys(header)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _refuse("AOTC-E131", where, "a JSON header of tensors", str(error)) from error

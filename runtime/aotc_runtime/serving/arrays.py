@@ -13,8 +13,6 @@ from aotc_runtime.system.pjrt import Aval, Buffer
 
 Array = np.ndarray[Any, Any]
 
-_claiming = threading.Lock()
-
 
 class DeviceArray:
     """A result that stays on the device; pass it to any call of any bundle without a copy.
@@ -23,12 +21,13 @@ class DeviceArray:
     raises ShapeError (AOTC-E631).
     """
 
-    __slots__ = ("_aval", "_buffer", "_used_by")
+    __slots__ = ("_aval", "_buffer", "_lock", "_used_by")
 
     def __init__(self, buffer: Buffer, aval: Aval) -> None:
         self._buffer = buffer
         self._aval = aval
         self._used_by = ""
+        self._lock = threading.Lock()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,8 +61,11 @@ class DeviceArray:
         return self._buffer
 
     def claim(self, by: str) -> None:
-        """Take it for a call that donates it. Raises ShapeError (AOTC-E631) if one has it."""
-        with _claiming:
+        """Take it for a call that donates it, once nobody reads it any more.
+
+        Raises ShapeError (AOTC-E631) if another call has it.
+        """
+        with self._lock:
             self.buffer()
             self._used_by = by
 
@@ -91,8 +93,16 @@ class DeviceArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("a DeviceArray cannot be read without a copy")
-        array = np.array(pjrt.to_numpy(self.buffer(), self._aval))
+        with self._lock:
+            array = np.array(pjrt.to_numpy(self.buffer(), self._aval))
         return array if dtype is None else array.astype(dtype)
+
+    def __copy__(self) -> DeviceArray:
+        """Itself: it cannot change, and two handles could not both know of a donation."""
+        return self
+
+    def __deepcopy__(self, _: Any) -> DeviceArray:
+        return self
 
     def __repr__(self) -> str:
         state = f", used up by {self._used_by}" if self._used_by else ""
@@ -111,16 +121,12 @@ def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Arra
         return _from_number(value, dtype, where)
     is_array = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
     if not is_array or hasattr(value, "mask"):
-        raise ShapeError(
-            Finding(
-                code="AOTC-E605",
-                where=where,
-                expected=f"an array of {dtype.name}",
-                found=f"a {type(value).__name__}",
-                hint=f"pass np.asarray(value, np.{dtype.name})",
-            )
-        )
-    array = np.asarray(value)
+        raise _no_array(dtype, f"a {type(value).__name__}", where)
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        found = f"a {type(value).__name__} that gives none: {error}"
+        raise _no_array(dtype, found, where) from error
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
             raise _wrong_dtype(array.dtype.name, dtype, where)
@@ -136,15 +142,30 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     given, wanted = ranks[type(value)], kinds[dtype.kind]
     if given > wanted or (given == 0) != (wanted == 0):
         raise _wrong_dtype(f"the Python {type(value).__name__} {value!r}", dtype, where)
-    too_large = f"{value!r}, which it cannot hold"
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(value, dtype)
-    except OverflowError as error:
-        raise _wrong_dtype(too_large, dtype, where) from error
-    if wanted >= 2 and np.isfinite(value) and not np.isfinite(array):
-        raise _wrong_dtype(too_large, dtype, where)
+            is_held = given != 1 or wanted == 1 or complex(array) == value
+            is_held &= bool(np.isfinite(array)) or not np.isfinite(value)
+    except (OverflowError, TypeError):
+        # TypeError: from ml_dtypes and isfinite, for integers beyond any float.
+        is_held = False
+    if not is_held:
+        shown = f"{value!r}" if abs(value) < 1e30 else "a number"
+        raise _wrong_dtype(f"{shown}, which it cannot hold", dtype, where)
     return array
+
+
+def _no_array(dtype: np.dtype[Any], found: str, where: str) -> ShapeError:
+    return ShapeError(
+        Finding(
+            code="AOTC-E605",
+            where=where,
+            expected=f"an array of {dtype.name}",
+            found=found,
+            hint=f"pass np.asarray(value, np.{dtype.name})",
+        )
+    )
 
 
 def _wrong_dtype(found: str, dtype: np.dtype[Any], where: str) -> ShapeError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,12 @@ from aotc_runtime.serving.no_profile import no_profile
 from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
 from aotc_runtime.serving.signature import bind, positional_count, signature_of
 from aotc_runtime.serving.telemetry import CallCounter, Latency
+from aotc_runtime.serving.threads import Threads
 from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Buffer
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
 Shapes = tuple[tuple[int, ...], ...]
 Array = np.ndarray[Any, Any]
@@ -61,7 +62,7 @@ class LoadedEntryPoint:
     (AOTC-E754, E755).
     """
 
-    def __init__(self, resident: ResidentEntryPoint, executor: Callable[[], Executor]) -> None:
+    def __init__(self, resident: ResidentEntryPoint, threads: Threads) -> None:
         spec = resident.spec
         self.name = resident.name
         self.spec: EntryPoint = spec
@@ -91,7 +92,7 @@ class LoadedEntryPoint:
         self._lock = threading.Lock()
         self._refusals: dict[str, int] = {}
         self._device = pjrt.device()
-        self._executor = executor
+        self._threads = threads
         self._closed = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -174,7 +175,7 @@ class LoadedEntryPoint:
             served.counter.observe(perf_counter_ns() - started)
             return result
 
-        return self._executor().submit(run)
+        return self._threads.pool().submit(run)
 
     async def call_async(self, *args: Any, **kwargs: Any) -> Any:
         """As a call, without holding up the event loop."""

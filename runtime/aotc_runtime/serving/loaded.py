@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.serving import resident as residency
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
 from aotc_runtime.serving.states import State
+from aotc_runtime.serving.threads import Threads
 from aotc_runtime.system import pjrt
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from aotc_runtime.serving.readiness import FixtureResult
 
 
@@ -37,9 +34,9 @@ class LoadedBundle:
         self._fixtures = fixtures
         self._compilations = compilations
         self._lock = threading.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = Threads(f"aotc-{resident.verified.manifest.name}")
         self._entry_points = {
-            name: LoadedEntryPoint(entry_point, self._executor)
+            name: LoadedEntryPoint(entry_point, self._threads)
             for name, entry_point in resident.entry_points.items()
         }
 
@@ -123,24 +120,13 @@ class LoadedBundle:
         """
         with self._lock:
             resident, self._resident = self._resident, None
-            threads, self._threads = self._threads, None
         if resident is not None:
+            device = pjrt.device()
             for entry_point in self._entry_points.values():
                 entry_point.close()
-            residency.release(resident)
-        if threads is not None:
-            threads.shutdown(wait=False)
-
-    def _executor(self) -> ThreadPoolExecutor:
-        """The threads of `submit`, started on first use: as many as there are processors."""
-        # Imported here: servers that only call need no pool, and it costs their start 5 ms.
-        from concurrent.futures import ThreadPoolExecutor
-
-        with self._lock:
-            if self._threads is None:
-                workers = len(os.sched_getaffinity(0))
-                self._threads = ThreadPoolExecutor(workers, f"aotc-{self.name}")
-            return self._threads
+            del resident
+            device.forget_released()
+        self._threads.close()
 
     def __enter__(self) -> LoadedBundle:
         return self

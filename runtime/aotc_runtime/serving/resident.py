@@ -123,11 +123,3 @@ def _avals(dtypes: list[Any], shapes: tuple[tuple[int, ...], ...]) -> tuple[Aval
     return tuple(
         Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
     )
-
-
-def release(bundle: ResidentBundle) -> None:
-    """Give the executables and the weights' device buffers back."""
-    device = pjrt.device()
-    for entry_point in bundle.entry_points.values():
-        for profile in entry_point.profiles:
-            device.release(profile.executable)

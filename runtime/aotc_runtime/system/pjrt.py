@@ -6,7 +6,7 @@
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
     Client: deserialize_executable, live_executables, local_devices
     LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
-    _jax: buffer_to_dlpack_managed_tensor, pjit, pytree.default_registry
+    _jax: buffer_to_dlpack_managed_tensor, collect_garbage, pjit, pytree.default_registry
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
     jaxlib.lapack: _lapack.initialize, registrations
 
@@ -24,6 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -47,8 +48,11 @@ class Aval(Struct, frozen=True):
     weak_type: bool = False
 
 
-class Executable(Struct, frozen=True):
-    """A deserialized executable and the handlers for its results, in order."""
+class Executable(Struct, frozen=True, weakref=True):
+    """A deserialized executable and the handlers for its results, in order.
+
+    XLA gives its memory back when nothing refers to it any more.
+    """
 
     loaded: Any
     handlers: list[Any]
@@ -115,6 +119,7 @@ class Device:
             self._share = semantics.ZERO_COPY
             self.error: type[Exception] = xla_client.XlaRuntimeError
             self._topology = xla_client.get_topology_for_devices
+            self._collect_garbage = xla_client._xla.collect_garbage
             self._dispatcher, self._pytrees = self._prepare_dispatcher()
         except (ImportError, AttributeError, TypeError) as error:
             raise _backend_error(
@@ -128,7 +133,8 @@ class Device:
         self.was_forked = False
         os.register_at_fork(after_in_child=self._mark_forked)
         self._devices = [self._device]
-        self._known: dict[int, Any] = {}
+        # Weak, so that what nobody closes, or what failed to load, is given back as well.
+        self._known: WeakValueDictionary[int, Executable] = WeakValueDictionary()
         self._lapack_ready = False
         self._lock = threading.Lock()
 
@@ -238,8 +244,13 @@ class Device:
 
     def deserialize(self, blob: VerifiedBlob, outputs: Sequence[Aval], where: str) -> Executable:
         """Load verified machine code. Raises BackendError (AOTC-E753)."""
+        handlers = [self._handler(aval, self._sharding, True) for aval in outputs]
         try:
-            loaded = self._client.deserialize_executable(bytes(blob.data), self._devices)
+            # Between these two lines, another thread's load would take it for a compiled one.
+            with self._lock:
+                loaded = self._client.deserialize_executable(bytes(blob.data), self._devices)
+                executable = Executable(loaded, handlers)
+                self._known[id(loaded)] = executable
         except self.error as error:
             raise _backend_error(
                 "AOTC-E753",
@@ -248,20 +259,13 @@ class Device:
                 _first_line(error),
                 "rebuild the bundle with the jaxlib that is installed here",
             ) from error
-        with self._lock:
-            self._known[id(loaded)] = loaded
-        return Executable(loaded, [self._handler(aval, self._sharding, True) for aval in outputs])
-
-    def release(self, executable: Executable) -> None:
-        """Forget an executable, so that its memory can be given back."""
-        with self._lock:
-            self._known.pop(id(executable.loaded), None)
+        return executable
 
     def compilations(self) -> int:
         """Executables alive in XLA's client that did not come from `deserialize`: 0, or a bug."""
         with self._lock:
-            alive = self._client.live_executables()
-            return sum(id(executable) not in self._known for executable in alive)
+            known = dict(self._known)  # held, so that none of them goes away in between
+            return sum(id(loaded) not in known for loaded in self._client.live_executables())
 
     def put(self, array: np.ndarray[Any, Any], aval: Aval) -> Buffer:
         """Copy a user's array to the device; the array may change as soon as this returns."""
@@ -276,6 +280,11 @@ class Device:
             aval, self._sharding, [array], self._devices, True, False, self._share, True
         )
 
+    def forget_released(self) -> None:
+        """Let go of arrays that released buffers used in place; XLA otherwise does it at its next
+        call, and until then keeps the files mapped that they lie in."""
+        self._collect_garbage()
+
     def pointer(self, buffer: Buffer) -> int:
         """The address of a device buffer."""
         return int(buffer.unsafe_buffer_pointer())
@@ -289,12 +298,16 @@ def execute(executable: Executable, arguments: list[Buffer]) -> list[Buffer]:
     return results
 
 
+_BUILT_IN = 1
+"""numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""
+
+
 def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
     """A result as numpy: read-only and without a copy, keeping the device buffer alive.
 
     Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
     """
-    if aval.dtype.kind != "V":
+    if aval.dtype.isbuiltin == _BUILT_IN:
         return np.asarray(buffer)
     buffer.block_until_ready()
     size = int(np.prod(aval.shape, dtype=np.int64)) * aval.dtype.itemsize
@@ -309,7 +322,7 @@ def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
 def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
     """A function that reads all results of a call as `to_numpy` does; made once, called often."""
     asarray = np.asarray
-    if all(aval.dtype.kind != "V" for aval in avals):
+    if all(aval.dtype.isbuiltin == _BUILT_IN for aval in avals):
         return lambda buffers: [asarray(buffer) for buffer in buffers]
     return lambda buffers: [to_numpy(b, a) for b, a in zip(buffers, avals, strict=True)]
 

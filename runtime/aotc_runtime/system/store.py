@@ -73,8 +73,9 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
     Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
     archive, E109 for a folder that is no OCI layout or holds anything else.
     """
-    location, shown = Path(path), str(path)
+    shown = str(path).encode(errors="backslashreplace").decode()
     try:
+        location = Path(path)
         if location.is_dir():
             members = _read_folder(location, shown)
         else:
@@ -83,12 +84,13 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
                 member.name: data[member.offset : member.offset + member.size]
                 for member in tar.read_members(data, where=shown).values()
             }
-    except OSError as error:
+    except (OSError, ValueError, TypeError) as error:
+        # ValueError: a null character, or text that no file name can hold.  TypeError: no path.
         raise _refuse(
             "AOTC-E108",
             shown,
             "a readable bundle: an .aotb file or an OCI layout folder",
-            error.strerror or str(error),
+            getattr(error, "strerror", None) or str(error),
             "check the path",
         ) from error
     _check_names(members, shown)

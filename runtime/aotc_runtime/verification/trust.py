@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime import limits
+from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
@@ -36,6 +37,7 @@ def read_policy(path: Path) -> TrustPolicy:
     where = str(path)
     try:
         data = tomllib.loads(_read_text(path))
+        decoder(TrustPolicy)
         policy = msgspec.convert(data, TrustPolicy)
         raise_if(_check_fields(policy, where))
         keys = tuple(

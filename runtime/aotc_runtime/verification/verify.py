@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime import canonical, limits
+from aotc_runtime.decoders import decoder
 from aotc_runtime.digest import sha256, sha256_each
 from aotc_runtime.errors import (
     AotcError,
@@ -214,7 +215,7 @@ class _Versioned(Struct):
 def _bundle_manifest(data: bytes, where: str) -> BundleManifest:
     # The version first: a later one may hold fields that this reader would call malformed.
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        _check_format(msgspec.json.decode(data, type=_Versioned).format_version, where)
+        _check_format(decoder(_Versioned).decode(data).format_version, where)
     return canonical.decode(data, BundleManifest, where=where)
 
 

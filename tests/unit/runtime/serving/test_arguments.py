@@ -255,3 +255,35 @@ def test_wrong_arguments_are_refused_with_the_signature(
         bind("f", signature_of(SPEC), args, kwargs)
     assert refused.value.code == "AOTC-E601"
     assert refused.value.findings[0].expected == "f(a, /, b, *, c)"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (2**24 + 1, np.float32),
+        (257, ml_dtypes.bfloat16),
+        (2**200, ml_dtypes.bfloat16),
+        (2**2000, np.float32),
+        (2**53 + 1, np.float64),
+        (-(2**2000), np.complex64),
+    ],
+)
+def test_an_integer_that_a_float_cannot_hold_is_refused(value: int, dtype: Any) -> None:
+    assert code(value, dtype, scalar=True) == "AOTC-E606"
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(2**24, np.float32), (256, ml_dtypes.bfloat16)])
+def test_an_integer_that_a_float_holds_is_taken(value: int, dtype: Any) -> None:
+    assert int(as_array(value, np.dtype(dtype), True, "x")) == value
+
+
+class Broken:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        raise ZeroDivisionError("no array today")
+
+
+def test_an_object_whose_array_raises_is_refused_with_its_words() -> None:
+    with pytest.raises(ShapeError) as caught:
+        as_array(Broken(), F32, False, "x")
+    assert caught.value.code == "AOTC-E605"
+    assert "no array today" in caught.value.findings[0].found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -174,5 +175,40 @@ def test_several_copies_of_a_bundle_live_side_by_side(digits_bundle: Bundle) -> 
     copies[1].close()
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(copies[0]["predict"](image)["probabilities"], three)
-    for copy in copies:
-        copy.close()
+    for bundle in copies:
+        bundle.close()
+
+
+def test_reading_an_array_while_it_is_donated_gives_all_of_it_or_a_refusal(
+    train: LoadedBundle,
+) -> None:
+    batch = {"image": np.ones((64, 64), np.float32), "label": np.zeros(64, np.int32)}
+    for _ in range(20):
+        state = train["init"].on_device(0)
+        kernel = state["params"]["hidden"]["kernel"]
+        expected = np.asarray(kernel)
+        outcomes: list[bool | str] = []
+
+        def read(kernel: Any = kernel, expected: Any = expected, out: Any = outcomes) -> None:
+            try:
+                for _ in range(50):
+                    out.append(np.array_equal(np.asarray(kernel), expected))
+            except ShapeError as error:
+                out.append(error.code)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        train["train_step"].on_device(state, batch)
+        reader.join()
+        assert set(outcomes) <= {True, "AOTC-E631"}
+
+
+def test_a_copied_handle_knows_of_the_donation(train: LoadedBundle) -> None:
+    state = train["init"].on_device(0)
+    shallow, deep = copy.copy(state["step"]), copy.deepcopy(state["step"])
+    batch = {"image": np.ones((64, 64), np.float32), "label": np.zeros(64, np.int32)}
+    train["train_step"].on_device(state, batch)
+    for handle in (shallow, deep):
+        with pytest.raises(ShapeError) as caught:
+            np.asarray(handle)
+        assert caught.value.code == "AOTC-E631"

@@ -193,3 +193,55 @@ assert os.waitpid(pid, 0)[1] == 0
 assert bundle["predict"](np.zeros((8, 64), np.float32))["label"].shape == (8,)
 """,
     )
+
+
+def test_first_loads_of_many_threads_at_once_are_all_ready(digits_bundle: Bundle) -> None:
+    run(
+        digits_bundle,
+        """
+import sys
+import threading
+import aotc_runtime
+
+sys.setswitchinterval(1e-5)
+barrier = threading.Barrier(8)
+outcomes = []
+
+def work():
+    barrier.wait()
+    try:
+        with aotc_runtime.load(sys.argv[1], trust=sys.argv[2]) as bundle:
+            outcomes.append(bundle.state.value)
+    except aotc_runtime.AotcError as error:
+        outcomes.append(error.code)
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert outcomes == ["ready"] * 8, outcomes
+""",
+    )
+
+
+def test_a_bundle_that_is_dropped_or_closed_while_it_is_used_is_no_compilation(
+    digits_bundle: Bundle,
+) -> None:
+    run(
+        digits_bundle,
+        """
+import sys
+import aotc_runtime
+
+def load():
+    return aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+
+held = load()
+executables = [served.profile for served in held["predict"]._table.values()]
+held.close()
+load()
+assert load().report()["compilations"] == 0
+del executables
+""",
+    )

@@ -14,12 +14,19 @@ PHYSICAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MEMINFO = "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n"
 
 
-def files(folder: Path, **contents: str) -> tuple[Path, Path]:
-    """A meminfo file and a cgroup folder. contents: file name to text."""
-    (folder / "memory").mkdir()
+OF_CGROUP = {
+    1: ("memory/", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+    2: ("", "memory.max", "memory.current", ""),
+}
+"""By version: the folder, names of limit and usage, how names in memory.stat begin."""
+
+
+def files(folder: Path, **contents: str) -> tuple[Path, Path, Path]:
+    """A meminfo file, a cgroup folder, and the cgroup of the process. contents: file to text."""
     for name, text in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return folder / "meminfo", folder
+    return folder / "meminfo", folder, folder / "membership"
 
 
 def test_without_a_limit_it_is_what_the_kernel_calls_available(tmp_path: Path) -> None:
@@ -27,7 +34,7 @@ def test_without_a_limit_it_is_what_the_kernel_calls_available(tmp_path: Path) -
 
 
 def test_without_any_file_it_is_the_physical_memory(tmp_path: Path) -> None:
-    assert available_memory(tmp_path / "none", tmp_path / "none") == PHYSICAL
+    assert available_memory(*files(tmp_path)) == PHYSICAL
 
 
 @pytest.mark.parametrize(
@@ -45,12 +52,43 @@ def test_without_any_file_it_is_the_physical_memory(tmp_path: Path) -> None:
 def test_a_cgroup_limit_counts_if_it_is_less(
     cgroup: int, limit: str, usage: str, expected: int, tmp_path: Path
 ) -> None:
-    names = {
-        1: ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-        2: ("memory.max", "memory.current"),
-    }[cgroup]
-    found = files(tmp_path, meminfo=MEMINFO, **dict(zip(names, (limit, usage), strict=True)))
-    assert available_memory(*found) == expected
+    inside, limit_file, usage_file, _ = OF_CGROUP[cgroup]
+    contents = {inside + limit_file: limit, inside + usage_file: usage}
+    assert available_memory(*files(tmp_path, meminfo=MEMINFO, **contents)) == expected
+
+
+@pytest.mark.parametrize("cgroup", [1, 2])
+def test_files_in_the_page_cache_are_no_usage(cgroup: int, tmp_path: Path) -> None:
+    """A bundle that was just downloaded fills its container's memory, on paper."""
+    inside, limit_file, usage_file, prefix = OF_CGROUP[cgroup]
+    contents = {
+        inside + limit_file: "5000000",
+        inside + usage_file: "5000000",
+        inside + "memory.stat": f"anon 1000000\n{prefix}inactive_file 2500000\n"
+        f"{prefix}active_file 500000\nslab 300\n",
+    }
+    assert available_memory(*files(tmp_path, meminfo=MEMINFO, **contents)) == 3_000_000
+
+
+@pytest.mark.parametrize("cgroup", [1, 2])
+@pytest.mark.parametrize("limited", ["", "system.slice/", "system.slice/server.service/"])
+def test_the_cgroup_of_the_process_and_each_above_it_count(
+    limited: str, cgroup: int, tmp_path: Path
+) -> None:
+    inside, limit_file, usage_file, _ = OF_CGROUP[cgroup]
+    line = {1: "7:cpu,memory:", 2: "0::"}[cgroup] + "/system.slice/server.service\n"
+    contents = {
+        "membership": "3:pids:/elsewhere\n" + line,
+        inside + limited + limit_file: "5000000",
+        inside + limited + usage_file: "1000000",
+        inside + "elsewhere/" + limit_file: "1",
+        inside + "elsewhere/" + usage_file: "1",
+    }
+    assert available_memory(*files(tmp_path, meminfo=MEMINFO, **contents)) == 4_000_000
+
+
+def test_a_limit_that_is_given_stands_for_what_is_free() -> None:
+    assert detect(memory_limit=12345).memory_bytes == 12345
 
 
 def test_cgroup_1_spells_unlimited_as_a_huge_number(tmp_path: Path) -> None:

@@ -83,3 +83,10 @@ def test_a_bundle_without_permission_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleFormatError) as refused:
         open_bundle(path)
     assert refused.value.code == "AOTC-E108"
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", b"d.aotb", 3])
+def test_what_is_no_path_is_refused(path: object) -> None:
+    with pytest.raises(BundleFormatError) as caught:
+        open_bundle(path)  # type: ignore[arg-type]
+    assert caught.value.code == "AOTC-E108"

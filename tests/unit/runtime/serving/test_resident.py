@@ -1,0 +1,184 @@
+"""What a loaded bundle holds: weights in place, and nothing after it is closed."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.packing.weights import write_shards
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import AotcError, BundleFormatError
+from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
+from aotc_runtime.schema.manifest import BlobRef, DType, WeightSet, WeightTensor
+from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.serving import resident
+from aotc_runtime.serving.resident import make_resident
+from aotc_runtime.serving.weights import weight_arrays
+from aotc_runtime.system import host, pjrt
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import verify
+
+from ..samples import manifest
+
+Bundle = tuple[Path, Path]
+Array = np.ndarray[Any, Any]
+
+
+def sharded(tensors: dict[str, Array], limit: int) -> tuple[VerifiedBundle, WeightSet]:
+    """A weights set in several blobs."""
+    files = list(write_shards(tensors, where="test", limit=limit))
+    blobs = {sha256(data): VerifiedBlob(sha256(data), memoryview(data)) for data in files}
+    listed = [item for data in files for item in read_tensors(memoryview(data), where="x").items()]
+    weights = WeightSet(
+        blobs=tuple(BlobRef(digest=sha256(data), size=len(data)) for data in files),
+        origin="init",
+        tensors=tuple(
+            WeightTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in listed
+        ),
+    )
+    return VerifiedBundle("sha256:", (), manifest(), blobs), weights
+
+
+TENSORS = {name: np.full((4, 8), index, np.float32) for index, name in enumerate("abcdef")}
+
+
+@pytest.mark.parametrize("limit", [1, 256, 10_000])
+def test_a_set_is_read_from_all_of_its_blobs(limit: int) -> None:
+    bundle, weights = sharded(TENSORS, limit)
+    arrays = weight_arrays(bundle, "params", weights)
+    assert arrays.keys() == TENSORS.keys()
+    assert all(np.array_equal(arrays[name], TENSORS[name]) for name in TENSORS)
+
+
+@pytest.mark.parametrize("change", ["missing", "more", "name", "dtype", "shape", "order", "blobs"])
+def test_blobs_that_do_not_hold_what_the_manifest_lists_are_refused(change: str) -> None:
+    bundle, weights = sharded(TENSORS, 256)
+    listed = list(weights.tensors)
+    blobs = weights.blobs
+    match change:
+        case "missing":
+            listed.append(listed[0])
+        case "more":
+            listed.pop()
+        case "order":
+            listed.reverse()
+        case "blobs":
+            blobs = blobs[::-1]
+        case _:
+            other = {"name": "z", "dtype": DType.INT32, "shape": (8, 4)}[change]
+            listed[3] = msgspec.structs.replace(listed[3], **{change: other})
+    bad = msgspec.structs.replace(weights, tensors=tuple(listed), blobs=blobs)
+    with pytest.raises(BundleFormatError) as refused:
+        weight_arrays(bundle, "params", bad)
+    assert refused.value.code == "AOTC-E117"
+
+
+@pytest.mark.parametrize("name", ["digits", "vision"])
+def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    path, policy = request.getfixturevalue(f"{name}_bundle")
+    bundle = make_resident(verify(open_bundle(path), read_policy(policy), host.detect()))
+    mapped = ranges(path)
+    device, in_place = pjrt.device(), 0
+    for key, array in bundle.arrays.items():
+        address = array.ctypes.data
+        assert any(start <= address and address + array.nbytes <= end for start, end in mapped)
+        if array.nbytes % ALIGNMENT == 0:
+            assert address % ALIGNMENT == 0, "the writer puts these on a boundary"
+            assert device.pointer(bundle.buffers[key]) == address
+            in_place += array.nbytes
+    assert in_place > 0.99 * sum(array.nbytes for array in bundle.arrays.values())
+
+
+def ranges(path: Path) -> list[tuple[int, int]]:
+    """Where a file is mapped into this process."""
+    found = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith(str(path.resolve())):
+            start, end = line.split()[0].split("-")
+            found.append((int(start, 16), int(end, 16)))
+    return found
+
+
+def held() -> tuple[int, int, int]:
+    """Open files, maps, and executables in XLA's client."""
+    gc.collect()
+    files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    maps = len(Path("/proc/self/maps").read_text().splitlines())
+    return files, maps, len(pjrt.device()._client.live_executables())
+
+
+def private_bytes() -> int:
+    """Memory of this process alone."""
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in x)
+    return int(line.split()[1]) * 1024
+
+
+def test_a_closed_bundle_holds_nothing_even_while_somebody_holds_it(digits_bundle: Bundle) -> None:
+    path, policy = digits_bundle
+    aotc_runtime.load(path, trust=policy).close()
+    before = held()
+    bundle = aotc_runtime.load(path, trust=policy)
+    predict = bundle["predict"]
+    predict(np.zeros((1, 64), np.float32))
+    assert ranges(path) and held()[2] > before[2]
+    bundle.close()
+    assert not ranges(path) and held()[2] == before[2], repr(predict)
+
+
+def test_a_bundle_that_is_dropped_without_closing_holds_nothing(digits_bundle: Bundle) -> None:
+    path, policy = digits_bundle
+    before = held()[2]
+    aotc_runtime.load(path, trust=policy)
+    assert held()[2] == before and not ranges(path)
+
+
+def test_a_load_that_fails_half_way_holds_nothing(
+    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, policy = digits_bundle
+    before = held()[2]
+    original = resident._profile
+
+    def fail_at_the_last(*arguments: Any) -> Any:
+        profile = original(*arguments)
+        if profile.label.endswith("[batch=64]"):
+            raise BundleFormatError(*refused.findings)
+        return profile
+
+    refused = AotcError(aotc_runtime.Finding("AOTC-E117", "a test", "", "", ""))
+    monkeypatch.setattr(resident, "_profile", fail_at_the_last)
+    with pytest.raises(BundleFormatError) as caught:
+        aotc_runtime.load(path, trust=policy)
+    assert caught.value.code == "AOTC-E117"
+    del caught
+    assert held()[2] == before and not ranges(path)
+
+
+def test_loading_again_and_again_needs_no_more_memory_files_or_maps(digits_bundle: Bundle) -> None:
+    """20 cycles after 5 to warm up; benchmarks/cycles.py makes 200."""
+    path, policy = digits_bundle
+    image = np.zeros((8, 64), np.float32)
+
+    def cycle() -> None:
+        with aotc_runtime.load(path, trust=policy) as bundle:
+            bundle["predict"](image)
+
+    for _ in range(5):
+        cycle()
+    files, maps, executables = held()
+    memory = private_bytes()
+    for _ in range(20):
+        cycle()
+    assert held()[0] == files and held()[2] == executables
+    assert held()[1] <= maps + 2, "an arena of the allocator may come, a map for each load may not"
+    assert private_bytes() - memory < 20 * 50_000, "a cycle loads some 400 kB"

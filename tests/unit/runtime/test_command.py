@@ -1,0 +1,79 @@
+"""`python -m aotc_runtime verify` is `aotc verify`, and needs nothing but the runtime."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCKED = """
+import runpy, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("aotc", "jax", "click", "rich", "pydantic"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+runpy.run_module("aotc_runtime", run_name="__main__", alter_sys=True)
+"""
+
+
+def run(command: list[str], arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+CASES: dict[str, tuple[list[str], int]] = {
+    "good": ([], 0),
+    "a named target": (["--target", "cpu-x86-64-v3"], 0),
+    "no such target": (["--target", "nope"], 7),
+    "no such policy": (["--trust", "gone"], 5),
+    "somebody else's policy": (["--trust", "{other}"], 5),
+}
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize(("changes", "exit_code"), CASES.values(), ids=CASES.keys())
+def test_it_prints_what_aotc_verify_prints_where_only_the_runtime_is_installed(
+    digits_bundle: tuple[Path, Path],
+    train_bundle: tuple[Path, Path],
+    changes: list[str],
+    exit_code: int,
+    options: list[str],
+) -> None:
+    changes = [change.format(other=train_bundle[1]) for change in changes]
+    arguments = ["verify", str(digits_bundle[0]), "--trust", str(digits_bundle[1])]
+    arguments += [*changes, *options]
+    ours = run(["-c", BLOCKED], arguments)
+    theirs = run(["-m", "aotc.cli.main"], arguments)
+    assert ours.returncode == theirs.returncode == exit_code
+    assert ours.stderr == theirs.stderr
+    if options:
+        mine, other = json.loads(ours.stdout), json.loads(theirs.stdout)
+        for document in (mine, other):
+            document.get("host", {}).pop("memory_bytes", None)
+        assert list(mine.items()) == list(other.items())
+    else:
+        assert ours.stdout == theirs.stdout
+
+
+def test_a_bundle_whose_name_is_no_utf8_is_refused_in_json(tmp_path: Path) -> None:
+    done = run(["-m", "aotc_runtime"], ["verify", "gone-\udcff", "--trust", "t", "--json"])
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["verify"], ["verify", "b"], ["verify", "b", "--trust", "t", "--bogus"], ["x"]],
+)
+def test_a_misused_command_is_refused_as_text_and_json(arguments: list[str]) -> None:
+    text = run(["-m", "aotc_runtime"], arguments)
+    assert (text.returncode, text.stdout) == (2, "")
+    assert text.stderr.startswith("AOTC-E001 ")
+    as_json = run(["-m", "aotc_runtime"], [*arguments, "--json"])
+    assert (as_json.returncode, as_json.stderr) == (2, "")
+    assert json.loads(as_json.stdout)["findings"][0]["code"] == "AOTC-E001"
