@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from aotc_runtime.errors import AotcError, Finding, family_of
 
@@ -43,6 +43,18 @@ class BudgetExceededError(AotcError):
     exit_code = 9
 
 
+class AbortedError(AotcError):
+    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is what shells show for it."""
+
+    exit_code = 130
+
+
+class TerminatedError(AotcError):
+    """AOTC-E982: SIGTERM stopped the command; the exit code is what shells show for it."""
+
+    exit_code = 143
+
+
 BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E0", UsageError),
     ("AOTC-E80", BuildManifestError),
@@ -53,7 +65,14 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E91", CompileError),
     ("AOTC-E95", ParityError),
     ("AOTC-E97", BudgetExceededError),
+    ("AOTC-E981", AbortedError),
+    ("AOTC-E982", TerminatedError),
 )
+
+
+def quoted(text: str, lines: Sequence[str]) -> str:
+    """A text, and below it lines that somebody else printed; `render` indents them."""
+    return "\n".join([text, *(f"| {line}" for line in lines)])
 
 
 def raise_if(findings: Iterable[Finding]) -> None:

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 from benchmarks import bundles
-from benchmarks.measure import OUT, ROOT, Contestant, in_turns, machine, paired_ratio
+from benchmarks.measure import OUT, ROOT, Contestant, in_turns, machine, paired_ratio, verdict
 
 ROUNDS = 15
 
@@ -63,7 +63,7 @@ def main(rounds: int) -> None:
         line = f"  {name:<14} {statistics.median(times) * 1000:6.0f} ms"
         if name in GOALS:
             ratio = paired_ratio(seconds[load.name], times)
-            line += f" {ratio:14.2f} x {GOALS[name]:>6.2f}"
+            line += f" {ratio:14.2f} x {GOALS[name]:>6.2f}  {verdict(ratio, GOALS[name])}"
         print(line)
 
 

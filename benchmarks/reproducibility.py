@@ -47,7 +47,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix=prefix) as folder:
             digests.append(build_in(Path(folder), hash_seed=str(number)))
             print(f"build {number + 1} in {prefix}*  {digests[-1]}")
-    print("the same root digest" if len(set(digests)) == 1 else "DIFFERENT root digests")
+    same = len(set(digests)) == 1
+    print(f"goal: the same root digest  {'met' if same else 'missed'}")
     return len(set(digests)) - 1
 
 

@@ -23,3 +23,6 @@ class Backend(Protocol):
 
         Raises CompileError.
         """
+
+    def stop(self) -> None:
+        """End what is being compiled, from another thread; those calls raise, and later ones do."""

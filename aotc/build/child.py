@@ -1,9 +1,10 @@
 """Child processes of a build: how they are started, report progress, and fail.
 
-A child writes what it made into a folder and prints one line per finished item; its last act is to
-leave a file `finished`, since the user's code can end a process with status 0. If it refuses, it
-writes the findings to `findings.json` there and exits with the family's exit code; any other end is
-a crash, reported with the last lines of what it said.
+A child writes what it made into a folder and prints a line for each item that it starts and that it
+finishes (`aotc.build.progress`); its last act is to leave a file `finished`, since the user's code
+can end a process with status 0. If it refuses, it writes the findings to `findings.json` there and
+exits with the family's exit code; any other end is a crash, reported with what it was doing and the
+last lines of what it said.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.errors import raise_if
+from aotc.build.progress import STARTED
+from aotc.errors import quoted, raise_if
+from aotc.processes import Processes
 from aotc_runtime.errors import AotcError, Finding
 
 FINDINGS_FILE = "findings.json"
 FINISHED_FILE = "finished"
 STDERR_LINES_SHOWN = 15
+
+FATAL = "Fatal Python error"
+"""How Python's fault handler begins, before the frames of a crash, innermost first."""
 
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -49,50 +55,67 @@ def run(
     failure_code: str,
     doing: str,
     on_line: Callable[[str], None],
+    processes: Processes,
+    on_output: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Run `python -m module arguments` to its end. doing: for messages, e.g. "the capture".
 
+    on_line: gets each finished item.  on_output: gets, at the end, what the child and the user's
+    code in it printed, if anything.
     Raises the child's own findings; a crash as a Finding with `failure_code`.
     """
     (folder / FINISHED_FILE).unlink(missing_ok=True)
-    with (folder / f"{module}.stderr").open("w+b") as stderr:
-        process = subprocess.Popen(
+    with (
+        (folder / f"{module}.stderr").open("w+b") as stderr,
+        processes.started(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=dict(environment),
             text=True,
-        )
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
+        ) as process,
+    ):
+        assert process.stdout is not None
+        current = ""
+        for line in process.stdout:
+            if line.startswith(STARTED):
+                current = line.removeprefix(STARTED).rstrip("\n")
+            else:
                 on_line(line.rstrip("\n"))
-            status = process.wait()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
+        status = process.wait()
+        stderr.seek(0)
+        said = stderr.read().decode(errors="replace").strip()
+        if said:
+            on_output(said)
         if status == 0 and (folder / FINISHED_FILE).exists():
             return
         findings_file = folder / FINDINGS_FILE
         if findings_file.exists():
             raw = msgspec.json.decode(findings_file.read_bytes(), type=list[dict[str, str]])
             raise_if(Finding(**finding) for finding in raw)
-        stderr.seek(0)
-        said = stderr.read().decode(errors="replace").strip().splitlines()
-    raise_if(
-        [
-            Finding(
-                code=failure_code,
-                where=doing,
-                expected="the process to finish",
-                found=describe_status(status)
-                + "".join(f"\n            | {line}" for line in said[-STDERR_LINES_SHOWN:]),
-                hint="the lines above are what it said last",
-            )
-        ]
-    )
+    raise_if([_crash(failure_code, doing, current, status, _last_lines(said))])
+
+
+def _crash(code: str, doing: str, current: str, status: int, lines: list[str]) -> Finding:
+    found = describe_status(status) + (f" while {current}" if current else "")
+    if lines:
+        hint = "the lines above are what it said last"
+    elif status == -signal.SIGKILL:
+        hint = "is there enough memory? the system kills processes that need too much"
+    else:
+        hint = "it said nothing; look for code that ends a process, such as os._exit"
+    return Finding(code, doing, "the process to finish", quoted(found, lines), hint)
+
+
+def _last_lines(said: str) -> list[str]:
+    """The last lines; of a crash, those from shortly before Python's report of it."""
+    lines = said.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith(FATAL):
+            before = max(0, number - STDERR_LINES_SHOWN // 3)
+            return lines[before : before + STDERR_LINES_SHOWN]
+    return lines[-STDERR_LINES_SHOWN:]
 
 
 def describe_status(status: int) -> str:

@@ -6,7 +6,6 @@ manifest -> capture -> (reference | compile) -> parity -> pack -> attest
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,11 +17,13 @@ from aotc import constants
 from aotc.backends.registry import backend_for
 from aotc.build import child
 from aotc.build.assemble import target_parts, weight_blobs
+from aotc.build.evidence import unproven
 from aotc.build.plan import compile_jobs, resolve_targets
-from aotc.build.staging import Staging
+from aotc.build.staging import Staging, scratch_folder
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
 from aotc.parity import isolated
+from aotc.processes import Processes
 from aotc.signing import attest as attesting
 from aotc.signing.signer import LocalSigner, Signer
 from aotc.signing.trust_file import policy_text
@@ -40,16 +41,24 @@ NOT_YET = ParityNotRun(reason="parity runs after packing")
 type OnStage = Callable[[str, int, int], None]
 """Progress: stage name, items done, items in all (0 if unknown)."""
 
+type OnOutput = Callable[[str, str], None]
+"""What a process that ran the user's code printed: which process, text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A finished build. seconds: by stage.  diagnostics: what the compiler said, by job."""
+    """A finished build.
+
+    seconds: by stage.  notes: what its user should know.  diagnostics: what the compiler said, by
+    job.
+    """
 
     bundle: Bundle
     attestation: Attestation | None
     program: CapturedProgram
     compile_seconds: dict[str, float]
     seconds: dict[str, float]
+    notes: tuple[str, ...]
     diagnostics: dict[str, tuple[str, ...]]
 
 
@@ -75,12 +84,14 @@ def build(
     signer: Signer | None = None,
     jobs: int | None = None,
     on_stage: OnStage = lambda stage, done, total: None,
+    on_output: OnOutput = lambda process, text: None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
     output: where to write; NAME-VERSION.aotb in the current folder by default.  targets: instead of
     the manifest's.  signer: attests the bundle; without one it is unsigned and will not load.
-    jobs: compilations at a time; the CPUs of this process by default.
+    jobs: compilations at a time; the CPUs of this process by default.  on_output: gets what the
+    program printed, and the traceback if it raised.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError. Nothing is
     written to `output` unless everything succeeded.
     """
@@ -91,12 +102,13 @@ def build(
     resolved = resolve_targets(manifest, targets)
     backends = {target.platform: backend_for(target.platform) for target in resolved}
     workers = jobs or len(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory(prefix="aotc-build-") as scratch:
-        staging = Staging(Path(scratch))
+    processes = Processes()
+    with scratch_folder() as scratch:
+        staging = Staging(scratch)
         with clock.stage("capture"):
-            program = _capture(manifest, staging, on_stage)
+            program = _capture(manifest, staging, processes, on_stage, on_output)
         with clock.stage("compile"), ThreadPoolExecutor(max_workers=workers) as pool:
-            reference = pool.submit(_reference, manifest, staging)
+            reference = pool.submit(_reference, manifest, staging, processes, on_output)
             planned = compile_jobs(program, resolved)
             running: dict[tuple[str, str, int], Future[Executable]] = {
                 key: pool.submit(backends[job.target.platform].compile, job)
@@ -110,8 +122,13 @@ def build(
                 on_stage("reference", 0, 0)
                 reference.result()
             except BaseException:
+                # The pool waits for its threads, and they for their processes.
                 pool.shutdown(wait=False, cancel_futures=True)
+                processes.stop()
+                for backend in backends.values():
+                    backend.stop()
                 raise
+        notes = tuple(unproven(program, staging))
         built_with = {name: backend.toolchain() for name, backend in backends.items()}
         parts = _Assembler(manifest, program, executables, built_with, staging)
         unchecked = [parts.of(target, {}) for target in resolved]
@@ -128,11 +145,18 @@ def build(
         program=program,
         compile_seconds={names[key]: e.compile_seconds for key, e in executables.items()},
         seconds=clock.seconds,
+        notes=notes,
         diagnostics={names[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
     )
 
 
-def _capture(manifest: BuildManifest, staging: Staging, on_stage: OnStage) -> CapturedProgram:
+def _capture(
+    manifest: BuildManifest,
+    staging: Staging,
+    processes: Processes,
+    on_stage: OnStage,
+    on_output: OnOutput,
+) -> CapturedProgram:
     total, done = len(manifest.entry_points), 0
 
     def advance(_: str) -> None:
@@ -149,11 +173,15 @@ def _capture(manifest: BuildManifest, staging: Staging, on_stage: OnStage) -> Ca
         failure_code="AOTC-E835",
         doing="the capture process",
         on_line=advance,
+        on_output=lambda text: on_output("capture", text),
+        processes=processes,
     )
     return staging.read_program()
 
 
-def _reference(manifest: BuildManifest, staging: Staging) -> None:
+def _reference(
+    manifest: BuildManifest, staging: Staging, processes: Processes, on_output: OnOutput
+) -> None:
     child.run(
         "aotc.build.reference_worker",
         [str(manifest.path), str(staging.folder)],
@@ -162,6 +190,8 @@ def _reference(manifest: BuildManifest, staging: Staging) -> None:
         failure_code="AOTC-E836",
         doing="plain JAX on the fixtures",
         on_line=lambda _: None,
+        on_output=lambda text: on_output("reference", text),
+        processes=processes,
     )
 
 

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import errno
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from aotc.errors import UsageError
 from aotc.stages import CapturedProgram
+from aotc_runtime.errors import Finding
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="aotc-build-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOENT):
+            raise
+        raise UsageError(
+            Finding(
+                code="AOTC-E003",
+                where="the folder for temporary files",
+                expected="a folder with free space",
+                found=error.strerror or str(error),
+                hint="make room there, or set TMPDIR to another folder; nothing was written",
+            )
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli import passphrase
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, note_ignored
 from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def build(
     from aotc.signing.signer import load_signer
 
     if ignored := ignored_variables():
-        sys.stderr.write(f"note: {', '.join(ignored)} ignored; compiler options go into targets\n")
+        note_ignored(ignored)
     signer = load_signer(key, passphrase.for_key(key, passphrase_file)) if key else None
     with progress(quiet=out.json) as on_stage:
         built = build_bundle(
@@ -76,16 +76,25 @@ def build(
             signer=signer,
             jobs=jobs,
             on_stage=on_stage,
+            on_output=_print_output if out.verbose else lambda process, text: None,
         )
     from aotc.report.build import build_report
 
     out.result(build_report(built), lambda: _print(built, out))
 
 
+def _print_output(process: str, text: str) -> None:
+    """What the program printed; each line says in which process, since it runs in two."""
+    for line in text.splitlines():
+        sys.stderr.write(f"{process} | {line}\n")
+
+
 def _print(built: Built, out: Output) -> None:
     from aotc.report.text import print_build
 
     print_build(built, verbose=out.verbose)
+    for note in built.notes:
+        sys.stderr.write(f"note: {note}\n")
     if built.attestation is None:
         sys.stderr.write(
             "note: the bundle is unsigned and will not load; sign it: "

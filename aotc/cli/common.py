@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
-import msgspec
 
 from aotc_runtime.errors import AotcError, Finding, render
+from aotc_runtime.verification.report import document_text, refusal
 
 QUIET_LOG_LEVEL = "3"
 """jaxlib prints nothing; what its errors say reaches the user through our own findings."""
+
+XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
+"""Read by XLA when it starts; one word in them that it does not know ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +37,13 @@ class Output:
             text()
 
     def document(self, document: dict[str, Any]) -> None:
-        encoded = msgspec.json.encode(_encodable(document))
-        sys.stdout.write(msgspec.json.format(encoded).decode() + "\n")
+        sys.stdout.write(document_text(document))
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _encodable(value: Any) -> Any:
-    """A document without surrogates, which paths that are no UTF-8 hold and JSON cannot."""
-    match value:
-        case dict():
-            return {_encodable(key): _encodable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_encodable(item) for item in value]
-        case str() if _SURROGATE.search(value):
-            return value.encode(errors="backslashreplace").decode()
-        case _:
-            return value
+def requested_output(arguments: Sequence[str]) -> Output:
+    """How a command line that may not be understood yet asks to be talked to."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return Output(json="--json" in options, verbose="-v" in options or "--verbose" in options)
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -64,6 +55,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     def wrapper(*args: Any, as_json: bool, verbose: bool, **kwargs: Any) -> None:
         output = Output(as_json, verbose)
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if verbose else QUIET_LOG_LEVEL)
+        if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
+            note_ignored(dropped)
         try:
             code = function(output, *args, **kwargs)
         except AotcError as error:
@@ -74,9 +67,14 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     return wrapper
 
 
+def note_ignored(variables: Sequence[str]) -> None:
+    """Say that these environment variables have no effect."""
+    sys.stderr.write(f"note: {', '.join(variables)} ignored; compiler options go into targets\n")
+
+
 def fail(output: Output, error: AotcError) -> int:
-    """Report an error; its exit code."""
-    if output.verbose:
+    """Report an error; its exit code. `-v` adds the exception behind it, if there is one."""
+    if output.verbose and error.__cause__ is not None:
         traceback.print_exception(error)
     report_findings(output, error.findings, error.exit_code)
     return error.exit_code
@@ -87,7 +85,6 @@ def report_findings(
 ) -> None:
     """Findings on stderr, or as a JSON document on stdout."""
     if output.json:
-        listed = [finding.to_json() for finding in findings]
-        output.document({"ok": False, "exit_code": exit_code, **extra, "findings": listed})
+        output.document(refusal(findings, exit_code, extra))
     else:
         sys.stderr.write(render(findings) + "\n")

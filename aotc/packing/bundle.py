@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from aotc.packing.files import (
-    require_file_place,
-    require_folder_place,
-    write_atomically,
-    write_folder_atomically,
-)
+from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
@@ -131,18 +127,21 @@ def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
 
 
 def require_place(path: Path, form: Form) -> None:
-    """Refuse before a build what `write` would refuse after it.
+    """Refuse before a build what `pack` would refuse after it.
 
     Raises UsageError (AOTC-E003, E004).
     """
     if form is Form.ARCHIVE:
-        require_file_place(path)
+        require_file_place(path, BUNDLE)
     else:
         require_folder_place(path)
 
 
 def write(path: Path, form: Form, index: Index, blobs: Mapping[str, Blob]) -> int:
-    """Write atomically; the bundle's size in bytes. Raises UsageError (AOTC-E003, E004)."""
+    """Write atomically over whatever is there; the bundle's size in bytes.
+
+    Raises UsageError (AOTC-E003).
+    """
     members = _members(index, blobs)
     if form is Form.ARCHIVE:
         return write_atomically(path, _archive(members))
@@ -159,6 +158,7 @@ def pack(
     root, blobs = assemble(targets)
     references = [_attestation(root, envelope, blobs) for envelope in envelopes]
     index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
+    require_place(path, form)
     size = write(path, form, index, blobs)
     contents, _ = read_unverified(open_bundle(path))
     written = {parts.manifest.target.name: parts.manifest for parts in targets}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -11,35 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from aotc.errors import UsageError
+from aotc.packing.exchange import exchange
 from aotc_runtime.errors import Finding
-
-
-def require_file_place(path: Path) -> None:
-    """Refuse before the work what `write_atomically` would refuse after it.
-
-    Raises UsageError (AOTC-E003).
-    """
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def require_folder_place(path: Path) -> None:
-    """Refuse a folder that holds anything but an OCI layout. Raises UsageError (AOTC-E004)."""
-    if path.exists() and not ((path / "oci-layout").is_file() or _is_empty_folder(path)):
-        raise UsageError(
-            Finding(
-                code="AOTC-E004",
-                where=str(path),
-                expected="a new folder, or an OCI layout to replace",
-                found="a folder or file with other things in it",
-                hint="name another folder; nothing was written",
-            )
-        )
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes | memoryview], mode: int = 0o644) -> int:
@@ -60,7 +32,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes | memoryview], mode: int
         Path(temporary).replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     finally:
         if temporary is not None:
             with suppress(FileNotFoundError):
@@ -71,9 +43,8 @@ def write_atomically(path: Path, chunks: Iterable[bytes | memoryview], mode: int
 def write_folder_atomically(path: Path, members: Iterable[tuple[str, bytes | memoryview]]) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
-    Raises UsageError: AOTC-E003 not writable, E004 if `path` is something that is no OCI layout.
+    Raises UsageError (AOTC-E003) if the place cannot be written.
     """
-    require_folder_place(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,24 +58,25 @@ def write_folder_atomically(path: Path, members: Iterable[tuple[str, bytes | mem
                 size += stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            path.rename(old / "layout")
+        if not path.exists():
             temporary.rename(path)
-            shutil.rmtree(old)
-        else:
-            temporary.rename(path)
+        elif not exchange(temporary, path):
+            _replace_in_two_steps(path, temporary)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
     return size
 
 
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
+def _replace_in_two_steps(path: Path, new: Path) -> None:
+    """Where names cannot be exchanged: a kill in between leaves the old folder beside its place."""
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    path.rename(old / "layout")
+    new.rename(path)
+    shutil.rmtree(old)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -115,7 +87,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _cannot_write(path: Path, error: OSError) -> UsageError:
+def cannot_write(path: Path, error: OSError) -> UsageError:
+    """AOTC-E003 for what the system said."""
     return UsageError(
         Finding(
             code="AOTC-E003",

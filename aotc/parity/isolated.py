@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.errors import ParityError
+from aotc.errors import ParityError, quoted
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 
@@ -74,7 +74,7 @@ def run(bundle: Path, policy: Path, target: str) -> Outcomes | ParityNotRun:
         )
         raise _crash(
             target,
-            status + "".join(f"\n            | {line}" for line in said),
+            quoted(status, said),
             "XLA compiled code that crashes: reduce the program and report it",
         )
     answer = msgspec.json.decode(done.stdout, type=Answer)

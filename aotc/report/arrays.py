@@ -14,6 +14,7 @@ import numpy as np
 
 from aotc.errors import UsageError
 from aotc.packing.files import write_atomically
+from aotc.packing.places import NPZ, require_file_place
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType, TensorSpec
 from aotc_runtime.serving.dtypes import numpy_dtype
@@ -158,7 +159,8 @@ def _number(text: str, dtype: np.dtype[Any]) -> Array:
 
 
 def write_npz(path: Path, results: Mapping[str, Array]) -> None:
-    """Write arrays under their names. Raises UsageError (AOTC-E003)."""
+    """Write arrays under their names; replaces only such a file. Raises UsageError (E003, E004)."""
+    require_file_place(path, NPZ)
     # Not numpy.savez: it takes names as keyword arguments, so no result could be called "file".
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

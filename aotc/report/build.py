@@ -21,6 +21,7 @@ def build_report(built: Built) -> dict[str, Any]:
         "signed_by": built.attestation.key_id if built.attestation else None,
         "seconds": built.seconds,
         "compile_seconds": built.compile_seconds,
+        "notes": list(built.notes),
         "diagnostics": {key: list(lines) for key, lines in built.diagnostics.items()},
         "targets": {name: manifest_report(m) for name, m in manifests.items()},
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.packing.files import require_file_place
+from aotc.packing.places import NPZ, require_file_place
 from aotc.report.arrays import Array, filled, read_arguments, retyped, usage, write_npz
 from aotc_runtime import LoadedBundle, load
 from aotc_runtime.errors import Finding
@@ -44,10 +44,10 @@ def run_once(
 
     Raises what `load` and a call raise; UsageError: AOTC-E011 malformed `--input` or `--expect`,
     E012 a file that cannot be read, E013 inputs that are not the entry point's; E003 if `output`
-    cannot be written.
+    cannot be written, E004 if it is a file that is no .npz file.
     """
     if output is not None:
-        require_file_place(output)
+        require_file_place(output, NPZ)
     given = read_arguments(inputs, "--input")
     expected = read_arguments(expect, "--expect")
     with load(bundle_path, trust=trust, target=target) as bundle:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import Target
-from aotc_runtime.verification.verify import Verdict
 
 if TYPE_CHECKING:
     from aotc.build.pipeline import Built
@@ -26,6 +26,11 @@ def size(count: int) -> str:
     raise AssertionError("GB is the last unit")
 
 
+def count(number: int, noun: str) -> str:
+    """1 array, 2 arrays."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _sizes(sizes: dict[str, int]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(sizes.items())) or "-"
 
@@ -37,13 +42,19 @@ def _parity(parity: dict[str, Any]) -> tuple[str, str]:
     return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Not rich's exit with status 1, which is that of an internal error."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 class _Page:
     """A terminal on which text is only text: no markup, no control characters from a bundle that
     nobody has verified.
     """
 
     def __init__(self) -> None:
-        self.console = Console()
+        self.console = _Console()
 
     def line(self, text: str, *, title: str = "", indent: str = "") -> None:
         """A line; the title is bold and comes first. The terminal wraps it, a pipe does not."""
@@ -64,14 +75,15 @@ def printable(text: str) -> str:
 def _print_targets(targets: dict[str, Any], page: _Page) -> None:
     for name, target in targets.items():
         requires = target["requires"]
+        threads = count(target["target"]["threads"], "thread")
         page.line(
             f"  jaxlib {' or '.join(target['accepts_jaxlib'])}, "
-            f"{target['target']['threads']} threads, needs {size(requires['memory_bytes'])} memory",
+            f"{threads}, needs {size(requires['memory_bytes'])} memory",
             title=name,
         )
         for set_name, weights in target["weights"].items():
             page.line(
-                f"  weights {set_name}: {weights['tensors']} tensors, "
+                f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
                 f"{size(weights['size_bytes'])}, from {weights['origin']}",
             )
         for entry_name, entry in target["entry_points"].items():
@@ -132,14 +144,16 @@ def print_build(built: Built, *, verbose: bool) -> None:
     signed = report["signed_by"]
     page.line(f"signed  {signed[:16] if signed else 'nobody'}")
     _print_targets(report["targets"], page)
-    lifted = [
-        f"{constant['dtype']}{constant['shape']}"
+    # By name: entry points share the arrays that both close over.
+    lifted = {
+        constant["tensor"]: f"{constant['dtype']}{constant['shape']}"
         for target in list(report["targets"].values())[:1]
         for entry in target["entry_points"].values()
         for constant in entry["lifted"]
-    ]
+    }
     if lifted:
-        page.line(f"lifted  {len(lifted)} closed-over arrays into weights: {', '.join(lifted[:6])}")
+        what = count(len(lifted), "closed-over array")
+        page.line(f"lifted  {what} into weights: {', '.join(list(lifted.values())[:6])}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     page.line(f"took    {times}")
     for job, lines in report["diagnostics"].items():
@@ -148,16 +162,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
             for line in lines:
                 page.line(f"  {line}")
     if report["diagnostics"] and not verbose:
-        page.line(f"note    {len(report['diagnostics'])} compilations had remarks; see -v")
-
-
-def print_verdict(verdict: Verdict, host: HostFacts) -> None:
-    """The text of a successful `aotc verify`."""
-    assert verdict.manifest is not None
-    print(f"ok      {verdict.manifest.name} {verdict.manifest.version} may be loaded here")
-    print(f"root    {verdict.root_digest}")
-    print(f"signed  {', '.join(signer[:16] for signer in verdict.signers)}")
-    print(f"target  {verdict.target} on {host.cpu}, jaxlib {host.jaxlib}")
+        page.line(f"note    {count(len(report['diagnostics']), 'compilation')} had remarks; see -v")
 
 
 def print_target(target: Target) -> None:
@@ -181,7 +186,7 @@ def print_run(document: dict[str, Any]) -> None:
         print(f"{name} {result['dtype']}{result['shape']}\n{result['preview']}")
     print(
         f"served by {document['path']} of {document['bundle']} for {document['target']}, "
-        f"{document['compilations']} compilations"
+        f"{count(document['compilations'], 'compilation')}"
     )
     if "output" in document:
         print(f"wrote {document['output']}")

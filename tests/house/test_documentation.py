@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from aotc.cli.main import cli
+from aotc.cli.group import cli
 from aotc.errors import BUILD_FAMILIES
 from aotc_runtime.errors import family_of
 

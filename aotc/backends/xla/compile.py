@@ -16,7 +16,8 @@ import msgspec
 from aotc.backends.xla import custom_calls, objects
 from aotc.backends.xla.worker import Job, Problem, Result
 from aotc.config import isa
-from aotc.errors import CompileError
+from aotc.errors import CompileError, quoted
+from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
@@ -43,6 +44,7 @@ class XlaBackend:
     def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
         self._worker = tuple(worker)
         self._seconds_max = seconds_max
+        self._processes = Processes()
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
@@ -84,19 +86,22 @@ class XlaBackend:
             raise _problem(job, result, said)
         return _executable(job, result, serialized, said)
 
+    def stop(self) -> None:
+        """End what is being compiled; those calls raise, and later ones do."""
+        self._processes.stop()
+
     def _run(self, folder: Path, job: CompileJob) -> list[str]:
         """Run the worker to its end; the lines it printed."""
         try:
-            done = subprocess.run(
+            with self._processes.started(
                 self._worker,
                 cwd=folder,
                 env=_environment(job.target.threads),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=self._seconds_max,
-                check=False,
-            )
+            ) as process:
+                printed, _ = process.communicate(timeout=self._seconds_max)
         except subprocess.TimeoutExpired as error:
             raise _error(
                 "AOTC-E903",
@@ -105,13 +110,13 @@ class XlaBackend:
                 "none",
                 "simplify the program, or report it to XLA",
             ) from error
-        said = done.stdout.decode(errors="replace").strip().splitlines()
-        if done.returncode != 0 or not (folder / "result.json").exists():
+        said: list[str] = printed.decode(errors="replace").strip().splitlines()
+        if process.returncode != 0 or not (folder / "result.json").exists():
             raise _error(
                 "AOTC-E902",
                 job,
                 "the compiler process to finish",
-                _quote(_status(done.returncode), said),
+                quoted(_status(process.returncode), said[-LINES_SHOWN:]),
                 "a crash of XLA or LLVM: try another target, and report it with these lines",
             )
         return said
@@ -192,11 +197,6 @@ def _status(returncode: int) -> str:
     return f"exit status {returncode}"
 
 
-def _quote(text: str, said: list[str]) -> str:
-    """A text, and below it what the compiler printed last."""
-    return text + "".join(f"\n            | {line}" for line in said[-LINES_SHOWN:])
-
-
 def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
     """The error for what the worker could not do."""
     if result.problem is Problem.JAXLIB:
@@ -217,7 +217,7 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
         "AOTC-E901",
         job,
         "a program that XLA compiles for this target",
-        _quote(result.words, said),
+        quoted(result.words, said[-LINES_SHOWN:]),
         "the message is XLA's; the operation it names is in the entry point",
     )
 

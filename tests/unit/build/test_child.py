@@ -9,6 +9,7 @@ import pytest
 
 from aotc.build import child
 from aotc.errors import CaptureError
+from aotc.processes import Processes
 from aotc_runtime.errors import AotcError, Finding
 
 FINDING = Finding(code="AOTC-E822", where="f", expected="a", found="b", hint="c")
@@ -40,6 +41,7 @@ def run(kind: str, folder: Path, environment: dict[str, str] | None = None) -> l
         failure_code="AOTC-E835",
         doing="the capture process",
         on_line=lines.append,
+        processes=Processes(),
     )
     return lines
 
@@ -73,6 +75,14 @@ def test_any_other_end_is_a_crash_with_what_was_said_last(
     assert found in caught.value.findings[0].found
 
 
+def test_lines_that_a_child_said_are_indented_only_for_people(tmp_path: Path) -> None:
+    with pytest.raises(AotcError) as caught:
+        run("raises", tmp_path)
+    said = caught.value.findings[0].to_json()["found"].splitlines()[1:]
+    assert len(said) > 1 and all(line.startswith("| ") for line in said)
+    assert "\n            | RuntimeError: boom\n" in str(caught.value)
+
+
 def test_what_an_earlier_child_finished_does_not_count_for_the_next(tmp_path: Path) -> None:
     run("fine", tmp_path)
     with pytest.raises(AotcError):
@@ -98,6 +108,7 @@ def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
             failure_code="AOTC-E835",
             doing="the capture process",
             on_line=interrupted,
+            processes=Processes(),
         )
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)

@@ -123,18 +123,6 @@ def test_a_failure_while_writing_a_folder_leaves_the_old_one(tmp_path: Path) -> 
     assert contents(tmp_path) == {f"layout/{name}": data for name, data in OLD.items()}
 
 
-def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "thesis.tex").write_bytes(b"years of work")
-    (tmp_path / "file").write_bytes(b"a file")
-    for place in (home, tmp_path / "file"):
-        with pytest.raises(UsageError) as caught:
-            write_folder_atomically(place, NEW.items())
-        assert caught.value.code == "AOTC-E004"
-    assert contents(tmp_path) == {"home/thesis.tex": b"years of work", "file": b"a file"}
-
-
 def test_an_empty_folder_may_be_written_into(tmp_path: Path) -> None:
     (tmp_path / "layout").mkdir()
     write_folder_atomically(tmp_path / "layout", NEW.items())
@@ -144,6 +132,7 @@ def test_an_empty_folder_may_be_written_into(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from aotc.packing import files
 from aotc.packing.files import write_atomically, write_folder_atomically
 
 path, kind, calls = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -159,6 +148,7 @@ def counted(function):
 
 for module, name in ((os, "fsync"), (Path, "replace"), (Path, "rename"), (Path, "chmod")):
     setattr(module, name, counted(getattr(module, name)))
+files.exchange = counted((lambda one, other: False) if kind == "in two steps" else files.exchange)
 if kind == "file":
     write_atomically(path, [b"new ", b"contents"])
 else:
@@ -176,15 +166,35 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path: Path, s
     assert path.read_bytes() == (b"old contents" if step < 3 else b"new contents")
 
 
-@pytest.mark.parametrize("step", range(7))
-def test_a_kill_at_any_step_leaves_no_half_written_folder(tmp_path: Path, step: int) -> None:
+@pytest.mark.parametrize("step", range(5))
+def test_a_kill_at_any_step_leaves_the_old_folder_or_the_new_one(tmp_path: Path, step: int) -> None:
     path = tmp_path / "layout"
     write_folder_atomically(path, OLD.items())
     command = [sys.executable, "-c", KILLED, str(path), "folder", str(step)]
     status = subprocess.run(command, check=False).returncode
-    assert status == (-signal.SIGKILL if step < 6 else 0)
+    assert status == (-signal.SIGKILL)
+    assert contents(path) == (OLD if step < 4 else {"oci-layout": b"new", "index.json": b"{}"})
+
+
+def test_a_folder_that_was_exchanged_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "layout"
+    write_folder_atomically(path, OLD.items())
+    command = [sys.executable, "-c", KILLED, str(path), "folder", "5"]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert contents(tmp_path) == {"layout/oci-layout": b"new", "layout/index.json": b"{}"}
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_where_names_cannot_be_exchanged_a_kill_leaves_a_whole_folder_too(
+    tmp_path: Path, step: int
+) -> None:
+    path = tmp_path / "layout"
+    write_folder_atomically(path, OLD.items())
+    command = [sys.executable, "-c", KILLED, str(path), "in two steps", str(step)]
+    status = subprocess.run(command, check=False).returncode
+    assert status == (-signal.SIGKILL if step < 7 else 0)
     new = {"oci-layout": b"new", "index.json": b"{}"}
     # Between the two renames there is no folder; the old one is whole beside its place.
-    assert contents(path) in ([OLD] if step < 4 else [{}] if step == 4 else [new])
+    assert contents(path) == (OLD if step < 5 else {} if step == 5 else new)
     kept = [contents(folder) for folder in tmp_path.glob(".layout.old.*/layout")]
-    assert kept == ([OLD] if step == 4 else [])
+    assert kept == ([OLD] if step == 5 else [])

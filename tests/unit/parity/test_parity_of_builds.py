@@ -45,14 +45,15 @@ def test_a_result_beyond_its_tolerance_fails_the_build_and_leaves_the_old_bundle
 ) -> None:
     output = tmp_path / "out" / "program.aotb"
     output.parent.mkdir()
-    output.write_bytes(b"an older bundle")
+    older = b"oci-layout".ljust(257, b"\0") + b"ustar  \0 and the rest"
+    output.write_bytes(older)
     with pytest.raises(ParityError) as caught:
         build(program(tmp_path, NOT_DETERMINISTIC), output=output)
     (finding,) = caught.value.findings
     assert finding.code == "AOTC-E951"
     assert finding.where == "f for cpu-x86-64-v3, output other"
     assert {file.name: file.read_bytes() for file in output.parent.iterdir()} == {
-        "program.aotb": b"an older bundle"
+        "program.aotb": older
     }
 
 

@@ -1,0 +1,31 @@
+"""Fixtures that prove nothing: plain JAX gave no finite number to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from aotc.build.plan import label
+from aotc.build.staging import Staging
+from aotc.stages import CapturedProgram
+from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.serving.dtypes import numpy_dtype
+
+_OUTPUTS = "outputs/"
+
+
+def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
+    """A sentence for each output of a fixture in which no value is finite."""
+    for name, entry_point in program.entry_points.items():
+        for index, profile in enumerate(entry_point.profiles):
+            where = label(name, profile.sizes)
+            data = memoryview(staging.fixture(name, index).read_bytes())
+            for key, info in read_tensors(data, where=f"fixture {where}").items():
+                values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+                if key.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
+                    path = key.removeprefix(_OUTPUTS) or "result"
+                    yield (
+                        f"the fixture of {where} proves nothing about {path}: plain JAX gives no "
+                        "finite value there; choose other fixture inputs"
+                    )

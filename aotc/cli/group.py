@@ -1,0 +1,152 @@
+"""The group of commands, and how every kind of error ends."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from aotc.cli import bench, build, inspect, keygen, run, sign, targets, trust, verify
+from aotc.cli.common import Output, fail, requested_output
+from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="aotc", message="aotc %(version)s")
+def cli() -> None:
+    """Take a JAX program to production as a signed, verified, ahead-of-time compiled bundle.
+
+    Exit codes: 0 ok, 1 internal error, 2 usage, 3 manifest or capture refused, 4 compile failed,
+    5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
+    9 budget exceeded. Codes of single errors are in docs/errors.md.
+    """
+
+
+for _command in (
+    build.build,
+    verify.verify,
+    inspect.inspect,
+    run.run,
+    bench.bench,
+    keygen.keygen,
+    sign.sign,
+    trust.trust,
+    targets.targets,
+):
+    cli.add_command(_command)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run a command line to its end; its exit code. Every error has been reported.
+
+    Raises KeyboardInterrupt.
+    """
+    out = requested_output(arguments)
+    _occupy_standard_descriptors()
+    if sys.stdout is None:
+        return _unwritable(out, "a closed one")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path that is no UTF-8, or a terminal that knows ASCII only, is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = _invoke(arguments)
+        sys.stdout.flush()
+    except click.exceptions.Abort as aborted:
+        return report_stop(aborted, arguments)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        return _misused(error, out)
+    except BrokenPipeError:
+        silence_stdout()
+        return READER_WENT_AWAY
+    except Exception as error:  # noqa: BLE001 - the outermost line: anything left is a bug of ours
+        return _failed(error, out)
+    return code
+
+
+def _invoke(arguments: Sequence[str]) -> int:
+    # Not cli.main, which turns Ctrl-C and closed pipes into lines and exit codes of its own.
+    try:
+        with cli.make_context("aotc", list(arguments)) as context:
+            code: int | None = cli.invoke(context)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    return code or 0
+
+
+def _occupy_standard_descriptors() -> None:
+    """A standard stream that is closed leaves its number to the next file that is opened, and what
+    jaxlib or a child process prints would end up in there.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or io.TextIOWrapper(io.FileIO(0, closefd=False))
+    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False))
+
+
+def _misused(error: click.ClickException, out: Output) -> int:
+    from aotc.errors import UsageError
+    from aotc_runtime.errors import Finding
+
+    context = getattr(error, "ctx", None)
+    name = context.command_path if context else "aotc"
+    usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
+    return fail(
+        out,
+        UsageError(
+            Finding(
+                code="AOTC-E001",
+                where=name,
+                expected=" ".join(usage.removeprefix("Usage: ").split()),
+                found=error.format_message(),
+                hint=f"`{name} --help` shows the arguments and options",
+            )
+        ),
+    )
+
+
+def _failed(error: Exception, out: Output) -> int:
+    if out.verbose:
+        traceback.print_exception(error)
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        silence_stdout()
+        return _unwritable(out, error.strerror or str(error))
+    first_line = next(iter(str(error).strip().splitlines()), "")
+    summary = f"{type(error).__name__}: {first_line}"
+    if out.json:
+        out.document({"ok": False, "exit_code": 1, "findings": [], "internal_error": summary})
+    sys.stderr.write(
+        f"internal error: {summary}\n"
+        "  this is a bug in aotc: please report it with the output of the same command and -v\n"
+    )
+    return 1
+
+
+def _unwritable(out: Output, found: str) -> int:
+    """Say that stdout takes nothing, on stderr whatever the form asked for."""
+    from aotc.errors import UsageError
+    from aotc_runtime.errors import Finding
+
+    return fail(
+        Output(json=False, verbose=out.verbose),
+        UsageError(
+            Finding(
+                code="AOTC-E003",
+                where="stdout",
+                expected="a stream that can be written",
+                found=found,
+                hint="lead it into a file with free space, a pipe, or /dev/null",
+            )
+        ),
+    )

@@ -1,0 +1,94 @@
+"""Where results may be written: a new name, or in place of an older result, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.errors import UsageError
+from aotc.packing.files import cannot_write
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats import oci
+
+HEAD_BYTES = 512
+_ZIP_MEMBER, _ZIP_EMPTY = b"PK\x03\x04", b"PK\x05\x06"
+_ZIP_NAME_LENGTH, _ZIP_NAME = slice(26, 28), 30
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of file that a later result may replace. recognizes: by its first 512 bytes."""
+
+    name: str
+    recognizes: Callable[[bytes], bool]
+
+
+def _begins_a_bundle(head: bytes) -> bool:
+    """The first member of the tar archive is the file every OCI layout has."""
+    return head[257:262] == b"ustar" and head[:100].rstrip(b"\0") == oci.LAYOUT_FILE.encode()
+
+
+def _begins_an_npz(head: bytes) -> bool:
+    """A zip archive whose first member is an array; other programs' documents are zip too."""
+    length = int.from_bytes(head[_ZIP_NAME_LENGTH], "little")
+    is_array = head[_ZIP_NAME : _ZIP_NAME + length].endswith(b".npy")
+    return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)
+
+
+BUNDLE = Kind("a bundle", _begins_a_bundle)
+NPZ = Kind("an .npz file", _begins_an_npz)
+
+
+def require_file_place(path: Path, replaceable: Kind) -> None:
+    """Refuse a place that cannot be written, or holds a file of another kind than `replaceable`.
+
+    An empty file may be replaced. Raises UsageError (AOTC-E003, E004).
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        found = _what_is_there(path, replaceable)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    if found:
+        raise _holds_something_else(path, f"a new file, or {replaceable.name} to replace", found)
+
+
+def require_folder_place(path: Path) -> None:
+    """Refuse a folder that holds anything but an OCI layout. Raises UsageError (AOTC-E004)."""
+    is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    if not is_new and not (path / oci.LAYOUT_FILE).is_file():
+        expected = "a new folder, or an OCI layout to replace"
+        raise _holds_something_else(path, expected, "a folder or file with other things in it")
+
+
+def _what_is_there(path: Path, replaceable: Kind) -> str:
+    """What must not be replaced; empty if nothing is there that matters. Raises OSError."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISREG(status.st_mode):
+        return "no regular file"
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return "" if not head or replaceable.recognizes(head) else "a file of another kind"
+
+
+def _holds_something_else(path: Path, expected: str, found: str) -> UsageError:
+    return UsageError(
+        Finding(
+            code="AOTC-E004",
+            where=str(path),
+            expected=expected,
+            found=found,
+            hint="name another place, or move away what is there; nothing was written",
+        )
+    )

@@ -1,0 +1,50 @@
+"""Child processes that end with the work they belong to, also when another thread says so."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+class StoppedError(Exception):
+    """Nothing is started any more; whoever said so has the reason."""
+
+
+class Processes:
+    """The running child processes of one piece of work. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[Any]] = set()
+        self._stopped = False
+
+    @contextmanager
+    def started(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+        """A child process, killed if the block ends before it. options: as `subprocess.Popen`'s.
+
+        Raises StoppedError after `stop`.
+        """
+        with self._lock:
+            if self._stopped:
+                raise StoppedError
+            process = subprocess.Popen(command, **options)
+            self._running.add(process)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+            with self._lock:
+                self._running.discard(process)
+
+    def stop(self) -> None:
+        """Kill what runs, and start nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                process.kill()

@@ -1,0 +1,123 @@
+"""`python -m aotc_runtime verify`: what `aotc verify` says, where only the runtime is installed."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from aotc_runtime.errors import AotcError, Finding, render
+from aotc_runtime.verification.report import (
+    HOST,
+    Report,
+    document_text,
+    refusal,
+    verify_report,
+)
+
+XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
+MISUSED, READER_WENT_AWAY, ABORTED = 2, 141, 130
+
+
+class _Misused(Exception):
+    """The command line cannot be understood."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Misused(message)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="python -m aotc_runtime", allow_abbrev=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    verify = commands.add_parser(
+        "verify",
+        help="say whether a bundle may be loaded here, and if not, every reason why",
+        allow_abbrev=False,
+    )
+    verify.add_argument("bundle", type=Path, metavar="BUNDLE")
+    verify.add_argument("--trust", type=Path, required=True, help="the trust policy")
+    verify.add_argument(
+        "--target", default=HOST, help="a target of the bundle; default: best for this host"
+    )
+    verify.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command line; its exit code, which docs/errors.md lists."""
+    try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "a closed one")
+        report = _report(arguments)
+        _print(report, as_json="--json" in arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("aborted\n")
+        return ABORTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return READER_WENT_AWAY
+    except OSError as error:
+        _silence_stdout()
+        sys.stderr.write(render([_unwritable(error.strerror or str(error))]) + "\n")
+        return MISUSED
+    return report.exit_code
+
+
+def _report(arguments: list[str]) -> Report:
+    try:
+        options = _parser().parse_args(arguments)
+        # XLA ends the process for one word in them that it does not know.
+        if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
+            named = ", ".join(dropped)
+            sys.stderr.write(f"note: {named} ignored; compiler options go into targets\n")
+        return verify_report(options.bundle, options.trust, options.target)
+    except _Misused as error:
+        return Report((_misuse(str(error)),), MISUSED, {}, ())
+    except AotcError as error:
+        return Report(error.findings, error.exit_code, {}, ())
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    if report.findings and not as_json:
+        sys.stderr.write(render(report.findings) + "\n")
+    elif report.findings:
+        sys.stdout.write(document_text(refusal(report.findings, report.exit_code, report.document)))
+    elif as_json:
+        sys.stdout.write(document_text({"ok": True, **report.document, "findings": []}))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in report.lines)
+
+
+def _misuse(found: str) -> Finding:
+    return Finding(
+        code="AOTC-E001",
+        where="python -m aotc_runtime",
+        expected="verify BUNDLE --trust POLICY [--target TARGET] [--json]",
+        found=found,
+        hint="`python -m aotc_runtime verify --help` shows the arguments and options",
+    )
+
+
+def _unwritable(found: str) -> Finding:
+    return Finding(
+        code="AOTC-E003",
+        where="stdout",
+        expected="a stream that can be written",
+        found=found,
+        hint="lead it into a file with free space, a pipe, or /dev/null",
+    )
+
+
+def _silence_stdout() -> None:
+    """What is left in stdout's buffer has nowhere to go; without this Python complains at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,100 @@
+"""What `aotc verify` and `python -m aotc_runtime verify` say: one document, one text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import Verdict, examine
+
+HOST = "host"
+"""The name that stands for the best target for this host."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Report(Struct, frozen=True):
+    """A verdict in words.
+
+    document: JSON-able, without the findings.  lines: for people, if there are no findings.
+    """
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+    document: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+def verify_report(bundle: Path, trust: Path, target: str) -> Report:
+    """Examine a bundle on this host. target: one of the bundle's, or "host".
+
+    Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
+    read; what is wrong with the bundle itself is in the report.
+    """
+    policy = read_policy(trust)
+    source = open_bundle(bundle)
+    facts = host.detect()
+    verdict = examine(source, policy, facts, target=None if target == HOST else target)
+    return report_of(str(bundle), verdict, facts)
+
+
+def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
+    """A verdict in words. bundle: its path, as the caller spelled it."""
+    manifest = verdict.manifest
+    document = {
+        "bundle": bundle,
+        "name": manifest.name if manifest else None,
+        "version": manifest.version if manifest else None,
+        "root_digest": verdict.root_digest or None,
+        "signers": list(verdict.signers),
+        "target": verdict.target or None,
+        "gates": list(verdict.gates),
+        "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
+        "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
+    }
+    if verdict.findings or manifest is None:
+        exit_code = family_of(verdict.findings[0].code).exit_code
+        return Report(verdict.findings, exit_code, document, ())
+    lines = (
+        f"ok      {manifest.name} {manifest.version} may be loaded here",
+        f"root    {verdict.root_digest}",
+        f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
+        f"target  {verdict.target} on {facts.cpu}, jaxlib {facts.jaxlib}",
+    )
+    return Report((), 0, document, lines)
+
+
+def refusal(
+    findings: Sequence[Finding], exit_code: int, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The document of a command that refuses."""
+    listed = [finding.to_json() for finding in findings]
+    return {"ok": False, "exit_code": exit_code, **extra, "findings": listed}
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """A document as JSON for stdout, indented, with its newline."""
+    return msgspec.json.format(msgspec.json.encode(_encodable(document))).decode() + "\n"
+
+
+def _encodable(value: Any) -> Any:
+    """A document without surrogates, which paths that are no UTF-8 hold and JSON cannot."""
+    match value:
+        case dict():
+            return {_encodable(key): _encodable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_encodable(item) for item in value]
+        case str() if _SURROGATE.search(value):
+            return value.encode(errors="backslashreplace").decode()
+        case _:
+            return value

@@ -1,0 +1,106 @@
+"""What happens when stdout or stderr is closed, full, or read by nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+AOTC = (sys.executable, "-m", "aotc.cli.main")
+RUNTIME = (sys.executable, "-m", "aotc_runtime")
+
+
+def shell(line: str, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command with the redirections of a shell line; "$@" is the command."""
+    return subprocess.run(
+        ["bash", "-c", line, "bash", *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def commands(bundle: tuple[Path, Path]) -> dict[str, list[str]]:
+    path, policy = map(str, bundle)
+    return {
+        "help": [*AOTC, "--help"],
+        "list": [*AOTC, "targets", "list"],
+        "inspect": [*AOTC, "inspect", path],
+        "inspect --json": [*AOTC, "inspect", path, "--json"],
+        "verify": [*AOTC, "verify", path, "--trust", policy],
+        "runtime verify": [*RUNTIME, "verify", path, "--trust", policy],
+        "runtime verify --json": [*RUNTIME, "verify", path, "--trust", policy, "--json"],
+    }
+
+
+NAMES = list(commands((Path(), Path())))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reader_that_went_away_ends_a_command_silently_as_sigpipe_would(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        commands(digits_bundle)[name], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("stream", "found"), [(">/dev/full", "No space left on device"), (">&-", "a closed one")]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stdout_that_takes_nothing_is_named_and_no_bug(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, name: str, stream: str, found: str
+) -> None:
+    done = shell(f'"$@" {stream}', commands(digits_bundle)[name], tmp_path)
+    first, _, third, _ = done.stderr.splitlines()
+    assert (done.returncode, first) == (2, "AOTC-E003 stdout")
+    assert third.split(maxsplit=1) == ["found", found]
+
+
+def test_closed_stdin_and_stderr_change_no_exit_code_and_no_file(tmp_path: Path) -> None:
+    """The first file that is opened must not become the stream that is missing."""
+    refused = shell('"$@" 2>&-', [*AOTC, "inspect", "gone"], tmp_path)
+    assert (refused.returncode, refused.stdout) == (5, "")
+    asked = shell('"$@" <&-', [*AOTC, "keygen", "ci"], tmp_path)
+    assert (asked.returncode, asked.stderr[:9]) == (2, "AOTC-E009")
+    made = shell('"$@" <&- 2>&-', [*AOTC, "keygen", "ci", "--plain"], tmp_path)
+    assert made.returncode == 0
+    assert (tmp_path / "ci.key").read_text().startswith("-----BEGIN PRIVATE KEY-----")
+    assert len((tmp_path / "ci.pub").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("name", ["inspect", "verify", "runtime verify"])
+def test_flags_that_xla_does_not_know_do_not_end_a_command(
+    digits_bundle: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    command = commands(digits_bundle)[name]
+    wanted = shell('"$@"', command, tmp_path)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
+    monkeypatch.setenv("TF_XLA_FLAGS", "--no_such_flag=1")
+    done = shell('"$@"', command, tmp_path)
+    assert (done.returncode, done.stdout) == (0, wanted.stdout)
+    note = "note: TF_XLA_FLAGS, XLA_FLAGS ignored; compiler options go into targets\n"
+    assert done.stderr == note
+
+
+def test_flags_that_xla_does_not_know_do_not_end_a_run(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, policy = map(str, digits_bundle)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
+    run = [*AOTC, "run", bundle, "predict", "--trust", policy, "--input", "image=1x64xf32"]
+    assert shell('"$@"', run, tmp_path).returncode == 0
+    assert shell('"$@"', [*AOTC, "targets", "detect"], tmp_path).returncode == 0
