@@ -126,7 +126,7 @@ def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
         if parameter.name in given:
             kinds[parameter.name] = _KINDS[parameter.kind]
         elif parameter.default is not inspect.Parameter.empty:
-            defaulted[parameter.name] = repr(parameter.default)
+            defaulted[parameter.name] = program.text_of(parameter.default)
         else:
             findings.append(
                 Finding(

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +75,8 @@ def _read_npz(spec: FixtureSpec, where: Where) -> dict[str, Array] | None:
     try:
         with np.load(spec.file.path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
+        # AttributeError, TypeError: an .npy file, which holds one array and no names.
         raise _refusal(
             where("file"),
             "an .npz file of arrays without Python objects",
@@ -122,6 +124,21 @@ def _cut(
 
 
 def _draw(
+    spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
+) -> Array:
+    """As `_drawn`. Raises CaptureError for what numpy cannot draw."""
+    try:
+        return _drawn(spec, path, leaf, sizes, where)
+    except (MemoryError, OverflowError, ValueError) as error:
+        raise _refusal(
+            where("seed"),
+            f"an array {path} that can be drawn",
+            f"{leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}",
+            "use a smaller shape or a narrower range, or record the input in a file",
+        ) from error
+
+
+def _drawn(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
     """Random values: normal or, with a range, uniform floats; uniform integers in their range."""

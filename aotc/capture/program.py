@@ -87,3 +87,19 @@ def sources(root: Path) -> dict[str, str]:
         if file and Path(file).is_relative_to(root) and Path(file).suffix == ".py":
             found[Path(file).relative_to(root).as_posix()] = sha256(Path(file).read_bytes())
     return dict(sorted(found.items()))
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def text_of(value: Any) -> str:
+    """A value for the bundle manifest, the same in every process: no memory addresses."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, (tuple, list)):
+        inside = ", ".join(text_of(item) for item in value)
+        return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if isinstance(name, str):
+        return f"{getattr(value, '__module__', None) or '?'}.{name}"
+    return f"a {type(value).__module__}.{type(value).__qualname__}"

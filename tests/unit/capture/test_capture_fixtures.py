@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from capturing import BATCHED, Capture, Outcome, key_path
+from capturing import BATCHED, ONE_INPUT, Capture, Outcome, key_path
 
 from aotc.capture.weights import read_arrays
 
@@ -111,3 +111,28 @@ def test_a_like_function_that_gives_no_arrays_is_refused(
     refusal = capture(source, manifest).refusal
     assert refusal.code == code, refusal
     assert key_path(refusal).startswith("entry_points.f")
+
+
+def npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(4, np.float32))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("data", [b"PK\x03\x04 and no further", npy()], ids=["torn zip", "npy"])
+def test_a_fixture_file_of_another_kind_is_refused(data: bytes, capture: Capture) -> None:
+    outcome = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files={"x.npz": data})
+    assert [finding.code for finding in outcome.findings] == ["AOTC-E831"]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        ONE_INPUT.replace("[4]", "[4000000000000]"),
+        ONE_INPUT.replace("float32", "float64") + FIXTURES + "ranges = { x = [-1.7e308, 1.7e308] }",
+    ],
+    ids=["more than memory", "more than a float"],
+)
+def test_what_cannot_be_drawn_is_refused(manifest: str, capture: Capture) -> None:
+    outcome = capture(IDENTITY, manifest, header="enable_x64 = true\n")
+    assert [finding.code for finding in outcome.findings] == ["AOTC-E831"]
