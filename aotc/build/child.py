@@ -14,10 +14,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 
+import aotc
 from aotc.build.progress import STARTED
 from aotc.errors import quoted, raise_if
 from aotc.processes import Processes
@@ -109,12 +111,15 @@ def _crash(code: str, doing: str, current: str, status: int, lines: list[str]) -
 
 
 def _last_lines(said: str) -> list[str]:
-    """The last lines; of a crash, those from shortly before Python's report of it."""
+    """The last lines; of a crash, Python's report of it down to our own frames, and what was said
+    just before.
+    """
     lines = said.splitlines()
+    ours = f'  File "{Path(aotc.__path__[0])}{os.sep}'
     for number, line in enumerate(lines):
         if line.startswith(FATAL):
-            before = max(0, number - STDERR_LINES_SHOWN // 3)
-            return lines[before : before + STDERR_LINES_SHOWN]
+            users = takewhile(lambda frame: not frame.startswith(ours), lines[number:])
+            return lines[max(0, number - 5) : number] + list(users)[:STDERR_LINES_SHOWN]
     return lines[-STDERR_LINES_SHOWN:]
 
 

@@ -28,7 +28,10 @@ def shortened(names: Sequence[str]) -> str:
 def arguments(call: FlatCall) -> str:
     """What a function is traced with: "params: 6 tensors, image float32[8,64]"."""
     counts = Counter(leaf.owner for leaf in call.leaves if leaf.is_weight)
-    sets = [f"{name}: {counts[owner]} tensors" for name, owner in call.plan.bound.items()]
+    sets = [
+        f"{name}: {counts[owner]} tensor{'s' * (counts[owner] != 1)}"
+        for name, owner in call.plan.bound.items()
+    ]
     inputs = [
         f"{tree.join(leaf.owner, leaf.path)} {refuse.short(leaf.aval)}"
         for leaf in call.leaves

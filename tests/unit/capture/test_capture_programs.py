@@ -133,3 +133,32 @@ def test_an_array_kept_from_the_trace_of_another_profile_is_refused(capture: Cap
 def test_the_sources_of_the_program_are_recorded_by_relative_path(capture: Capture) -> None:
     outcome = capture("import other\ndef f(x): return x", files={"other.py": b"ONE = 1\n"})
     assert set(outcome.program.sources) == {"program.py", "other.py"}
+
+
+def test_inputs_of_a_function_that_fails_are_named_with_their_paths(capture: Capture) -> None:
+    outcome = capture(
+        "def init(): return [jnp.ones(3)] * 6\ndef f(params, batch, *, scale): return 1 / 0",
+        """
+        [weights.w]
+        init = "program:init"
+        [entry_points.f]
+        function = "program:f"
+        bind = { params = "w" }
+        [entry_points.f.inputs]
+        batch.image = { shape = [2, 4], dtype = "float32" }
+        batch.masks = [{ shape = [], dtype = "bool" }, { shape = [3], dtype = "bool" }]
+        scale = { shape = [], dtype = "bfloat16" }
+        """,
+    )
+    assert outcome.refusal.expected == (
+        "f to trace with params: 6 tensors, batch/image float32[2,4], batch/masks/0 bool[], "
+        "batch/masks/1 bool[3], scale bfloat16[]"
+    )
+
+
+def test_of_many_inputs_the_first_are_named(capture: Capture) -> None:
+    inputs = ", ".join(f'a{n} = {{ shape = [], dtype = "bool" }}' for n in range(12))
+    names = ", ".join(f"a{n}" for n in range(12))
+    lines = f"inputs = {{ {inputs} }}"
+    refusal = capture(f"def f({names}): return 1 / 0", manifest("program:f", lines)).refusal
+    assert refusal.expected.endswith("a7 bool[], … 4 more")
