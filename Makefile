@@ -38,6 +38,8 @@ bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.import_budget
 	$(BIN)/python -m benchmarks.reproducibility
+	$(BIN)/python -m benchmarks.verification
+	$(BIN)/python -m benchmarks.cycles
 
 bench-compare: $(STAMP) ## Compare with jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	$(BIN)/python -m benchmarks.compare $(COMPARE)

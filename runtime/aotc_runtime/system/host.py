@@ -11,10 +11,17 @@ from aotc_runtime.system import pjrt
 _UNLIMITED = 2**60
 
 
-def detect() -> HostFacts:
-    """The facts of this process' host. Starts jaxlib; raises what `pjrt.device` raises."""
+def detect(memory_limit: int | None = None) -> HostFacts:
+    """The facts of this process' host. Starts jaxlib; raises what `pjrt.device` raises.
+
+    memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
+    """
     device = pjrt.device()
     triple, cpu, features = device.machine()
+    if memory_limit is None:
+        memory_limit = available_memory(
+            Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+        )
     return HostFacts(
         platform="cpu",
         architecture=triple.partition("-")[0],
@@ -22,25 +29,50 @@ def detect() -> HostFacts:
         isa=features,
         jaxlib=device.jaxlib,
         devices=device.device_count,
-        memory_bytes=available_memory(Path("/proc/meminfo"), Path("/sys/fs/cgroup")),
+        memory_bytes=memory_limit,
     )
 
 
-def available_memory(meminfo: Path, cgroup: Path) -> int:
-    """Bytes this process may still allocate: free memory, or what its cgroup has left if less."""
+def available_memory(meminfo: Path, cgroup: Path, membership: Path) -> int:
+    """Bytes this process may still allocate: free memory, or what a cgroup has left if less.
+
+    cgroup: where cgroups are mounted.  membership: names this process' own; each above it may have
+    a limit too. A container mostly sees its own cgroup as the uppermost one.
+    """
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in _read(meminfo).splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    limits = (
-        (cgroup / "memory.max", cgroup / "memory.current"),
-        (cgroup / "memory/memory.limit_in_bytes", cgroup / "memory/memory.usage_in_bytes"),
-    )
-    for limit_file, usage_file in limits:
-        limit, usage = _read(limit_file).strip(), _read(usage_file).strip()
-        if limit.isdigit() and usage.isdigit() and int(limit) < _UNLIMITED:
-            free = min(free, max(0, int(limit) - int(usage)))
+    paths = {"": "/", "memory": "/"}
+    for line in _read(membership).splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    for folder in _upwards(cgroup, paths[""]):
+        free = min(free, _left(folder, "memory.max", "memory.current", ""))
+    for folder in _upwards(cgroup / "memory", paths["memory"]):
+        usage = "memory.usage_in_bytes"
+        free = min(free, _left(folder, "memory.limit_in_bytes", usage, "total_"))
     return free
+
+
+def _upwards(root: Path, path: str) -> list[Path]:
+    """The cgroup's folder and those above it."""
+    inside = Path(path.lstrip("/"))
+    return [root / folder for folder in (inside, *inside.parents)]
+
+
+def _left(folder: Path, limit_file: str, usage_file: str, prefix: str) -> int:
+    limit, usage = _read(folder / limit_file).strip(), _read(folder / usage_file).strip()
+    if not limit.isdigit() or not usage.isdigit():
+        return _UNLIMITED
+    # Files in the page cache count as usage and are given back as soon as somebody needs memory;
+    # a bundle that was just fetched is such a file.
+    cached = (f"{prefix}active_file", f"{prefix}inactive_file")
+    for line in _read(folder / "memory.stat").splitlines():
+        name, _, count = line.partition(" ")
+        if name in cached:
+            usage = str(int(usage) - int(count))
+    return max(0, int(limit) - int(usage))
 
 
 def _read(path: Path) -> str:

@@ -112,7 +112,8 @@ def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
             where=_where(manifest),
             expected=f"{manifest.requires.memory_bytes} bytes of free memory",
             found=f"{host.memory_bytes} bytes",
-            hint="raise the memory limit of the process, or build smaller profiles",
+            hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
+            "build smaller profiles",
         )
 
 

@@ -1,0 +1,1 @@
+"""A program with 2 GiB of weights, to measure verification with."""
