@@ -298,12 +298,16 @@ def execute(executable: Executable, arguments: list[Buffer]) -> list[Buffer]:
     return results
 
 
+_BUILT_IN = 1
+"""numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""
+
+
 def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
     """A result as numpy: read-only and without a copy, keeping the device buffer alive.
 
     Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
     """
-    if aval.dtype.kind != "V":
+    if aval.dtype.isbuiltin == _BUILT_IN:
         return np.asarray(buffer)
     buffer.block_until_ready()
     size = int(np.prod(aval.shape, dtype=np.int64)) * aval.dtype.itemsize
@@ -318,7 +322,7 @@ def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
 def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
     """A function that reads all results of a call as `to_numpy` does; made once, called often."""
     asarray = np.asarray
-    if all(aval.dtype.kind != "V" for aval in avals):
+    if all(aval.dtype.isbuiltin == _BUILT_IN for aval in avals):
         return lambda buffers: [asarray(buffer) for buffer in buffers]
     return lambda buffers: [to_numpy(b, a) for b, a in zip(buffers, avals, strict=True)]
 
