@@ -43,10 +43,10 @@ def arguments(call: FlatCall) -> str:
 def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
     """AOTC-E826, E828 or E829 for an exception that ended a trace."""
     code = "AOTC-E826"
-    if isinstance(error, jax.errors.TracerArrayConversionError):
+    if culprit := _outside_jax(error):
         line = raised.user_line(error, root)
-        expected = "jax.numpy operations: numpy needs values, which a traced function has not yet"
-        hint = "use jnp instead of numpy" + (f" on line {line}" if line else "")
+        expected = f"jax.numpy operations: {culprit} needs values, and there are none while tracing"
+        hint = f"use jnp instead of {culprit}" + (f" on line {line}" if line else "")
     elif _needs_value(error):
         expected = "control flow, shapes and indices that do not depend on array values"
         hint = (
@@ -63,6 +63,17 @@ def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Fin
             "-v shows the traceback; jax.jit of the function with such arrays shows it by hand"
         )
     return Finding(code, where, expected, raised.describe(error, root), hint)
+
+
+def _outside_jax(error: BaseException) -> str | None:
+    """What asked a traced array for its numbers, if that was numpy, or a function such as math.sin,
+    which asks for a Python float.
+    """
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return "numpy"
+    words = "The problem arose with the `float` function"
+    is_float = isinstance(error, jax.errors.ConcretizationTypeError) and words in str(error)
+    return "float() and math" if is_float else None
 
 
 def _needs_value(error: BaseException) -> bool:

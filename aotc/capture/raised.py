@@ -26,10 +26,13 @@ def place(file: str, line: int | None, root: Path) -> str:
 
 
 def user_line(error: BaseException, root: Path) -> str | None:
-    """The innermost line of the user's own files in a traceback, "model.py:12"."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if Path(frame.filename).is_relative_to(root):
-            return place(frame.filename, frame.lineno, root)
+    """The innermost line of a traceback in the manifest's folder, "model.py:12"; else the innermost
+    that is neither ours nor jax's.
+    """
+    frames = traceback.extract_tb(error.__traceback__)[::-1]
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    for frame in (*own, *(frame for frame in frames if _is_users(frame.filename))):
+        return place(frame.filename, frame.lineno, root)
     return None
 
 

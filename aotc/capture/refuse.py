@@ -171,7 +171,7 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
             where=f"{where} output",
             expected="a result with at least one array",
             found="None" if outputs is None else f"{outputs!r:.60}, without any",
-            hint="return what it computes; is a `return` missing?",
+            hint="is a `return` missing?" if outputs is None else "return what it computes",
         )
 
 
@@ -234,7 +234,7 @@ def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
             where=f"{where} {path}".rstrip(),
             expected="one of " + ", ".join(sorted(SHIPPABLE_DTYPES)),
             found=f"dtype {dtype}",
-            hint="pass jax.random.key_data(key) and wrap it inside with jax.random.wrap_key_data"
+            hint="pass and return jax.random.key_data(key); jax.random.wrap_key_data makes it a key"
             if extended
             else "convert to one of these dtypes inside the function",
         )

@@ -102,7 +102,7 @@ def load(name: str, manifest: BuildManifest) -> Weights:
                 "a pytree whose leaves are all arrays",
                 f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
                 "return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
-                "nnx.state(model); docs/build-manifest.md has both recipes",
+                "nnx.state(model, nnx.Param); docs/build-manifest.md has both recipes",
             )
         raise_if(refuse.check_dtype(leaf.dtype, path, where))
         check_x64(path or "the result", leaf.dtype, where)
