@@ -20,20 +20,28 @@ from aotc_runtime.errors import Finding
 def scratch_folder() -> Iterator[Path]:
     """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
     try:
-        with tempfile.TemporaryDirectory(prefix="aotc-build-") as folder:
-            yield Path(folder)
+        made = tempfile.TemporaryDirectory(prefix="aotc-build-")
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOENT):
-            raise
-        raise UsageError(
-            Finding(
-                code="AOTC-E003",
-                where="the folder for temporary files",
-                expected="a folder with free space",
-                found=error.strerror or str(error),
-                hint="make room there, or set TMPDIR to another folder; nothing was written",
-            )
-        ) from error
+        raise _no_scratch(error) from error
+    with made as folder:
+        try:
+            yield Path(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise _no_scratch(error) from error
+
+
+def _no_scratch(error: OSError) -> UsageError:
+    return UsageError(
+        Finding(
+            code="AOTC-E003",
+            where="the folder for temporary files",
+            expected="a folder that can be written, with free space",
+            found=error.strerror or str(error),
+            hint="make room there, or set TMPDIR to another folder; nothing was written",
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from typing import Any
 
 import click
 
+from aotc.cli.signals import Stops
 from aotc_runtime.errors import AotcError, Finding, render
 from aotc_runtime.verification.report import document_text, refusal
-
-QUIET_LOG_LEVEL = "3"
-"""jaxlib prints nothing; what its errors say reaches the user through our own findings."""
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 """Read by XLA when it starts; one word in them that it does not know ends the process."""
@@ -24,10 +22,15 @@ XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How this command talks. json: one JSON document on stdout instead of text."""
+    """How this command talks.
+
+    json: one JSON document on stdout instead of text.  stops: ignored once there is a document,
+    which would not be the only one if a signal then asked for another.
+    """
 
     json: bool
     verbose: bool
+    stops: Stops
 
     def result(self, document: dict[str, Any], text: Callable[[], None]) -> None:
         """Print the result: the document, or what `text` prints."""
@@ -37,13 +40,16 @@ class Output:
             text()
 
     def document(self, document: dict[str, Any]) -> None:
-        sys.stdout.write(document_text(document))
+        text = document_text(document)
+        self.stops.ignore()
+        sys.stdout.write(text)
 
 
-def requested_output(arguments: Sequence[str]) -> Output:
+def requested_output(arguments: Sequence[str], stops: Stops) -> Output:
     """How a command line that may not be understood yet asks to be talked to."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return Output(json="--json" in options, verbose="-v" in options or "--verbose" in options)
+    verbose = "-v" in options or "--verbose" in options
+    return Output(json="--json" in options, verbose=verbose, stops=stops)
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -53,8 +59,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     @click.option("-v", "--verbose", is_flag=True, help="Add detail; tracebacks for errors.")
     @functools.wraps(function)
     def wrapper(*args: Any, as_json: bool, verbose: bool, **kwargs: Any) -> None:
-        output = Output(as_json, verbose)
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if verbose else QUIET_LOG_LEVEL)
+        output = Output(as_json, verbose, click.get_current_context().ensure_object(Stops))
         if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
             note_ignored(dropped)
         try:

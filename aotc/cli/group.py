@@ -13,6 +13,7 @@ import click
 
 from aotc.cli import bench, build, inspect, keygen, run, sign, targets, trust, verify
 from aotc.cli.common import Output, fail, requested_output
+from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
@@ -43,12 +44,9 @@ for _command in (
     cli.add_command(_command)
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run a command line to its end; its exit code. Every error has been reported.
-
-    Raises KeyboardInterrupt.
-    """
-    out = requested_output(arguments)
+def run_command(arguments: Sequence[str], stops: Stops) -> int:
+    """Run a command line to its end; its exit code. Every error has been reported."""
+    out = requested_output(arguments, stops)
     _occupy_standard_descriptors()
     if sys.stdout is None:
         return _unwritable(out, "a closed one")
@@ -56,10 +54,12 @@ def run_command(arguments: Sequence[str]) -> int:
         # A path that is no UTF-8, or a terminal that knows ASCII only, is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = _invoke(arguments)
+        stops.raise_now()
+        code = _invoke(arguments, stops)
         sys.stdout.flush()
-    except click.exceptions.Abort as aborted:
-        return report_stop(aborted, arguments)
+    except (KeyboardInterrupt, click.exceptions.Abort) as stopped:
+        stops.ignore()
+        return report_stop(stopped, arguments, out)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
@@ -73,10 +73,10 @@ def run_command(arguments: Sequence[str]) -> int:
     return code
 
 
-def _invoke(arguments: Sequence[str]) -> int:
+def _invoke(arguments: Sequence[str], stops: Stops) -> int:
     # Not cli.main, which turns Ctrl-C and closed pipes into lines and exit codes of its own.
     try:
-        with cli.make_context("aotc", list(arguments)) as context:
+        with cli.make_context("aotc", list(arguments), obj=stops) as context:
             code: int | None = cli.invoke(context)
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -139,7 +139,7 @@ def _unwritable(out: Output, found: str) -> int:
     from aotc_runtime.errors import Finding
 
     return fail(
-        Output(json=False, verbose=out.verbose),
+        Output(json=False, verbose=out.verbose, stops=out.stops),
         UsageError(
             Finding(
                 code="AOTC-E003",

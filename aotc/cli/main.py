@@ -1,40 +1,28 @@
-"""The console script: the outermost line, where signals arrive.
-
-It imports next to nothing, so that Ctrl-C during the imports of everything else is handled too.
-"""
+"""The console script: the outermost line, where signals arrive."""
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
-from types import FrameType
+
+from aotc.cli.signals import Stops
 
 
 def main() -> None:
     """Run `aotc` with the arguments of this process."""
-    restored = signal.getsignal(signal.SIGTERM)
-    if restored is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminated)
+    arguments = sys.argv[1:]
+    # Read by jaxlib when it is loaded. What its errors say reaches the user through our findings.
+    verbose = "-v" in arguments or "--verbose" in arguments
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if verbose else "3")
+    stops = Stops()
+    stops.note()
     try:
         from aotc.cli.group import run_command
 
-        code = run_command(sys.argv[1:])
-    except KeyboardInterrupt as stopped:
-        # Of a second one nobody would learn more, and it would leave a traceback.
-        interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        from aotc.cli.stopping import report_stop
-
-        code = report_stop(stopped, sys.argv[1:])
-        signal.signal(signal.SIGINT, interrupted)
+        code = run_command(arguments, stops)
     finally:
-        signal.signal(signal.SIGTERM, restored)
+        stops.restore()
     sys.exit(code)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a command as Ctrl-C does: child processes are ended, temporary files removed."""
-    # Exactly KeyboardInterrupt, because subprocess asks for exactly that.
-    raise KeyboardInterrupt(signal.Signals(number))
 
 
 if __name__ == "__main__":

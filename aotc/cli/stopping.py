@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from aotc.cli.common import Output, report_findings, requested_output
+from aotc.cli.common import Output, report_findings
 from aotc.errors import AbortedError, TerminatedError
 from aotc_runtime.errors import Finding
 
@@ -15,7 +15,7 @@ READER_WENT_AWAY = 128 + signal.SIGPIPE
 """What a shell shows for a process that SIGPIPE killed, as `cat` would be."""
 
 
-def report_stop(stopped: BaseException, arguments: Sequence[str]) -> int:
+def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
     """One line on stderr, or one JSON document on stdout; the exit code."""
     terminated = stopped.args == (signal.SIGTERM,)
     found, family = ("SIGTERM", TerminatedError) if terminated else ("SIGINT", AbortedError)
@@ -27,9 +27,8 @@ def report_stop(stopped: BaseException, arguments: Sequence[str]) -> int:
         hint="run the command again; nothing was left half-written",
     )
     try:
-        out = requested_output(arguments)
         if out.json:
-            report_findings(Output(json=True, verbose=False), (finding,), family.exit_code)
+            report_findings(out, (finding,), family.exit_code)
             sys.stdout.flush()
         else:
             sys.stderr.write("terminated\n" if terminated else "aborted\n")

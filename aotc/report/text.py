@@ -146,7 +146,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
     _print_targets(report["targets"], page)
     # By name: entry points share the arrays that both close over.
     lifted = {
-        constant["tensor"]: f"{constant['dtype']}{constant['shape']}"
+        constant["tensor"]: f"{constant['dtype']}{list(constant['shape'])}"
         for target in list(report["targets"].values())[:1]
         for entry in target["entry_points"].values()
         for constant in entry["lifted"]

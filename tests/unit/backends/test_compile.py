@@ -75,6 +75,22 @@ def test_compiling_several_at_once_gives_the_same_bytes(
     assert [executable.digest for executable in made] == [varied.digest] * 3
 
 
+def test_stopping_ends_what_is_being_compiled(make_job: MakeJob, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    backend = worker(f"import time; open({str(started)!r}, 'w').close(); time.sleep(60)")
+
+    def stop() -> None:
+        while not started.exists():
+            pass
+        backend.stop()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    error = failure(backend, make_job())
+    thread.join()
+    assert (error.code, error.findings[0].found) == ("AOTC-E902", "killed by SIGKILL")
+
+
 def test_an_executable_is_described_by_what_is_inside_it(varied: Executable, v3: Target) -> None:
     inside = objects.contents(varied.serialized)
     assert (inside.triple, inside.cpu) == (v3.triple, v3.cpu)

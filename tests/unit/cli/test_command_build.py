@@ -39,6 +39,15 @@ def test_a_place_that_cannot_be_written_is_refused(refused: Run, output: str) ->
     refused(["build", DIGITS, "-o", output], 2, "AOTC-E003")
 
 
+@pytest.mark.parametrize("content", ["schema = 1", "-----BEGIN PRIVATE KEY-----"])
+def test_a_file_that_is_no_bundle_is_never_replaced(
+    refused: Run, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "precious").write_text(content)
+    refused(["build", DIGITS, "-o", "precious"], 2, "AOTC-E004")
+    assert (tmp_path / "precious").read_text() == content
+
+
 def test_a_folder_with_other_things_in_it_is_never_replaced(refused: Run, tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     refused(["build", DIGITS, "--layout", tmp_path], 2, "AOTC-E004")
@@ -57,3 +66,11 @@ def test_a_target_twice_is_refused(refused: Run) -> None:
 
 def test_a_key_that_cannot_sign_is_refused(refused: Run) -> None:
     refused(["build", DIGITS, "--key", "gone.key"], 2, "AOTC-E006")
+
+
+def test_a_missing_folder_for_temporary_files_is_refused(
+    refused: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/dev/null")
+    done = refused(["build", DIGITS], 2, "AOTC-E003")
+    assert "TMPDIR" in done.stderr

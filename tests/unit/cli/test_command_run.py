@@ -109,3 +109,12 @@ def test_an_unknown_entry_point_is_refused_with_those_there_are(
 def test_an_unwritable_place_is_told_before_anything_is_loaded(refused: Run) -> None:
     arguments = ["run", "gone", "predict", "--trust", "gone", "--output", "gone/y.npz"]
     refused(arguments, 2, "AOTC-E003")
+
+
+def test_a_file_that_holds_no_arrays_is_never_replaced(
+    refused: Run, command: list[str], tmp_path: Path
+) -> None:
+    policy = Path(command[-1])
+    (tmp_path / "trust.toml").write_bytes(policy.read_bytes())
+    refused([*command, "--input", "image=@x.npy", "--output", "trust.toml"], 2, "AOTC-E004")
+    assert (tmp_path / "trust.toml").read_bytes() == policy.read_bytes()

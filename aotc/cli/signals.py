@@ -1,0 +1,73 @@
+"""The signals that stop a command. Imports next to nothing, for `main` comes here first."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+type Handler = Callable[[int, FrameType | None], object] | int | None
+
+USUAL = (signal.SIG_DFL, signal.default_int_handler)
+RETRY_SECONDS = 0.002
+
+
+class Stops:
+    """SIGINT and SIGTERM of this process, as far as whoever started it did not have them ignored.
+
+    In turn: noted while the command line is imported, raised as KeyboardInterrupt while it runs,
+    ignored while it ends, and then as they were before.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Handler] = {}
+        self._noted: list[int] = []
+
+    def note(self) -> None:
+        """Remember a signal until `raise_now`."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if (handler := signal.getsignal(number)) in USUAL:
+                self._before[number] = handler
+                signal.signal(number, lambda number, frame: self._noted.append(number))
+        self._before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
+
+    def raise_now(self) -> None:
+        """From now on, and for what was noted, raise KeyboardInterrupt(signal) in the main thread.
+
+        Not amid an import, which could not be done again for those who clean up, and which would
+        end the process where it is one of C++ code; then a little later.
+        """
+        for number in self._before:
+            signal.signal(number, self._raise)
+        for noted in self._noted:
+            self._raise(noted, None)
+
+    def ignore(self) -> None:
+        """A second signal would only interrupt the cleaning up after the first one."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Leave the signals as they were before `note`."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGALRM:
+            number = self._noted[-1]
+        if _is_importing(frame):
+            self._noted.append(number)
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+            return
+        self.ignore()
+        # Exactly KeyboardInterrupt, because subprocess asks for exactly that.
+        raise KeyboardInterrupt(signal.Signals(number))
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
