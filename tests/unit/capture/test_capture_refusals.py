@@ -252,6 +252,18 @@ def test_a_line_outside_the_manifests_folder_is_named_by_its_module(
     assert " at package/library.py:3" in refusal.found
 
 
+def test_of_a_callback_that_a_library_makes_the_programs_own_line_is_named(
+    capture: Capture, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "chatty.py").write_text("import jax\ndef say():\n    jax.debug.print('')\n")
+    refusal = capture(
+        f"import sys\nsys.path.append({str(folder)!r})\nimport chatty\n"
+        "def f(x):\n    chatty.say()\n    return x\n"
+    ).refusal
+    assert refusal.found.endswith(" at program.py:9 (f)")
+
+
 @pytest.mark.parametrize("result", ["None", "{}", "()", "[{}, (None, [])]"])
 def test_a_result_without_an_array_is_refused(capture: Capture, result: str) -> None:
     refusal = capture(f"def f(x): return {result}").refusal
