@@ -201,6 +201,11 @@ def trace_entry_point(
         for parameter in plan.inputs
     )
     lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
+    raise_if(
+        finding
+        for value in lifted.values()
+        for finding in refuse.check_dtype(value.dtype, "", f"{name}, an array it closes over")
+    )
     return TracedEntryPoint(
         plan=plan,
         spec=spec,

@@ -17,7 +17,7 @@ import numpy as np
 
 from aotc.errors import CaptureError
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats.tensors import ALIGNMENT, NAMES
+from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES_KEY, NAMES, PARTS, STORED_AS
 from aotc_runtime.schema.manifest import DType
 
 type Array = np.ndarray[Any, Any]
@@ -51,19 +51,30 @@ def write_shards(
 
 
 def write_tensors(tensors: Mapping[str, Array], *, where: str) -> bytes:
-    """A safetensors file. Raises CaptureError (AOTC-E834) for a dtype the format cannot hold."""
+    """A safetensors file; what the format has no name for is stored as the runtime reads it
+    (`aotc_runtime.formats.tensors.STORED_AS`). Raises CaptureError (AOTC-E834) for other dtypes.
+    """
     arrays = {name: _little_endian(array) for name, array in tensors.items()}
     order = _order(arrays)
     header: dict[str, Any] = {}
+    extended: dict[str, str] = {}
     position = 0
     for name in order:
         array = arrays[name]
+        dtype = _dtype(array.dtype, f"{where} {name}")
+        shape = list(array.shape)
+        if dtype in STORED_AS:
+            extended[name] = dtype.value
+            shape += [PARTS] if dtype is DType.COMPLEX128 else []
         header[name] = {
             "data_offsets": [position, position + array.nbytes],
-            "dtype": _dtype_name(array.dtype, f"{where} {name}"),
-            "shape": list(array.shape),
+            "dtype": STORED_AS.get(dtype) or NAMES[dtype],
+            "shape": shape,
         }
         position += array.nbytes
+    if extended:
+        named = msgspec.json.encode(extended, order="sorted").decode()
+        header = {"__metadata__": {DTYPES_KEY: named}, **header}
     text = msgspec.json.encode(header)
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
     parts = [len(text).to_bytes(8, "little"), text, *(arrays[name].tobytes() for name in order)]
@@ -81,15 +92,15 @@ def _little_endian(array: Array) -> Array:
     return contiguous
 
 
-def _dtype_name(dtype: np.dtype[Any], where: str) -> str:
+def _dtype(dtype: np.dtype[Any], where: str) -> DType:
     try:
-        return NAMES[DType(dtype.name)]
-    except (KeyError, ValueError):
+        return DType(dtype.name)
+    except ValueError:
         raise CaptureError(
             Finding(
                 code="AOTC-E834",
                 where=where,
-                expected="a dtype that safetensors can hold: " + ", ".join(NAMES),
+                expected="one of " + ", ".join(DType),
                 found=dtype.name,
                 hint="store it as one of these and convert inside the function",
             )

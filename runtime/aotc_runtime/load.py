@@ -30,6 +30,7 @@ def load(
     trust: Trust,
     target: str | None = None,
     threads: int | None = None,
+    memory_limit: int | None = None,
     wait: Literal[True] = True,
 ) -> LoadedBundle: ...
 
@@ -41,6 +42,7 @@ def load(
     trust: Trust,
     target: str | None = None,
     threads: int | None = None,
+    memory_limit: int | None = None,
     wait: Literal[False],
 ) -> Loading: ...
 
@@ -51,14 +53,16 @@ def load(
     trust: Trust,
     target: str | None = None,
     threads: int | None = None,
+    memory_limit: int | None = None,
     wait: bool = True,
 ) -> LoadedBundle | Loading:
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
     path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
     target: one of the bundle's targets, or None for the best this host can run.  threads: of XLA's
-    pool in this process, or None for one per processor; the first load decides.  wait: with False,
-    load in a thread and return a handle to poll, wait for or await.
+    pool in this process, or None for one per processor; the first load decides.  memory_limit: how
+    many bytes the bundle may need, or None for what the process may still allocate.  wait: with
+    False, load in a thread and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
     IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError; the handle raises it when
     it is waited for.
@@ -69,7 +73,7 @@ def load(
     """
 
     def work(enter: Callable[[State], None]) -> LoadedBundle:
-        return _load(path, trust, target, threads, enter)
+        return _load(path, trust, target, threads, memory_limit, enter)
 
     return work(lambda _: None) if wait else Loading(work)
 
@@ -79,6 +83,7 @@ def _load(
     trust: Trust,
     target: str | None,
     threads: int | None,
+    memory_limit: int | None,
     enter: Callable[[State], None],
 ) -> LoadedBundle:
     timings: dict[str, float] = {}
@@ -96,7 +101,7 @@ def _load(
     if threads is not None and threads < 1:
         raise _refused_threads(threads)
     pjrt.device(threads)
-    facts = host.detect()
+    facts = host.detect(memory_limit)
     lap("runtime")
     verified = verify(source, policy, facts, target=target)
     lap("verify")

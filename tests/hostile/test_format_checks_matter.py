@@ -180,6 +180,13 @@ def reading(header: dict[str, Any] | bytes, data: bytes = b"", length: int | Non
 
 
 F32 = tensor("F32", [1], 0, 4)
+
+
+def _typed(dtypes: str, entry: Any) -> dict[str, Any]:
+    """A header whose metadata says of what type its one tensor is."""
+    return {"__metadata__": {"aotc.dtypes": dtypes}, "a": entry}
+
+
 TWICE = b'{"a":' + to_json(F32) + b',"a":' + to_json(F32) + b"}"
 
 CHECKS = [
@@ -234,8 +241,17 @@ CHECKS = [
     Check(tensors._entries, ('not header.startswith(b"{")', "False"),
           reading(b" " + to_json({"a": F32}), bytes(4)), "AOTC-E131"),
     Check(tensors._entries, ("check_keys(header)", "pass"), reading(TWICE, bytes(4)), "AOTC-E131"),
-    Check(tensors._entries, ("decoder(dict[str, str]).decode(metadata)", "pass"),
+    Check(tensors._entries, ("decoder(dict[str, str]).decode(metadata)", "{}"),
           reading({"__metadata__": {"a": 1}, "a": F32}, bytes(4)), "AOTC-E131"),
+    Check(tensors._entries, ("check_keys(named.encode())", "pass"),
+          reading(_typed('{"a":"int4","a":"int4"}', tensor("I8", [4], 0, 4)), bytes(4)),
+          "AOTC-E131"),
+    Check(tensors._entries, ("extended.keys() - entries.keys()", "()"),
+          reading(_typed('{"b":"int4"}', F32), bytes(4)), "AOTC-E131"),
+    Check(tensors._extended, ("stored != entry.dtype", "False"),
+          reading(_typed('{"a":"int4"}', F32), bytes(4)), "AOTC-E132"),
+    Check(tensors._extended, ("entry.shape[-1:] != (PARTS,)", "False"),
+          reading(_typed('{"a":"complex128"}', tensor("F64", [1], 0, 8)), bytes(8)), "AOTC-E132"),
     Check(tensors.read_tensors, ("known is None", "False"),
           reading({"a": tensor("F16X", [1], 0, 4)}, bytes(4)), "AOTC-E132", "TypeError"),
     Check(tensors.read_tensors, ("len(entry.shape) > limits.TENSOR_RANK_MAX", "False"),

@@ -39,10 +39,24 @@ DTYPES: dict[str, tuple[DType, int]] = {
     "I64": (DType.INT64, 8),
     "U64": (DType.UINT64, 8),
 }
-"""safetensors' name to dtype and bytes per element. Types narrower than a byte and complex128 have
-no name in the format and cannot be stored."""
+"""safetensors' name to dtype and bytes per element."""
 
 NAMES: dict[DType, str] = {dtype: name for name, (dtype, _) in DTYPES.items()}
+
+STORED_AS: dict[DType, str] = {
+    DType.INT4: "I8",
+    DType.UINT4: "U8",
+    DType.COMPLEX128: "F64",
+    **{dtype: "U8" for dtype in DType if dtype.value.startswith("float8_") and dtype not in NAMES},
+}
+"""Types that the format has no name for, and as what they are stored: a number of 4 bits in a byte
+of its own, a complex128 as a last axis of two, the rest bit by bit. The file's metadata names the
+tensors that are of such a type, under DTYPES_KEY, as a JSON object of tensor name to dtype."""
+
+DTYPES_KEY = "aotc.dtypes"
+
+PARTS = 2
+"""Of a complex number: real and imaginary."""
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +103,7 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         limit = min(limits.TENSOR_HEADER_BYTES_MAX, len(data) - 8)
         raise _refuse("AOTC-E131", where, f"a header of at most {limit} bytes", f"{length} bytes")
     header = bytes(data[8 : 8 + length])
-    entries = _entries(header, where)
+    entries, extended = _entries(header, where)
     begin, size = 8 + length, len(data) - 8 - length
     tensors: dict[str, TensorInfo] = {}
     position = 0
@@ -112,22 +126,45 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         if start != position:
             raise _refuse("AOTC-E133", f"{where} {name}", f"offset {position}", f"offset {start}")
         position = end
-        tensors[name] = TensorInfo(dtype, entry.shape, begin + start, begin + end)
+        shape = entry.shape
+        if name in extended:
+            dtype, shape = _extended(extended[name], entry, f"{where} {name}")
+        tensors[name] = TensorInfo(dtype, shape, begin + start, begin + end)
     if position != size:
         raise _refuse("AOTC-E133", where, f"{position} bytes of data", f"{size} bytes")
     return tensors
 
 
-def _entries(header: bytes, where: str) -> dict[str, _Entry]:
+def _extended(dtype: DType, entry: _Entry, where: str) -> tuple[DType, tuple[int, ...]]:
+    """The dtype and shape of a tensor of a type that the format has no name for."""
+    stored = STORED_AS.get(dtype)
+    if stored != entry.dtype:
+        expected = f"{dtype.value} stored as {stored or 'itself'}"
+        raise _refuse("AOTC-E132", where, expected, entry.dtype)
+    if dtype is not DType.COMPLEX128:
+        return dtype, entry.shape
+    if entry.shape[-1:] != (PARTS,):
+        expected = f"a last axis of {PARTS} for {dtype.value}"
+        raise _refuse("AOTC-E132", where, expected, f"shape {list(entry.shape)}")
+    return dtype, entry.shape[:-1]
+
+
+def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DType]]:
+    """The header's entries, and the dtypes that its metadata names."""
+    extended: dict[str, DType] = {}
     if not header.startswith(b"{"):
         raise _refuse("AOTC-E131", where, "a JSON object as header", "something else")
     try:
         raw = decoder(dict[str, msgspec.Raw]).decode(header)
         metadata = raw.pop("__metadata__", None)
         if metadata is not None:
-            decoder(dict[str, str]).decode(metadata)
+            named = decoder(dict[str, str]).decode(metadata).get(DTYPES_KEY, "{}")
+            extended = decoder(dict[str, DType]).decode(named)
+            check_keys(named.encode())
         entries = {name: decoder(_Entry).decode(item) for name, item in raw.items()}
         check_keys(header)
+        if strangers := extended.keys() - entries.keys():
+            raise ValueError(f"a dtype for {min(strangers)}, which is no tensor")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise _refuse("AOTC-E131", where, "a JSON header of tensors", str(error)) from error
-    return entries
+    return entries, extended

@@ -140,6 +140,8 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     ranks = {bool: 0, int: 1, float: 2, complex: 3}
     kinds = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
     given, wanted = ranks[type(value)], kinds[dtype.kind]
+    if dtype.name in ("int4", "uint4"):
+        wanted = ranks[int]
     if given > wanted or (given == 0) != (wanted == 0):
         raise _wrong_dtype(f"the Python {type(value).__name__} {value!r}", dtype, where)
     try:

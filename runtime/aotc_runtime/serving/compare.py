@@ -29,7 +29,7 @@ def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Differe
     """Compare two arrays of one shape and dtype. NaN equals NaN, an infinity equals itself."""
     if actual.size == 0:
         return Difference(0.0, 0.0, 0, 0, True, 0.0)
-    if actual.dtype.kind in "biu":
+    if actual.dtype.kind in "biu" or actual.dtype.name in ("int4", "uint4"):
         wrong = int(np.count_nonzero(actual != expected))
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
         scale = np.maximum(np.abs(expected.astype(np.float64)), 1.0)

@@ -10,13 +10,9 @@ import numpy as np
 from aotc_runtime.schema.manifest import DType
 
 _EXTENDED = frozenset(
-    {
-        DType.BFLOAT16,
-        DType.FLOAT8_E4M3FN,
-        DType.FLOAT8_E5M2,
-        DType.INT4,
-        DType.UINT4,
-    }
+    dtype
+    for dtype in DType
+    if dtype in (DType.BFLOAT16, DType.INT4, DType.UINT4) or dtype.value.startswith("float8_")
 )
 
 

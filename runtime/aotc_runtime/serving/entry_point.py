@@ -37,6 +37,9 @@ Array = np.ndarray[Any, Any]
 
 _MODULES = sys.modules
 
+WARMING_CALLS = 3
+WARMING_NANOSECONDS = 10_000_000
+
 
 class Served:
     """A profile as calls use it, with its counter."""
@@ -182,6 +185,27 @@ class LoadedEntryPoint:
         import asyncio
 
         return await asyncio.wrap_future(self.submit(*args, **kwargs))
+
+    def warm(self, leaves: Sequence[Array]) -> None:
+        """Call with these input leaves until nothing is left to prepare; counts for nothing.
+
+        Three calls, or fewer if they take long: what they save is a fraction of a millisecond.
+        """
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in self.spec.parameters:
+            value = trees.builder(parameter.tree)(list(leaves))
+            if len(positional) < self._positional:
+                positional.append(value)
+            else:
+                named[parameter.name] = value
+        end = perf_counter_ns() + WARMING_NANOSECONDS
+        for _ in range(WARMING_CALLS):
+            self(*positional, **named)
+            if perf_counter_ns() > end:
+                break
+        for counter in self._counters.values():
+            counter.reset()
 
     @property
     def calls(self) -> dict[str, int]:

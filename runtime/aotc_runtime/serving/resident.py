@@ -114,7 +114,8 @@ def _profile(
     weights = [argument for argument in arguments if not isinstance(argument, int)]
     direct = None
     is_donating = any(parameter.donated for parameter in spec.parameters)
-    if arguments == [*weights, *range(len(inputs))] and not is_donating:
+    is_packed = any(pjrt.is_packed_in_xla(aval.dtype) for aval in inputs)
+    if arguments == [*weights, *range(len(inputs))] and not is_donating and not is_packed:
         direct = device.compiled_call(executable, weights, inputs, outputs)
     return ResidentProfile(where, record, executable, tuple(arguments), inputs, outputs, direct)
 

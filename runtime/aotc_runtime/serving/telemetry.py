@@ -40,9 +40,14 @@ class CallCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls = 0
-        self._nanoseconds = 0
-        self._buckets = [0] * BUCKETS
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        with self._lock:
+            self._calls = 0
+            self._nanoseconds = 0
+            self._buckets = [0] * BUCKETS
 
     def observe(self, nanoseconds: int) -> None:
         """Count one call."""

@@ -28,7 +28,7 @@ inputs.x = { shape = [4], dtype = "float32" }
         ("import os; os.abort()", "AOTC-E835", 3, "SIGABRT"),
         ("import sys; sys.exit(0)", "AOTC-E829", 3, "SystemExit"),
         ("raise KeyboardInterrupt", "AOTC-E835", 3, "KeyboardInterrupt"),
-        ("return x.astype('int4')", "AOTC-E834", 3, "int4"),
+        ("return x.astype('int2')", "AOTC-E832", 3, "int2"),
         (
             "import jax; return jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct((4,), 'float32'))(x)",
             "AOTC-E904",

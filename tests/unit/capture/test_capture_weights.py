@@ -188,8 +188,8 @@ def test_a_file_that_is_no_safetensors_is_refused(
     assert refusal.found == f"params.safetensors: {found}"
 
 
-def test_a_dtype_that_safetensors_lacks_is_refused(capture: Capture) -> None:
-    source = "def init(): return {'a': jnp.zeros(3, 'int4')}" + F
+def test_a_dtype_that_a_bundle_cannot_hold_is_refused(capture: Capture) -> None:
+    source = "def init(): return {'a': jnp.zeros(3, 'int2')}" + F
     refusal = capture(source, BOUND + INIT).refusal
-    assert refusal.code == "AOTC-E834"
-    assert key_path(refusal) == "weights.params a"
+    assert refusal.code == "AOTC-E832"
+    assert key_path(refusal) == "weights.params.init a"
