@@ -14,7 +14,7 @@ help: ## Show the targets
 
 $(STAMP): pyproject.toml runtime/pyproject.toml constraints.txt scripts/find-python
 	@python=$$(scripts/find-python) || exit 1; \
-	 echo "creating $(VENV) with $$($$python --version)"; \
+	 echo "creating $(VENV) with $$($$python --version) and installing into it: minutes, once"; \
 	 $$python -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev]'
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml runtime/pyproject.toml constraints.txt scripts/find-pyt
 
 setup: $(STAMP) ## Create the environment
 
-demo: $(STAMP) ## Build, verify and run a signed bundle of a digits classifier
+demo: $(STAMP) ## Build, verify and run a signed bundle of a digits classifier (in out/demo)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo $(DEMO)
 
 lint: $(STAMP) ## Format, style, types and import floors

@@ -191,7 +191,7 @@ def form_of(path: Path) -> Form:
 
 
 def with_attestation(path: Path, envelope: bytes) -> None:
-    """Add a DSSE envelope to an existing bundle; no signed byte changes.
+    """Add a DSSE envelope to an existing bundle, also through a link; no signed byte changes.
 
     Raises BundleFormatError, IntegrityError, UsageError.
     """
@@ -205,7 +205,7 @@ def with_attestation(path: Path, envelope: bytes) -> None:
     others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in old.attestations]
     references = [d for d in others if d.digest != reference.digest] + [reference]
     index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
-    write(path, form_of(path), index, blobs)
+    write(path.resolve(), form_of(path), index, blobs)
 
 
 def _descriptor(entry: Entry, artifact_type: str) -> Descriptor:

@@ -64,6 +64,17 @@ def test_signing_twice_with_one_key_changes_nothing(aotc: Run, copied: Bundle) -
     assert copied[0].read_bytes() == once
 
 
+def test_signing_through_a_link_signs_what_it_leads_to(
+    aotc: Run, copied: Bundle, tmp_path: Path
+) -> None:
+    aotc("keygen", "mine", "--plain")
+    (tmp_path / "current.aotb").symlink_to("b.aotb")
+    before = copied[0].read_bytes()
+    assert aotc("sign", "current.aotb", "--key", "mine.key").exit_code == 0
+    assert (tmp_path / "current.aotb").is_symlink()
+    assert copied[0].read_bytes() != before
+
+
 def test_a_policy_for_another_bundle_is_refused(aotc: Run, refused: Run, copied: Bundle) -> None:
     text = copied[1].read_text()
     copied[1].write_text(text.replace('name = "digits"', 'name = "other"'))
