@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -70,12 +71,14 @@ def run(
     with (
         (folder / f"{module}.stderr").open("w+b") as stderr,
         processes.started(
-            [sys.executable, "-m", module, *arguments],
+            # -P: the folder a build is started in may hold files named like our modules.
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=dict(environment),
-            text=True,
+            encoding="utf-8",
+            errors="replace",
         ) as process,
     ):
         assert process.stdout is not None
@@ -128,6 +131,13 @@ def describe_status(status: int) -> str:
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
     return f"exit status {status}"
+
+
+def end(status: int) -> NoReturn:
+    """In the child: end now, whatever threads the user's code has started and left running."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def finish(folder: Path) -> int:

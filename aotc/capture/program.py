@@ -52,6 +52,15 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             f"-v shows the traceback; so does `python -c 'import {module_name}'` in the manifest's "
             "folder",
         ) from error
+    own_file = root / (module_name.partition(".")[0] + ".py")
+    file = getattr(sys.modules[module_name.partition(".")[0]], "__file__", None)
+    if own_file.exists() and (file is None or Path(file) != own_file):
+        raise _refusal(
+            where,
+            f"the module in {own_file.name}",
+            f"another {module_name}, which Python had imported before: {file or 'built in'}",
+            "rename the file: its name is taken",
+        )
     target: Any = module
     for step in attribute.split("."):
         if not hasattr(target, step):

@@ -55,7 +55,7 @@ def run(bundle: Path, policy: Path, target: str) -> Outcomes | ParityNotRun:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TF_"))}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "aotc.parity.worker", str(bundle), str(policy), target],
+            [sys.executable, "-P", "-m", "aotc.parity.worker", str(bundle), str(policy), target],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

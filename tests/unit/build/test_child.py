@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,10 @@ SCRIPTS = {
     "leaves": "os._exit(0)",
     "aborts": "os.abort()",
     "killed": "os.kill(os.getpid(), 9)",
+    "lingers": "import threading, time\n"
+    "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    "child.end(child.finish(folder))",
+    "writes bytes": "sys.stdout.buffer.write(b'\\xff\\n'); sys.exit(child.finish(folder))",
 }
 
 
@@ -125,3 +130,33 @@ def test_nothing_that_steers_jax_or_xla_reaches_a_child(monkeypatch: pytest.Monk
     assert environment["PYTHONHASHSEED"] == "0"
     assert environment["UNRELATED"] == "kept"
     assert child.ignored_variables() == ["JAX_ENABLE_X64", "PJRT_NPROC", "XLA_FLAGS"]
+
+
+def test_threads_that_the_program_leaves_running_do_not_hold_up_the_build(tmp_path: Path) -> None:
+    started = time.monotonic()
+    run("lingers", tmp_path)
+    assert time.monotonic() - started < 50, "the thread sleeps for a minute"
+
+
+def test_a_line_in_no_encoding_is_no_failure(tmp_path: Path) -> None:
+    assert run("writes bytes", tmp_path) == ["\ufffd"]
+
+
+def test_files_where_a_build_is_started_hide_none_of_our_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "aotc").mkdir()
+    (tmp_path / "aotc" / "__init__.py").write_text("raise ImportError('not this one')")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CaptureError) as caught:
+        child.run(
+            "aotc.build.capture_worker",
+            [str(tmp_path / "none.toml"), str(tmp_path)],
+            tmp_path,
+            os.environ,
+            failure_code="AOTC-E835",
+            doing="the capture process",
+            on_line=print,
+            processes=Processes(),
+        )
+    assert "not this one" not in str(caught.value)

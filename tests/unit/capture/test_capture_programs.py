@@ -36,6 +36,13 @@ def test_a_function_that_cannot_be_found_is_refused(
     assert found in refusal.found
 
 
+def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:
+    files = {"types.py": b"def f(x): return x"}
+    refusal = capture("", manifest("types:f", f"inputs.x = {LEAF}"), files=files).refusal
+    assert refusal.code == "AOTC-E820"
+    assert "types.py" in refusal.expected and "rename" in refusal.hint
+
+
 @pytest.mark.parametrize(
     ("definition", "where", "named"),
     [
