@@ -21,10 +21,11 @@ from aotc.capture import fixtures, program, raised
 from aotc.capture.trace import TracedEntryPoint, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.errors import CaptureError
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
-from aotc_runtime.errors import AotcError
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 
 
@@ -42,6 +43,7 @@ def capture(manifest_path: Path, staging: Staging, progress: Progress) -> Captur
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
         traced = trace_entry_point(name, manifest, weights)
+        _check_x64(manifest)
         for index, profile in enumerate(traced.profiles):
             inputs = fixtures.fixture_inputs(traced.plan, manifest, profile.sizes)
             where = manifest.where("entry_points", name, "fixtures")
@@ -65,6 +67,21 @@ def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
     if init := manifest.weights[name].init:
         progress.started(f"making weights {name} ({init})")
     return load(name, manifest)
+
+
+def _check_x64(manifest: BuildManifest) -> None:
+    """The program may not set what the manifest says: the reference would be another program."""
+    if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
+        stated = str(manifest.enable_x64).lower()
+        raise CaptureError(
+            Finding(
+                code="AOTC-E828",
+                where=manifest.where("enable_x64"),
+                expected=f"jax_enable_x64 as the manifest has it: {stated}",
+                found="the program set it to another value",
+                hint="write `enable_x64` in the manifest and leave jax.config alone",
+            )
+        )
 
 
 def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:

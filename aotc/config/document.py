@@ -211,7 +211,7 @@ def _wide_integers(data: dict[str, Any]) -> Iterable[Problem]:
             yield Problem(
                 code="AOTC-E805",
                 path=path,
-                expected="an integer of 64 bits",
-                found=f"an integer of {value.bit_length()} bits",
+                expected="an integer from -2^63 to 2^63 - 1, which is what TOML has",
+                found="a larger one" if value > 0 else "a smaller one",
                 hint="correct the number",
             )

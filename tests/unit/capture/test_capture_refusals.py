@@ -356,3 +356,13 @@ def test_one_output_takes_over_one_donated_input_only(capture: Capture) -> None:
     manifest = ONE_INPUT + 'inputs.y = { shape = [4], dtype = "float32" }\ndonate = ["x", "y"]\n'
     refusal = capture("def f(x, y): return x + y", manifest).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E837", "f input y")
+
+
+@pytest.mark.parametrize(("program", "header"), [("True", ""), ("False", "enable_x64 = true\n")])
+def test_a_program_that_sets_what_the_manifest_says_is_refused(
+    capture: Capture, program: str, header: str
+) -> None:
+    source = f"jax.config.update('jax_enable_x64', {program})\ndef f(x): return x + 1"
+    refusal = capture(source, header=header).refusal
+    assert refusal.code == "AOTC-E828"
+    assert "leave jax.config alone" in refusal.hint

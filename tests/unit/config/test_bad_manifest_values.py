@@ -158,7 +158,7 @@ BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
     "an integer of 77 bits": (
         "[1, 64]", "[1, 99999999999999999999999]",
         "AOTC-E805", "m.toml:10 dimensions.batch.range[1]",
-        "64 bits", "77 bits", "correct the number",
+        "2^63 - 1", "a larger one", "correct the number",
     ),
     "a negative axis": (
         '["batch", 64]', '["batch", -1]',
