@@ -22,7 +22,8 @@ STOPS = [(signal.SIGINT, 130, "aborted\n"), (signal.SIGTERM, 143, "terminated\n"
 
 PROGRAM = """
 import os, pathlib, time
-pathlib.Path("traced").write_text(str(os.getpid()))
+pathlib.Path("writing").write_text(str(os.getpid()))
+pathlib.Path("writing").rename("traced")
 def f(x):
     time.sleep(60)
 """
