@@ -277,7 +277,7 @@ class Device:
 
     def _unknown_executables(self) -> int:
         with self._lock:
-            known = dict(self._known)  # held, so that none of them goes away in between
+            known = dict(self._known.items())  # held, so that none of them goes away meanwhile
             return sum(id(loaded) not in known for loaded in self._client.live_executables())
 
     def put(self, array: np.ndarray[Any, Any], aval: Aval) -> Buffer:
