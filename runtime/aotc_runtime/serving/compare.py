@@ -27,8 +27,8 @@ class Difference(Struct, frozen=True):
 
 def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Difference:
     """Compare two arrays of one shape and dtype. NaN equals NaN, an infinity equals itself."""
-    if actual.size == 0:
-        return Difference(0.0, 0.0, 0, 0, True, 0.0)
+    if _are_same_bits(actual, expected):
+        return Difference(0.0, 0.0, 0, actual.size, True, 0.0)
     if actual.dtype.kind in "biu" or actual.dtype.name in ("int4", "uint4"):
         wrong = int(np.count_nonzero(actual != expected))
         distance = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
@@ -61,6 +61,12 @@ def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Differe
         bool((error <= allowance).all()),
         float(excess.max()),
     )
+
+
+def _are_same_bits(actual: Array, expected: Array) -> bool:
+    """The usual case, told without arithmetic; empty arrays are the same."""
+    one, other = (np.ascontiguousarray(array).reshape(-1) for array in (actual, expected))
+    return bool(np.array_equal(one.view(np.uint8), other.view(np.uint8)))
 
 
 _BITS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
