@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc.errors import BUILD_FAMILIES
+from aotc.errors import BUILD_FAMILIES, quoted
+from aotc.processes import Processes
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
@@ -166,7 +167,7 @@ def _run(
     command = [sys.executable, "-c", START, str(time.monotonic()), mode, *where, str(file)]
     with (
         tempfile.TemporaryFile() as answered,
-        subprocess.Popen(
+        Processes().started(
             command, stdin=subprocess.DEVNULL, stdout=answered, stderr=subprocess.PIPE
         ) as process,
     ):
@@ -201,7 +202,7 @@ def _died(exit_status: int, said: list[str]) -> BackendError:
             code="AOTC-E759",
             where="the process that measures",
             expected="the executables to run for as long as they are measured",
-            found=status + "".join(f"\n            | {line}" for line in said),
+            found=quoted(status, said),
             hint="if memory ran out, measure fewer threads: --threads 1; else report it",
         )
     )
