@@ -1,0 +1,75 @@
+"""Functions that return what they were given: nothing in a result is a user's array or a weight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax_free
+import numpy as np
+import pytest
+from jax_free import Arrays
+
+from aotc.build.pipeline import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime import LoadedBundle
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def weights():
+    return {"table": jnp.arange(16.0)}
+
+def same(p, x):
+    return {"table": p["table"], "x": x, "again": x, "part": x[:2], "shaped": x.reshape(2, -1)}
+"""
+
+MANIFEST = """
+schema = 1
+name = "identity"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[weights.p]
+init = "program:weights"
+
+[entry_points.same]
+function = "program:same"
+bind = { p = "p" }
+inputs.x = { shape = [4096], dtype = "float32" }
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("identity")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "manifest.toml").write_text(MANIFEST)
+    signer = LocalSigner.ephemeral()
+    build(folder / "manifest.toml", output=folder / "identity.aotb", signer=signer)
+    (folder / "trust.toml").write_text(policy_text("identity", [signer.public_pem()]))
+    return folder / "identity.aotb", folder / "trust.toml"
+
+
+def call_and_overwrite(bundle: LoadedBundle, _: Arrays) -> Arrays:
+    same = bundle["same"]
+    space = np.zeros(4096 * 4 + 64, np.uint8)
+    # Aligned as XLA likes it, so that it could use the memory in place.
+    start = -space.ctypes.data % 64
+    x = space[start : start + 4096 * 4].view(np.float32)
+    kept = np.arange(4096, dtype=np.float32)
+    for call in (same, same.on_device, lambda value: same.submit(value).result()):
+        x[:] = kept
+        result = call(x)
+        x[:] = -1
+        arrays = {name: np.asarray(value) for name, value in result.items()}
+        for name in ("x", "again", "part", "shaped"):
+            flat = arrays[name].reshape(-1)
+            assert np.array_equal(flat, kept[: flat.size]), name
+            assert not np.shares_memory(flat, x), name
+    return {"table": arrays["table"]}
+
+
+def test_results_share_memory_with_nobody(bundle: tuple[Path, Path], tmp_path: Path) -> None:
+    outputs, _ = jax_free.run(call_and_overwrite, bundle, tmp_path, {})
+    assert outputs["table"].tolist() == list(range(16))
