@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -178,7 +180,23 @@ def _drawn(
 def reference_outputs(flat: FlatCall, leaves: Sequence[Array]) -> dict[str, Array]:
     """What plain `jax.jit` of the user's function computes, by output path.
 
-    leaves: weights, then inputs, in the order of the flat call.
+    The function is called by Python's own rules for its signature and not by the capture's, whose
+    mistakes would otherwise be in both. leaves: weights, then inputs, in the order of the flat
+    call.
     """
-    result = jax.jit(lambda *values: flat(*values))(*leaves)
+    remaining = iter(leaves)
+    arrays = {
+        parameter: jax.tree.map(lambda _: next(remaining), abstract)
+        for parameter, abstract in flat.trees.items()
+    }
+    function = flat.plan.function
+    signature = inspect.signature(function)
+
+    def as_people_call(values: Mapping[str, Any]) -> Any:
+        every = {**flat.plan.fixed, **values}
+        given = {name: every[name] for name in signature.parameters if name in every}
+        bound = inspect.BoundArguments(signature, OrderedDict(given))
+        return function(*bound.args, **bound.kwargs)
+
+    result = jax.jit(as_people_call)(arrays)
     return {path: np.asarray(leaf) for path, leaf in tree.leaf_paths(result)}
