@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -48,3 +49,10 @@ class Processes:
             self._stopped = True
             for process in self._running:
                 process.kill()
+
+
+def describe_status(status: int) -> str:
+    """An exit status for people: the signal's name for a crash."""
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    return f"exit status {status}"

@@ -23,7 +23,7 @@ import msgspec
 import aotc
 from aotc.build.progress import STARTED
 from aotc.errors import quoted, raise_if
-from aotc.processes import Processes
+from aotc.processes import Processes, describe_status
 from aotc_runtime.errors import AotcError, Finding
 
 FINDINGS_FILE = "findings.json"
@@ -124,13 +124,6 @@ def _last_lines(said: str) -> list[str]:
             users = takewhile(lambda frame: not frame.startswith(ours), lines[number:])
             return lines[max(0, number - 5) : number] + list(users)[:STDERR_LINES_SHOWN]
     return lines[-STDERR_LINES_SHOWN:]
-
-
-def describe_status(status: int) -> str:
-    """An exit status for people: the signal's name for a crash."""
-    if status < 0:
-        return f"killed by {signal.Signals(-status).name}"
-    return f"exit status {status}"
 
 
 def end(status: int) -> NoReturn:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from aotc.build.plan import label
 from aotc.build.staging import Staging
 from aotc.stages import CapturedProgram
 from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.schema.labels import label
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 _OUTPUTS = "outputs/"

@@ -10,6 +10,7 @@ from aotc.config.target import NATIVE, read_target
 from aotc.errors import BuildManifestError
 from aotc.stages import CapturedProgram, CompileJob
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import Target
 
 
@@ -44,12 +45,6 @@ def resolve_target(name: str, folder: Path, where: str) -> Target:
     from aotc.backends.xla.native import describe_native
 
     return describe_native()
-
-
-def label(entry_point: str, sizes: dict[str, int]) -> str:
-    """predict[batch=8]."""
-    inside = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
-    return f"{entry_point}[{inside}]" if inside else entry_point
 
 
 def compile_jobs(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.errors import ParityError, quoted
+from aotc.processes import describe_status
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 
@@ -67,14 +67,9 @@ def run(bundle: Path, policy: Path, target: str) -> Outcomes | ParityNotRun:
         raise _crash(target, found, "a fixture does not end: check its loops") from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
-        status = (
-            f"killed by {signal.Signals(-done.returncode).name}"
-            if done.returncode < 0
-            else f"exit status {done.returncode}"
-        )
         raise _crash(
             target,
-            quoted(status, said),
+            quoted(describe_status(done.returncode), said),
             "XLA compiled code that crashes: reduce the program and report it",
         )
     answer = msgspec.json.decode(done.stdout, type=Answer)

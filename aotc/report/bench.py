@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 import statistics
 import subprocess
 import sys
@@ -18,14 +17,14 @@ import msgspec
 import numpy as np
 
 from aotc.errors import BUILD_FAMILIES, quoted
-from aotc.processes import Processes
+from aotc.processes import Processes, describe_status
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
 from aotc_runtime.errors import BackendError, Finding, ShapeError, family_of
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
-from aotc_runtime.serving.resident import label
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
@@ -192,17 +191,12 @@ def _run(
 
 
 def _died(exit_status: int, said: list[str]) -> BackendError:
-    status = (
-        f"killed by {signal.Signals(-exit_status).name}"
-        if exit_status < 0
-        else f"exit status {exit_status}"
-    )
     return BackendError(
         Finding(
             code="AOTC-E759",
             where="the process that measures",
             expected="the executables to run for as long as they are measured",
-            found=quoted(status, said),
+            found=quoted(describe_status(exit_status), said),
             hint="if memory ran out, measure fewer threads: --threads 1; else report it",
         )
     )

@@ -10,7 +10,8 @@ from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.statement import Statement
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
+from aotc_runtime.schema.labels import tensor_text
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
 from aotc_runtime.verification.verify import read_unverified
 
 
@@ -98,8 +99,3 @@ def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
             for profile in entry_point.profiles
         ],
     }
-
-
-def tensor_text(spec: TensorSpec) -> str:
-    """float32[batch, 64]."""
-    return f"{spec.dtype.value}[{', '.join(str(axis) for axis in spec.shape)}]"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ def size(count: int) -> str:
 def count(number: int, noun: str) -> str:
     """1 array, 2 arrays."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _sizes(sizes: dict[str, int]) -> str:
-    return ",".join(f"{name}={value}" for name, value in sorted(sizes.items())) or "-"
 
 
 def _parity(parity: dict[str, Any]) -> tuple[str, str]:
@@ -109,7 +106,7 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     for profile in entry["profiles"]:
         generated = profile["thunks"].get("kernel", 0)
         table.add_row(
-            Text("    " + printable(_sizes(profile["sizes"]))),
+            Text("    " + printable(sizes_text(profile["sizes"]) or "-")),
             size(profile["executable_bytes"]),
             size(profile["memory"]["temp_bytes"]),
             str(generated),

@@ -8,10 +8,8 @@ import jax_free
 import numpy as np
 import pytest
 from jax_free import Arrays
+from small_programs import build_signed
 
-from aotc.build.pipeline import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
 from aotc_runtime.schema.manifest import DType
 
@@ -70,13 +68,7 @@ def manifest() -> str:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("dtypes")
-    (folder / "program.py").write_text(PROGRAM)
-    (folder / "manifest.toml").write_text(manifest())
-    signer = LocalSigner.ephemeral()
-    build(folder / "manifest.toml", output=folder / "dtypes.aotb", signer=signer)
-    (folder / "trust.toml").write_text(policy_text("dtypes", [signer.public_pem()]))
-    return folder / "dtypes.aotb", folder / "trust.toml"
+    return build_signed(tmp_path_factory.mktemp("dtypes"), "dtypes", PROGRAM, manifest())
 
 
 def call_every_way(bundle: LoadedBundle, _: Arrays) -> Arrays:

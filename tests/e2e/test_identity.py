@@ -8,10 +8,8 @@ import jax_free
 import numpy as np
 import pytest
 from jax_free import Arrays
+from small_programs import build_signed
 
-from aotc.build.pipeline import build
-from aotc.signing.signer import LocalSigner
-from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
 
 PROGRAM = """
@@ -42,13 +40,7 @@ inputs.x = { shape = [4096], dtype = "float32" }
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("identity")
-    (folder / "program.py").write_text(PROGRAM)
-    (folder / "manifest.toml").write_text(MANIFEST)
-    signer = LocalSigner.ephemeral()
-    build(folder / "manifest.toml", output=folder / "identity.aotb", signer=signer)
-    (folder / "trust.toml").write_text(policy_text("identity", [signer.public_pem()]))
-    return folder / "identity.aotb", folder / "trust.toml"
+    return build_signed(tmp_path_factory.mktemp("identity"), "identity", PROGRAM, MANIFEST)
 
 
 def call_and_overwrite(bundle: LoadedBundle, _: Arrays) -> Arrays:

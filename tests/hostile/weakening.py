@@ -18,7 +18,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 
-from .tampering import ACCEPTED, Documents, MemoryBundle, code_of, policy_for, signed
+from .tampering import ACCEPTED, Documents, MemoryBundle, code_of, policy_for, signed, take_apart
 
 
 @dataclass(slots=True)
@@ -92,6 +92,14 @@ def remove(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [c for c in _inside(code) if c.co_qualname == function.__qualname__]
     assert len(found) == 1
     monkeypatch.setattr(function, "__code__", found[0])
+
+
+def shows_that_it_matters(check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack is stopped by the check, and gets as far as the check says without it."""
+    assert outcome(check.attack, arms) == check.code
+    arms.documents = take_apart(arms.genuine)
+    remove(check, monkeypatch)
+    assert outcome(check.attack, arms) == check.then
 
 
 def _inside(code: CodeType) -> Iterator[CodeType]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from aotc.backends.xla import custom_calls, objects
 from aotc.backends.xla.worker import Job, Problem, Result
 from aotc.config import isa
 from aotc.errors import CompileError, quoted
-from aotc.processes import Processes
+from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
@@ -116,7 +115,7 @@ class XlaBackend:
                 "AOTC-E902",
                 job,
                 "the compiler process to finish",
-                quoted(_status(process.returncode), said[-LINES_SHOWN:]),
+                quoted(describe_status(process.returncode), said[-LINES_SHOWN:]),
                 "a crash of XLA or LLVM: try another target, and report it with these lines",
             )
         return said
@@ -189,12 +188,6 @@ def _environment(threads: int) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "TF_CPP_MIN_LOG_LEVEL": "1",
     }
-
-
-def _status(returncode: int) -> str:
-    if returncode < 0:
-        return f"killed by {signal.Signals(-returncode).name}"
-    return f"exit status {returncode}"
 
 
 def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:

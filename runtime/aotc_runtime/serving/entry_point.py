@@ -117,11 +117,9 @@ class LoadedEntryPoint:
             failure = _failed(served.label, error)
             self._refused(failure)
             raise failure from error
-        arrays = served.read(results)
-        if is_jax:
-            arrays = foreign_arrays.to_jax(arrays)
+        result = self._on_host(served, results, is_jax)
         served.counter.observe(perf_counter_ns() - started)
-        return self._build(arrays)
+        return result
 
     def _at_once(self, args: tuple[Any, ...]) -> Served | None:
         """The profile of plain numpy arguments that need no conversion of any kind, if it may be

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.schema.labels import sizes_text, tensor_text
 from aotc_runtime.schema.manifest import EntryPoint, TensorSpec
 
 Shape = tuple[int, ...]
@@ -33,11 +34,6 @@ def no_profile(
     return ShapeError(_not_compiled(name, spec, shapes, sizes))
 
 
-def text(tensor: TensorSpec) -> str:
-    """float32[batch, 64]."""
-    return f"{tensor.dtype.value}[{', '.join(map(str, tensor.shape))}]"
-
-
 def _impossible(
     name: str, tensor: TensorSpec, shape: Shape, compiled: set[Shape]
 ) -> Finding | None:
@@ -47,13 +43,13 @@ def _impossible(
     if len(shape) != len(tensor.shape):
         axes = len(tensor.shape)
         hint = f"pass an array with {axes} {'axis' if axes == 1 else 'axes'}"
-        return Finding("AOTC-E612", where, text(tensor), found, hint)
+        return Finding("AOTC-E612", where, tensor_text(tensor), found, hint)
     if shape in compiled:
         return None
     for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
         if isinstance(wanted, int) and wanted != size:
             hint = f"axis {axis} has to be {wanted}: the program was captured so"
-            return Finding("AOTC-E612", where, text(tensor), found, hint)
+            return Finding("AOTC-E612", where, tensor_text(tensor), found, hint)
     return None
 
 
@@ -80,12 +76,8 @@ def _disagreement(name: str, dimension: str, users: Mapping[str, int]) -> Findin
 def _not_compiled(
     name: str, spec: EntryPoint, shapes: Sequence[Shape], sizes: Mapping[str, Mapping[str, int]]
 ) -> Finding:
-    profiles = "; ".join(
-        ",".join(f"{dimension}={size}" for dimension, size in sorted(profile.sizes.items()))
-        or "fixed shapes"
-        for profile in spec.profiles
-    )
-    asked = ",".join(f"{d}={next(iter(users.values()))}" for d, users in sorted(sizes.items()))
+    profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
+    asked = sizes_text({d: next(iter(users.values())) for d, users in sizes.items()})
     given = ", ".join(
         f"{tensor.path} {tensor.dtype.value}{list(shape)}"
         for tensor, shape in zip(spec.inputs, shapes, strict=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     EntryPoint,
     InputArgument,
@@ -57,12 +58,6 @@ class ResidentBundle(Struct, frozen=True):
     entry_points: Mapping[str, ResidentEntryPoint]
     arrays: Mapping[tuple[str, str], Array]
     buffers: Mapping[tuple[str, str], Buffer]
-
-
-def label(entry_point: str, sizes: Mapping[str, int]) -> str:
-    """predict[batch=8]."""
-    inside = ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
-    return f"{entry_point}[{inside}]" if inside else entry_point
 
 
 def make_resident(verified: VerifiedBundle) -> ResidentBundle:

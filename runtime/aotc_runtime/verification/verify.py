@@ -226,29 +226,27 @@ def _check_format(version: str, where: str) -> None:
         raise _format_error("AOTC-E115", where, expected, f"format {version}")
 
 
-def _references(manifest: BundleManifest) -> dict[str, tuple[str, int, str]]:
-    """Digest to media type, size and role of every blob a manifest refers to."""
-    found: dict[str, tuple[str, int, str]] = {}
+def _references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
+    """Digest to media type and size of every blob a manifest refers to."""
+    found: dict[str, tuple[str, int]] = {}
 
-    def add(ref: BlobRef, media_type: str, role: str) -> None:
-        found[ref.digest] = (media_type, ref.size, role)
+    def add(ref: BlobRef, media_type: str) -> None:
+        found[ref.digest] = (media_type, ref.size)
 
-    for name, weights in manifest.weights.items():
+    for weights in manifest.weights.values():
         for ref in weights.blobs:
-            add(ref, oci.WEIGHTS_TYPE, f"weights {name}")
-    for name, entry_point in manifest.entry_points.items():
+            add(ref, oci.WEIGHTS_TYPE)
+    for entry_point in manifest.entry_points.values():
         for profile in entry_point.profiles:
-            sizes = ",".join(f"{key}={value}" for key, value in sorted(profile.sizes.items()))
-            label = f"{name}[{sizes}]"
-            add(profile.module, oci.MODULE_TYPE, f"module {label}")
-            add(profile.executable, oci.EXECUTABLE_TYPE, f"executable {label}")
-            add(profile.fixture, oci.FIXTURE_TYPE, f"fixture {label}")
+            add(profile.module, oci.MODULE_TYPE)
+            add(profile.executable, oci.EXECUTABLE_TYPE)
+            add(profile.fixture, oci.FIXTURE_TYPE)
     return found
 
 
 def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
     """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
-    wanted = {digest: (kind, size) for digest, (kind, size, _) in _references(manifest).items()}
+    wanted = _references(manifest)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     for digest in sorted(wanted.keys() | given.keys()):
         if wanted.get(digest) != given.get(digest):

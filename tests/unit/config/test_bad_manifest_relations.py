@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from one_finding import Bad, check_one_finding
 
 from aotc_runtime.errors import Finding
 
@@ -13,9 +14,8 @@ ENTRY = "entry_points.predict"
 IMAGE = f"m.toml:16 {ENTRY}.inputs.image"
 FIXTURES = f"m.toml:20 {ENTRY}.fixtures"
 
-# Old and new text.  Code and place of the one finding.  Words of its expected, found and hint.
 # fmt: off
-BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
+BAD: dict[str, Bad] = {
     "a misspelled dimension": (
         '"batch", 64', '"bath", 64',
         "AOTC-E806", f"{IMAGE}.shape[0]",
@@ -176,21 +176,8 @@ BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
 # fmt: on
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "where", "expected", "found", "hint"), BAD.values(), ids=BAD.keys()
-)
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 def test_a_bad_relation_is_one_finding_with_its_place_and_what_to_do(
-    spoiled: Callable[[str, str], list[Finding]],
-    old: str,
-    new: str,
-    code: str,
-    where: str,
-    expected: str,
-    found: str,
-    hint: str,
+    spoiled: Callable[[str, str], list[Finding]], bad: Bad
 ) -> None:
-    (finding,) = spoiled(old, new)
-    assert (finding.code, finding.where) == (code, where)
-    assert expected in finding.expected
-    assert found in finding.found
-    assert hint in finding.hint
+    check_one_finding(spoiled, bad)

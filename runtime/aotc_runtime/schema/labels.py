@@ -1,0 +1,23 @@
+"""Parts of a manifest in words, the same in errors, reports and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aotc_runtime.schema.manifest import TensorSpec
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """batch=8,seq=16; empty for a profile without dimensions."""
+    return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+
+
+def label(entry_point: str, sizes: Mapping[str, int]) -> str:
+    """predict[batch=8]."""
+    inside = sizes_text(sizes)
+    return f"{entry_point}[{inside}]" if inside else entry_point
+
+
+def tensor_text(spec: TensorSpec) -> str:
+    """float32[batch, 64]."""
+    return f"{spec.dtype.value}[{', '.join(map(str, spec.shape))}]"

@@ -1,0 +1,20 @@
+"""Programs of a few lines, built and signed for one test module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aotc.build.pipeline import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+
+def build_signed(folder: Path, name: str, program: str, manifest: str) -> tuple[Path, Path]:
+    """The bundle of `program.py` and the policy it loads with. name: as the manifest has it."""
+    (folder / "program.py").write_text(program)
+    (folder / "manifest.toml").write_text(manifest)
+    bundle, policy = folder / f"{name}.aotb", folder / "trust.toml"
+    signer = LocalSigner.ephemeral()
+    build(folder / "manifest.toml", output=bundle, signer=signer)
+    policy.write_text(policy_text(name, [signer.public_pem()]))
+    return bundle, policy
