@@ -67,8 +67,8 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
     """A call of one executable with its inputs, as a server makes it: numpy in, numpy out."""
     import numpy as np
 
-    from aotc_runtime.serving import trees
     from aotc_runtime.serving.dtypes import numpy_dtype
+    from aotc_runtime.serving.signature import arguments_of
 
     callable_ = bundle[work.entry_point]
     spec = callable_.spec
@@ -77,14 +77,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
         array, dtype = np.load(file, allow_pickle=False), numpy_dtype(tensor.dtype)
         # .npy files know bfloat16 and float8 only as raw bytes.
         leaves.append(array if array.dtype == dtype else array.view(dtype))
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for parameter in spec.parameters:
-        value = trees.builder(parameter.tree)(leaves)
-        if parameter.kind == "keyword_only":
-            named[parameter.name] = value
-        else:
-            positional.append(value)
+    positional, named = arguments_of(spec.parameters, leaves)
     return lambda: callable_(*positional, **named)
 
 

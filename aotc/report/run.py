@@ -18,6 +18,7 @@ from aotc_runtime.schema.tree import Tree
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.signature import arguments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,8 @@ def run_once(
     with load(bundle_path, trust=trust, target=target) as bundle:
         callable_ = bundle[entry_point]
         leaves = _input_leaves(callable_.spec.inputs, given, entry_point)
-        arguments = {
-            parameter.name: trees.builder(parameter.tree)(leaves)
-            for parameter in callable_.spec.parameters
-        }
-        positional = [
-            arguments.pop(parameter.name)
-            for parameter in callable_.spec.parameters
-            if parameter.kind == "positional_only"
-        ]
-        result = callable_(*positional, **arguments)
+        positional, named = arguments_of(callable_.spec.parameters, leaves)
+        result = callable_(*positional, **named)
         results = _named_results(callable_.spec.outputs, callable_.spec.result, result)
         document = _document(bundle, entry_point, results)
     if output is not None:

@@ -23,7 +23,7 @@ from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray, as_array
 from aotc_runtime.serving.no_profile import no_profile
 from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
-from aotc_runtime.serving.signature import bind, positional_count, signature_of
+from aotc_runtime.serving.signature import arguments_of, bind, positional_count, signature_of
 from aotc_runtime.serving.telemetry import CallCounter, Latency
 from aotc_runtime.serving.threads import Threads
 from aotc_runtime.system import pjrt
@@ -184,19 +184,12 @@ class LoadedEntryPoint:
 
         return await asyncio.wrap_future(self.submit(*args, **kwargs))
 
-    def warm(self, leaves: Sequence[Array]) -> None:
+    def warm(self, leaves: list[Array]) -> None:
         """Call with these input leaves until nothing is left to prepare; counts for nothing.
 
         Three calls, or fewer if they take long: what they save is a fraction of a millisecond.
         """
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for parameter in self.spec.parameters:
-            value = trees.builder(parameter.tree)(list(leaves))
-            if len(positional) < self._positional:
-                positional.append(value)
-            else:
-                named[parameter.name] = value
+        positional, named = arguments_of(self.spec.parameters, leaves)
         end = perf_counter_ns() + WARMING_NANOSECONDS
         for _ in range(WARMING_CALLS):
             self(*positional, **named)

@@ -7,6 +7,7 @@ from typing import Any
 
 from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
+from aotc_runtime.serving import trees
 
 _KINDS = {
     ParameterKind.POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
@@ -42,3 +43,16 @@ def bind(
 def positional_count(parameters: tuple[Parameter, ...]) -> int:
     """How many parameters can be passed by position."""
     return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
+
+
+def arguments_of(
+    parameters: tuple[Parameter, ...], leaves: list[Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments, by position and by name, whose leaves these are."""
+    values = {parameter.name: trees.builder(parameter.tree)(leaves) for parameter in parameters}
+    positional = [
+        values.pop(parameter.name)
+        for parameter in parameters
+        if parameter.kind is not ParameterKind.KEYWORD_ONLY
+    ]
+    return positional, values
