@@ -19,7 +19,15 @@ from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import Descriptor, Entry, ImageManifest, Index, Platform
+from aotc_runtime.formats.oci import (
+    AttestationManifest,
+    Descriptor,
+    Entry,
+    ImageManifest,
+    Index,
+    Platform,
+    RootIndex,
+)
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
@@ -76,27 +84,28 @@ def assemble(targets: Sequence[TargetParts]) -> tuple[Descriptor, dict[str, Blob
 
     images = []
     for parts in sorted(targets, key=lambda parts: parts.manifest.target.name):
+        config = canonical.encode(parts.manifest)
+        add(Blob(config, oci.CONFIG_TYPE))
         layers = {(layer := add(blob)).digest: layer for blob in parts.blobs}
         image = ImageManifest(
             schemaVersion=2,
             mediaType=oci.MANIFEST_TYPE,
             artifactType=oci.BUNDLE_TYPE,
-            config=add(Blob(canonical.encode(parts.manifest), oci.CONFIG_TYPE)),
+            config=oci.config_descriptor(config),
             layers=tuple(layers[digest] for digest in sorted(layers)),
         )
         data = canonical.encode(image)
         blobs[sha256(data)] = Blob(data, oci.MANIFEST_TYPE)
         images.append(
-            oci.descriptor(
+            oci.image_descriptor(
                 data,
-                oci.MANIFEST_TYPE,
                 artifactType=oci.BUNDLE_TYPE,
                 platform=_platform(parts.manifest),
                 annotations={"vnd.aotc.target": parts.manifest.target.name},
             )
         )
     root = canonical.encode(
-        Index(
+        RootIndex(
             schemaVersion=2,
             mediaType=oci.INDEX_TYPE,
             artifactType=oci.BUNDLE_TYPE,
@@ -171,12 +180,12 @@ def pack(
 def _attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
     """Add an envelope's blobs as an OCI referrer of the root; the reference for index.json."""
     image = canonical.encode(
-        ImageManifest(
+        AttestationManifest(
             schemaVersion=2,
             mediaType=oci.MANIFEST_TYPE,
             artifactType=oci.ATTESTATION_TYPE,
             config=oci.descriptor(oci.EMPTY_BLOB, oci.EMPTY_TYPE),
-            layers=(oci.descriptor(envelope, oci.ATTESTATION_TYPE),),
+            layers=(oci.envelope_descriptor(envelope),),
             subject=Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size),
         )
     )

@@ -24,6 +24,7 @@ def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
     """Read canonical JSON into a type. Raises BundleFormatError (AOTC-E101, AOTC-E102)."""
     try:
         value = decoder(type_).decode(data)
+        again = encode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BundleFormatError(
             Finding(
@@ -34,7 +35,7 @@ def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
                 hint="it is damaged, or not aotc's: rebuild it with `aotc build`",
             )
         ) from error
-    if encode(value) != data:
+    if again != data:
         raise BundleFormatError(
             Finding(
                 code="AOTC-E102",

@@ -23,6 +23,10 @@ ATTESTATIONS_MAX = 256
 SIGNATURES_MAX = 64
 """Signatures in one envelope: one is the rule, and each may be tried with every key of a policy."""
 
+TREE_DEPTH_MAX = 256
+"""Levels of a tree of arguments or results: they are walked by recursion, which Python ends at 1000
+frames."""
+
 TENSOR_HEADER_BYTES_MAX = 100 * 2**20
 """A safetensors header; the same limit as the reference implementation."""
 

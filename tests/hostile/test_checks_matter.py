@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime import limits
-from aotc_runtime.verification import compatibility, verify
+from aotc_runtime.verification import compatibility, consistency, verify
 
 from .tampering import (
     Target,
@@ -133,7 +133,21 @@ def two_versions(arms: Arms) -> str:
 def a_layer_unmentioned(arms: Arms) -> str:
     reference = {"mediaType": LAYER, "digest": digest_of(b"x"), "size": 1}
     arms.documents.image["layers"].append(reference)
+    arms.documents.image["layers"].sort(key=lambda layer: layer["digest"])
     arms.documents.layers[digest_of(b"x")] = b"x"
+    return arms.signed()
+
+
+def a_layer_twice(arms: Arms) -> str:
+    arms.documents.image["layers"].insert(0, arms.documents.image["layers"][0])
+    return arms.signed()
+
+
+def a_deep_tree(arms: Arms) -> str:
+    tree: dict[str, Any] = {"node": "leaf", "index": 0}
+    for _ in range(limits.TREE_DEPTH_MAX):
+        tree = {"node": "list", "items": [tree]}
+    arms.documents.manifest["entry_points"]["predict"]["parameters"][0]["tree"] = tree
     return arms.signed()
 
 
@@ -196,6 +210,12 @@ VERIFY = [
           a_layer_unmentioned, "AOTC-E205"),
     Check(verify._check_layers, ("wanted.get(digest) != given.get(digest)", "False"),
           a_layer_unmentioned, "AOTC-E205"),
+    Check(verify._check_layers,
+          ("[layer.digest for layer in image.layers] != sorted(given)", "False"),
+          a_layer_twice, "AOTC-E205"),
+    Check(consistency.check_consistency,
+          ("any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result))",
+           "False"), a_deep_tree, "AOTC-E118"),
     Check(verify.read_contents, ("if surplus", "if False"), a_blob_unreferenced, "AOTC-E204"),
     Check(verify._check_format, ("version not in", "version in [] and version not in"),
           a_later_format, "AOTC-E115"),
@@ -238,4 +258,4 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 
 def test_every_code_of_the_verification_has_its_check_here() -> None:
-    assert codes_in(verify, compatibility) == {check.code for check in CHECKS}
+    assert codes_in(verify, compatibility, consistency) == {check.code for check in CHECKS}

@@ -1,31 +1,32 @@
 """OCI image layout 1.1: the documents of a bundle and the protocol through which blobs are read.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md, image-index.md,
-manifest.md. Documents below the root digest are canonical JSON and hold nothing but these fields;
-index.json may be rewritten by registries' tools, so of it only `Entry` is read.
+manifest.md. Documents below the root digest are canonical JSON and hold nothing but these fields,
+with these media types; index.json may be rewritten by registries' tools, so of it only `Entry` is
+read.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
 
 from aotc_runtime import digest
 from aotc_runtime.schema.manifest import Digest, Size
 
-INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
-MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
+MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 EMPTY_BLOB = b"{}"
 
-BUNDLE_TYPE = "application/vnd.aotc.bundle.v1"
-CONFIG_TYPE = "application/vnd.aotc.manifest.v1+json"
+BUNDLE_TYPE: Final = "application/vnd.aotc.bundle.v1"
+CONFIG_TYPE: Final = "application/vnd.aotc.manifest.v1+json"
 EXECUTABLE_TYPE = "application/vnd.aotc.executable.v1"
 MODULE_TYPE = "application/vnd.aotc.module.v1+stablehlo"
 WEIGHTS_TYPE = "application/vnd.aotc.weights.v1+safetensors"
 FIXTURE_TYPE = "application/vnd.aotc.fixture.v1+safetensors"
-ATTESTATION_TYPE = "application/vnd.in-toto+json"
+ATTESTATION_TYPE: Final = "application/vnd.in-toto+json"
 
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
@@ -69,32 +70,66 @@ class Entry(Struct, frozen=True, kw_only=True):
 class Entries(Struct, frozen=True, kw_only=True):
     """What is read of index.json."""
 
-    schemaVersion: int
+    schemaVersion: Literal[2]
     manifests: tuple[Entry, ...]
 
 
-class Index(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """An image index: the root of a bundle, and index.json as `aotc` writes it."""
+class _Document(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What every image index and image manifest holds."""
 
-    schemaVersion: int
-    mediaType: str = ""
+    schemaVersion: Literal[2]
     artifactType: str = ""
+    annotations: dict[str, str] = {}
+
+
+class Index(_Document, frozen=True):
+    """An image index: index.json as `aotc` writes it."""
+
+    mediaType: Literal["application/vnd.oci.image.index.v1+json"]
     manifests: tuple[Descriptor, ...]
-    annotations: dict[str, str] = {}
 
 
-class ImageManifest(
-    Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
-):
-    """An image manifest: one target of a bundle, or an attestation (with a subject)."""
+class ImageDescriptor(Descriptor, frozen=True):
+    """A reference to the image manifest of a target."""
 
-    schemaVersion: int
-    mediaType: str = ""
-    artifactType: str = ""
-    config: Descriptor
+    mediaType: Literal["application/vnd.oci.image.manifest.v1+json"]
+
+
+class RootIndex(_Document, frozen=True):
+    """The root of a bundle: one image manifest per target."""
+
+    mediaType: Literal["application/vnd.oci.image.index.v1+json"]
+    manifests: tuple[ImageDescriptor, ...]
+
+
+class ConfigDescriptor(Descriptor, frozen=True):
+    """A reference to a bundle manifest."""
+
+    mediaType: Literal["application/vnd.aotc.manifest.v1+json"]
+
+
+class ImageManifest(_Document, frozen=True):
+    """An image manifest: one target of a bundle."""
+
+    mediaType: Literal["application/vnd.oci.image.manifest.v1+json"]
+    artifactType: Literal["application/vnd.aotc.bundle.v1"]
+    config: ConfigDescriptor
     layers: tuple[Descriptor, ...]
+
+
+class EnvelopeDescriptor(Descriptor, frozen=True):
+    """A reference to a DSSE envelope."""
+
+    mediaType: Literal["application/vnd.in-toto+json"]
+
+
+class AttestationManifest(_Document, frozen=True):
+    """An image manifest that attaches an envelope to its subject."""
+
+    mediaType: Literal["application/vnd.oci.image.manifest.v1+json"]
+    config: Descriptor
+    layers: tuple[EnvelopeDescriptor, ...]
     subject: Descriptor | None = None
-    annotations: dict[str, str] = {}
 
 
 class BlobSource(Protocol):
@@ -117,3 +152,22 @@ class BlobSource(Protocol):
 def descriptor(data: bytes, media_type: str, **extra: Any) -> Descriptor:
     """A reference to these bytes."""
     return Descriptor(mediaType=media_type, digest=digest.sha256(data), size=len(data), **extra)
+
+
+def image_descriptor(data: bytes, **extra: Any) -> ImageDescriptor:
+    """A reference to the image manifest of a target."""
+    return ImageDescriptor(
+        mediaType=MANIFEST_TYPE, digest=digest.sha256(data), size=len(data), **extra
+    )
+
+
+def config_descriptor(data: bytes) -> ConfigDescriptor:
+    """A reference to a bundle manifest."""
+    return ConfigDescriptor(mediaType=CONFIG_TYPE, digest=digest.sha256(data), size=len(data))
+
+
+def envelope_descriptor(data: bytes) -> EnvelopeDescriptor:
+    """A reference to a DSSE envelope."""
+    return EnvelopeDescriptor(
+        mediaType=ATTESTATION_TYPE, digest=digest.sha256(data), size=len(data)
+    )

@@ -73,6 +73,16 @@ def children(tree: Tree) -> tuple[Tree, ...]:
             return tree.items
 
 
+def is_deeper(tree: Tree, levels: int) -> bool:
+    """Whether the tree has more levels; found level by level, however deep it is."""
+    level = [tree]
+    for _ in range(levels):
+        level = [child for node in level for child in children(node)]
+        if not level:
+            return False
+    return True
+
+
 def leaves(tree: Tree) -> Iterator[int]:
     """The indices of the leaves, in flattening order."""
     if isinstance(tree, Leaf):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterator, Sequence
 
+from aotc_runtime import limits
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     BundleManifest,
@@ -18,7 +19,7 @@ from aotc_runtime.schema.manifest import (
     ProfileRecord,
     WeightArgument,
 )
-from aotc_runtime.schema.tree import NamedTupleNode, RecordNode, Tree, children, leaves
+from aotc_runtime.schema.tree import NamedTupleNode, RecordNode, Tree, children, is_deeper, leaves
 
 
 def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]:
@@ -35,6 +36,11 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():
         place = f"{where} {name}"
+        roots = [parameter.tree for parameter in entry_point.parameters]
+        if any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result)):
+            expected = f"trees of at most {limits.TREE_DEPTH_MAX} levels"
+            yield _finding(place, expected, "one that is deeper")
+            continue
         yield from _check_trees(entry_point, place)
         yield from _check_parameters(entry_point.parameters, place)
         if not entry_point.profiles:

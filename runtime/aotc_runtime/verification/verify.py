@@ -24,7 +24,15 @@ from aotc_runtime.errors import (
 )
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.oci import BlobSource, Descriptor, Entries, Entry, ImageManifest, Index
+from aotc_runtime.formats.oci import (
+    AttestationManifest,
+    BlobSource,
+    Descriptor,
+    Entries,
+    Entry,
+    ImageManifest,
+    RootIndex,
+)
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
@@ -149,7 +157,7 @@ def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str
     for number, reference in enumerate(root.attestations):
         what = f"attestation {number + 1}"
         data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
-        manifest = decode_foreign(data, ImageManifest, where=f"{source.name} {what}")
+        manifest = decode_foreign(data, AttestationManifest, where=f"{source.name} {what}")
         subject = manifest.subject.digest if manifest.subject else "nothing"
         if subject != root.entry.digest or len(manifest.layers) != 1:
             expected = f"one envelope about {root.entry.digest}"
@@ -169,7 +177,7 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
     E205 layers that are not what the manifest refers to; BundleFormatError.
     """
     index_data = _document(source, root.entry, "root index", limits.INDEX_BYTES_MAX)
-    index = canonical.decode(index_data, Index, where=f"{source.name} root index")
+    index = canonical.decode(index_data, RootIndex, where=f"{source.name} root index")
     if not index.manifests or index.artifactType != oci.BUNDLE_TYPE:
         expected = f"targets, and artifactType {oci.BUNDLE_TYPE}"
         found = f"{len(index.manifests)} targets, {index.artifactType or 'none'}"
@@ -248,6 +256,14 @@ def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) ->
     """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
     wanted = _references(manifest)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
+    if [layer.digest for layer in image.layers] != sorted(given):
+        yield Finding(
+            code="AOTC-E205",
+            where=where,
+            expected="the layers of an image in the order of their digests, each once",
+            found="another order, or one twice",
+            hint="the bundle was put together wrongly: build it again",
+        )
     for digest in sorted(wanted.keys() | given.keys()):
         if wanted.get(digest) != given.get(digest):
             yield Finding(

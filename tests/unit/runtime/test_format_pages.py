@@ -67,6 +67,7 @@ def test_every_limit_is_stated() -> None:
         "SIGNATURES_MAX": "64",
         "TENSOR_HEADER_BYTES_MAX": "100 MiB",
         "TENSOR_RANK_MAX": "64",
+        "TREE_DEPTH_MAX": "256",
     }
     section = FORMAT[FORMAT.index("## Limits") : FORMAT.index("## Versions")]
     for name, text in wanted.items():
