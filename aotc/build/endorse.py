@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 from aotc.packing.bundle import with_attestation
 from aotc.signing.attest import attest, endorsement
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats import dsse
+from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_unverified
+from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.verify import read_envelopes, read_root, read_unverified
 
 
 def endorse(path: Path, signer: Signer) -> Attestation:
     """Add this signer's attestation to a bundle, after checking every digest in it.
 
-    Raises BundleFormatError, IntegrityError, UsageError (AOTC-E003).
+    A bundle that this key has signed the same way before is left as it is. Raises
+    BundleFormatError, IntegrityError, UsageError (AOTC-E003, and what the signer raises).
     """
-    contents, _ = read_unverified(open_bundle(path))
+    source = open_bundle(path)
+    contents, _ = read_unverified(source)
     manifest = next(iter(contents.manifests.values()))
     subject = f"{manifest.name}-{manifest.version}"
     attestation = attest(contents.root_digest, subject, endorsement(), signer)
-    with_attestation(path, attestation.envelope)
+    envelopes, _ = read_envelopes(source, read_root(source))
+    if not any(_is_attested(envelope, attestation, signer) for envelope in envelopes):
+        with_attestation(path, attestation.envelope)
     return attestation
+
+
+def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> bool:
+    """Whether an envelope holds the same statement with a good signature by the same key.
+
+    Keys in tokens sign with a new nonce each time, so the envelopes need not be equal.
+    """
+    made = decode_foreign(attestation.envelope, dsse.Envelope, where="attestation")
+    try:
+        found = decode_foreign(envelope, dsse.Envelope, where="attestation")
+        signatures = [dsse.decode_base64(s.sig, where="signature") for s in found.signatures]
+    except BundleFormatError:
+        return False
+    payload = base64.b64decode(made.payload)
+    message = dsse.pre_authentication_encoding(made.payloadType, payload)
+    key = load_public_key(signer.public_pem(), "", "signer")
+    same = (found.payload, found.payloadType) == (made.payload, made.payloadType)
+    return same and any(key.verify(signature, message) for signature in signatures)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli import passphrase
 from aotc.cli.common import Output, command, note_ignored
+from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Build for this target instead of the manifest's; may repeat.",
 )
-@click.option("--key", type=click.Path(path_type=Path), help="Sign with this private key.")
-@click.option(
-    "--passphrase-file", type=click.Path(path_type=Path), help="First line: the key's passphrase."
-)
+@key_options(required=False)
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Compilations at a time; default: one per CPU."
 )
@@ -45,7 +42,7 @@ def build(
     output: Path | None,
     layout: Path | None,
     targets: tuple[str, ...],
-    key: Path | None,
+    key: str | None,
     passphrase_file: Path | None,
     jobs: int | None,
 ) -> None:
@@ -62,11 +59,10 @@ def build(
     from aotc.build.child import ignored_variables
     from aotc.build.pipeline import build as build_bundle
     from aotc.packing.bundle import Form
-    from aotc.signing.signer import load_signer
 
     if ignored := ignored_variables():
         note_ignored(ignored)
-    signer = load_signer(key, passphrase.for_key(key, passphrase_file)) if key else None
+    signer = signer_of(key, passphrase_file) if key else None
     with progress(quiet=out.json) as on_stage:
         built = build_bundle(
             manifest,

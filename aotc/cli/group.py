@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from aotc.cli import bench, build, inspect, keygen, run, sign, targets, trust, verify
+from aotc.cli import attest, bench, build, inspect, keygen, run, sign, targets, trust, verify
 from aotc.cli.common import Output, fail, requested_output
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
@@ -38,6 +38,7 @@ for _command in (
     bench.bench,
     keygen.keygen,
     sign.sign,
+    attest.attest,
     trust.trust,
     targets.targets,
 ):

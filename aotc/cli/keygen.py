@@ -13,13 +13,23 @@ from aotc.cli.common import Output, command
 
 @click.command()
 @click.argument("prefix", type=click.Path(path_type=Path))
+@click.option(
+    "--type",
+    "key_type",
+    type=click.Choice(["ed25519", "ecdsa-p256"]),
+    default="ed25519",
+    show_default=True,
+    help="The kind of key.",
+)
 @click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
 @click.option(
     "--passphrase-file", type=click.Path(path_type=Path), help="First line: encrypt with this."
 )
 @command
-def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None) -> None:
-    """Make an Ed25519 key pair: PREFIX.key (mode 0600) and PREFIX.pub.
+def keygen(
+    out: Output, prefix: Path, key_type: str, plain: bool, passphrase_file: Path | None
+) -> None:
+    """Make a key pair: PREFIX.key (mode 0600) and PREFIX.pub.
 
     The private key is encrypted with the passphrase from --passphrase-file, AOTC_KEY_PASSPHRASE
     or a prompt, unless --plain is given. Existing files are never overwritten.
@@ -28,7 +38,7 @@ def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None)
     aotc keygen ci
     """
     from aotc.errors import UsageError
-    from aotc.signing.keys import generate_key_pair
+    from aotc.signing.keys import KeyType, generate_key_pair
     from aotc_runtime.errors import Finding
 
     if plain and passphrase_file:
@@ -46,11 +56,12 @@ def keygen(out: Output, prefix: Path, plain: bool, passphrase_file: Path | None)
                 )
             )
         secret = passphrase.asked("passphrase", confirm=True)
-    pair = generate_key_pair(prefix, secret)
+    pair = generate_key_pair(prefix, secret, KeyType(key_type))
     document = {
         "private_key": str(pair.private),
         "public_key": str(pair.public),
         "key_id": pair.id,
+        "type": key_type,
         "encrypted": secret is not None,
     }
     out.result(

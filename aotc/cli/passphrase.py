@@ -39,7 +39,14 @@ def for_key(key: Path, file: Path | None) -> bytes | None:
     passphrase = given(file)
     if passphrase is not None or not sys.stdin.isatty() or not key.is_file():
         return passphrase
-    if b"ENCRYPTED" not in key.read_bytes():
+    from aotc.signing.keys import KEY_BYTES_MAX, is_encrypted
+
+    try:
+        with key.open("rb") as stream:
+            data = stream.read(KEY_BYTES_MAX)
+    except OSError:  # whoever loads the key will say so
+        return None
+    if not is_encrypted(data):
         return None
     return asked(f"passphrase of {key}", confirm=False)
 

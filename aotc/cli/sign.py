@@ -6,28 +6,24 @@ from pathlib import Path
 
 import click
 
-from aotc.cli import passphrase
 from aotc.cli.common import Output, command
+from aotc.cli.key_option import key_options, signer_of
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--key", required=True, type=click.Path(path_type=Path), help="The private key.")
-@click.option(
-    "--passphrase-file", type=click.Path(path_type=Path), help="First line: the key's passphrase."
-)
+@key_options(required=True)
 @command
-def sign(out: Output, bundle: Path, key: Path, passphrase_file: Path | None) -> None:
+def sign(out: Output, bundle: Path, key: str, passphrase_file: Path | None) -> None:
     """Add a signature to a bundle; its content stays as it is.
 
     \b
     aotc sign digits-1.0.0.aotb --key release.key
+    aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
     from aotc.build.endorse import endorse
-    from aotc.signing.signer import load_signer
 
-    signer = load_signer(key, passphrase.for_key(key, passphrase_file))
-    attestation = endorse(bundle, signer)
+    attestation = endorse(bundle, signer_of(key, passphrase_file))
     document = {
         "bundle": str(bundle),
         "root_digest": attestation.root_digest,

@@ -15,8 +15,23 @@ from aotc.cli.common import Output, command, report_findings
 @click.option(
     "--target", default="host", help="A target of the bundle; default: best for this host."
 )
+@click.option(
+    "--openssf",
+    type=click.Path(path_type=Path),
+    help="Require this OpenSSF model signature too: a model.sig.",
+)
+@click.option(
+    "--public-key", type=click.Path(path_type=Path), help="The key that --openssf is signed with."
+)
 @command
-def verify(out: Output, bundle: Path, trust: Path, target: str) -> int:
+def verify(
+    out: Output,
+    bundle: Path,
+    trust: Path,
+    target: str,
+    openssf: Path | None,
+    public_key: Path | None,
+) -> int:
     """Say whether a bundle may be loaded here, and if not, every reason why.
 
     Checks signatures, every digest, the trust policy, the runtime, the processor and memory,
@@ -27,9 +42,17 @@ def verify(out: Output, bundle: Path, trust: Path, target: str) -> int:
     """
     from aotc_runtime.verification.report import verify_report
 
+    if (openssf is None) != (public_key is None):
+        raise click.UsageError("--openssf and --public-key go together")
+    more = {}
+    if openssf is not None and public_key is not None:
+        from aotc.build.model_signature import require_model_signature
+
+        more["openssf"] = require_model_signature(bundle, openssf, public_key).id
     report = verify_report(bundle, trust, target)
     if report.findings:
-        report_findings(out, report.findings, report.exit_code, **report.document)
+        report_findings(out, report.findings, report.exit_code, **report.document, **more)
         return report.exit_code
-    out.result({**report.document, "findings": []}, lambda: print(*report.lines, sep="\n"))
+    lines = [*report.lines, *(f"openssf {key_id[:16]}" for key_id in more.values())]
+    out.result({**report.document, **more, "findings": []}, lambda: print(*lines, sep="\n"))
     return 0

@@ -40,8 +40,15 @@ def _begins_an_npz(head: bytes) -> bool:
     return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)
 
 
+def _begins_a_sigstore_bundle(head: bytes) -> bool:
+    """JSON that begins with the media type, as model-signing and aotc write it."""
+    start = head.replace(b" ", b"").replace(b"\n", b"")
+    return start.startswith(b'{"mediaType":"application/vnd.dev.sigstore.bundle')
+
+
 BUNDLE = Kind("a bundle", _begins_a_bundle)
 NPZ = Kind("an .npz file", _begins_an_npz)
+MODEL_SIGNATURE = Kind("a model signature", _begins_a_sigstore_bundle)
 
 
 def require_file_place(path: Path, replaceable: Kind) -> None:

@@ -1,15 +1,18 @@
-"""Ed25519 key pairs as PKCS#8 PEM, encrypted or plain."""
+"""Key pairs, Ed25519 or ECDSA P-256, as PKCS#8 PEM, encrypted or plain."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
@@ -19,7 +22,23 @@ PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
 KEY_BYTES_MAX = 64 * 2**10
 """A PEM key has a few hundred bytes."""
 
+_PEM_LABEL = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
+
+OTHER_FILES = {
+    b"OPENSSH PRIVATE KEY": "an OpenSSH key",
+    b"PUBLIC KEY": "a public key",
+    b"CERTIFICATE": "a certificate",
+}
+"""PEM files that are taken for private keys, by their labels."""
+
 PrivateKey = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey
+
+
+class KeyType(Enum):
+    """The kinds of keys a trust policy can name."""
+
+    ED25519 = "ed25519"
+    ECDSA_P256 = "ecdsa-p256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +62,11 @@ def key_id(key: PrivateKey) -> str:
     return hashlib.sha256(der).hexdigest()
 
 
-def new_key() -> ed25519.Ed25519PrivateKey:
-    """A new Ed25519 key."""
-    return ed25519.Ed25519PrivateKey.generate()
+def new_key(key_type: KeyType = KeyType.ED25519) -> PrivateKey:
+    """A new key."""
+    if key_type is KeyType.ED25519:
+        return ed25519.Ed25519PrivateKey.generate()
+    return ec.generate_private_key(ec.SECP256R1())
 
 
 def public_pem(key: PrivateKey) -> str:
@@ -57,7 +78,9 @@ def public_pem(key: PrivateKey) -> str:
     )
 
 
-def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
+def generate_key_pair(
+    prefix: Path, passphrase: bytes | None, key_type: KeyType = KeyType.ED25519
+) -> KeyPair:
     """Write PREFIX.key (mode 0600, encrypted if there is a passphrase) and PREFIX.pub.
 
     Raises UsageError: AOTC-E005 if either file exists, E003 if they cannot be written, E009 for an
@@ -81,15 +104,9 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
         )
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
-        if path.exists():
-            raise _error(
-                "AOTC-E005",
-                str(path),
-                "a file that does not exist yet",
-                "an existing one; keys are never overwritten",
-                "choose another prefix, or move the old key away",
-            )
-    key = new_key()
+        if path.is_symlink() or path.exists():
+            raise _exists(path)
+    key = new_key(key_type)
     encryption: serialization.KeySerializationEncryption = (
         serialization.BestAvailableEncryption(passphrase)
         if passphrase is not None
@@ -99,7 +116,8 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
     )
     # Exclusive creation with the final mode: never readable by others, never over another file.
-    created = []
+    created: list[Path] = []
+    complete = False
     try:
         for path, data, mode in (
             (private, secret, 0o600),
@@ -111,9 +129,10 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+        complete = True
+    except FileExistsError as error:
+        raise _exists(path) from error
     except OSError as error:
-        for path in created:
-            path.unlink(missing_ok=True)
         raise _error(
             "AOTC-E003",
             str(prefix),
@@ -121,17 +140,50 @@ def generate_key_pair(prefix: Path, passphrase: bytes | None) -> KeyPair:
             error.strerror or str(error),
             "check the folder and its permissions",
         ) from error
+    finally:
+        # Also when Ctrl-C comes between the two: half a pair is of no use and in the way.
+        if not complete:
+            for path in created:
+                path.unlink(missing_ok=True)
     return KeyPair(private, public, key_id(key))
 
 
+def _exists(path: Path) -> UsageError:
+    return _error(
+        "AOTC-E005",
+        str(path),
+        "a file that does not exist yet",
+        "an existing one; keys are never overwritten",
+        "choose another prefix, or move the old key away",
+    )
+
+
 def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
-    """Read a PKCS#8 PEM private key (Ed25519 or ECDSA P-256).
+    """Read a PEM private key (Ed25519 or ECDSA P-256), PKCS#8 or OpenSSL's older forms.
 
     Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
     """
+    key = _load(_read(path), path, passphrase)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        return key
+    found = type(key).__name__.removesuffix("PrivateKey")
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        found = f"ECDSA {key.curve.name}"
+    raise _error(
+        "AOTC-E006",
+        str(path),
+        "an Ed25519 or ECDSA P-256 key",
+        f"a key of type {found}",
+        "make one with `aotc keygen`",
+    )
+
+
+def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(KEY_BYTES_MAX)
+            return file.read(KEY_BYTES_MAX)
     except OSError as error:
         raise _error(
             "AOTC-E006",
@@ -140,7 +192,21 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
             error.strerror or str(error),
             "make one with `aotc keygen`",
         ) from error
-    encrypted = b"ENCRYPTED" in data
+
+
+def is_encrypted(data: bytes) -> bool:
+    """Whether a PEM file is a whole private key that a passphrase protects."""
+    try:
+        serialization.load_pem_private_key(data, None)
+    except TypeError:  # what cryptography raises for exactly this
+        return True
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+    return False
+
+
+def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:
+    encrypted = is_encrypted(data)
     if encrypted and not passphrase:
         raise _error(
             "AOTC-E007",
@@ -150,7 +216,7 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
             f"set {PASSPHRASE_VARIABLE}, pass --passphrase-file, or run in a terminal",
         )
     try:
-        key = serialization.load_pem_private_key(data, passphrase if encrypted else None)
+        return serialization.load_pem_private_key(data, passphrase if encrypted else None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if encrypted:
             raise _error(
@@ -164,24 +230,28 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
             "AOTC-E006",
             str(path),
             "a PKCS#8 PEM private key",
-            "a public key" if b"-----BEGIN PUBLIC KEY-----" in data else "something else",
+            _what_it_is(data),
             "use the .key file that `aotc keygen` wrote",
         ) from error
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return key
-    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
-        return key
-    raise _error(
-        "AOTC-E006",
-        str(path),
-        "an Ed25519 or ECDSA P-256 key",
-        type(key).__name__,
-        "make one with `aotc keygen`",
-    )
+
+
+def _what_it_is(data: bytes) -> str:
+    """In words, for a file that holds no private key that can be read."""
+    label = _PEM_LABEL.search(data)
+    if label is None:
+        return "something else"
+    if label[1] in OTHER_FILES:
+        return OTHER_FILES[label[1]]
+    whole = b"-----END " + label[1] + b"-----" in data
+    return "a damaged key" if whole else "a truncated key"
 
 
 def sign(key: PrivateKey, message: bytes) -> bytes:
-    """The signature: raw Ed25519, or DER-encoded ECDSA with SHA-256."""
+    """The signature: raw Ed25519, or DER-encoded ECDSA with SHA-256; the same each time.
+
+    The nonce of ECDSA is derived from key and message (RFC 6979), so that builds reproduce and a
+    bad source of randomness gives no key away.
+    """
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return key.sign(message)
-    return key.sign(message, ec.ECDSA(hashes.SHA256()))
+    return key.sign(message, ec.ECDSA(hashes.SHA256(), deterministic_signing=True))

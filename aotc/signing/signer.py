@@ -1,4 +1,7 @@
-"""What can sign: a key id and a function over bytes. A local key is one; a KMS would be another."""
+"""What can sign: a key id, a public key and a function over bytes.
+
+A key file is one; keys that lie elsewhere come in through `aotc.signing.plugins`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ class Signer(Protocol):
     def key_id(self) -> str:
         """SHA-256 of the public key's SubjectPublicKeyInfo DER, hex."""
 
+    def public_pem(self) -> str:
+        """The public key, PEM SubjectPublicKeyInfo."""
+
     def sign(self, message: bytes) -> bytes:
         """Ed25519, or DER-encoded ECDSA P-256 with SHA-256."""
 
@@ -27,9 +33,9 @@ class LocalSigner:
     key: keys.PrivateKey
 
     @classmethod
-    def ephemeral(cls) -> LocalSigner:
+    def ephemeral(cls, key_type: keys.KeyType = keys.KeyType.ED25519) -> LocalSigner:
         """A new key that is written nowhere."""
-        return cls(keys.new_key())
+        return cls(keys.new_key(key_type))
 
     def public_pem(self) -> str:
         """The public key, PEM."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from aotc.errors import UsageError
-from aotc.signing.keys import key_id, load_private_key
+from aotc.signing.keys import generate_key_pair, key_id, load_private_key
+from aotc.signing.signer import load_signer
+from aotc_runtime.verification.keys import load_public_key
 
 Run = Callable[..., Any]
 
@@ -28,6 +32,7 @@ def test_a_plain_pair_is_private_and_loads_without_a_passphrase(aotc: Run, tmp_p
         "public_key": "ci.pub",
         "key_id": "",
         "encrypted": False,
+        "type": "ed25519",
     }
     assert mode(tmp_path / "ci.key") == 0o600
     assert b"ENCRYPTED" not in (tmp_path / "ci.key").read_bytes()
@@ -93,8 +98,73 @@ def test_existing_keys_are_never_overwritten(refused: Run, tmp_path: Path, exist
 
 def test_a_link_to_nowhere_is_not_followed(refused: Run, tmp_path: Path) -> None:
     (tmp_path / "ci.pub").symlink_to(tmp_path / "elsewhere")
-    refused(["keygen", "ci", "--plain"], 2, "AOTC-E003")
+    refused(["keygen", "ci", "--plain"], 2, "AOTC-E005")
     assert [path.name for path in tmp_path.iterdir()] == ["ci.pub"], "no half of a pair is left"
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten_and_leaves_no_half_of_a_pair(
+    refused: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between looking and writing, another process makes the public key."""
+    (tmp_path / "ci.pub").write_text("precious")
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    done = refused(["keygen", "ci", "--plain"], 2, "AOTC-E005")
+    assert "AOTC-E005 ci.pub\n" in done.stderr
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("ci.pub", "precious")]
+
+
+def test_stopping_between_the_two_files_leaves_no_half_of_a_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+
+    def stop(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", stop)
+    with pytest.raises(KeyboardInterrupt):
+        generate_key_pair(tmp_path / "ci", None)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_whatever_the_umask_the_private_key_is_never_readable_by_others(
+    aotc: Run, tmp_path: Path, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        aotc("keygen", "ci", "--plain")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "ci.key") == 0o600
+
+
+@pytest.mark.parametrize("secret", [None, b"correct horse"])
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa-p256"])
+def test_both_kinds_of_keys_are_pkcs8_and_sign_what_their_public_halves_verify(
+    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, secret: bytes | None
+) -> None:
+    if secret:
+        monkeypatch.setattr("os.environb", {b"AOTC_KEY_PASSPHRASE": secret})
+    plain = [] if secret else ["--plain"]
+    made = aotc("keygen", "ci", "--type", kind, *plain, "--json").document
+    assert (made["type"], made["encrypted"]) == (kind, secret is not None)
+    label = b"ENCRYPTED PRIVATE KEY" if secret else b"PRIVATE KEY"
+    assert (tmp_path / "ci.key").read_bytes().startswith(b"-----BEGIN " + label + b"-----\n")
+    assert (mode(tmp_path / "ci.key"), mode(tmp_path / "ci.pub")) == (0o600, 0o644)
+    signer = load_signer(tmp_path / "ci.key", secret)
+    public = load_public_key((tmp_path / "ci.pub").read_text(), "", "ci.pub")
+    assert signer.key_id == public.id == made["key_id"]
+    assert isinstance(signer.key, ed25519.Ed25519PrivateKey) == (kind == "ed25519")
+    assert public.verify(signer.sign(b"message"), b"message")
+    assert signer.sign(b"message") == signer.sign(b"message"), "so that builds reproduce"
+
+
+def test_other_kinds_of_keys_are_not_made(refused: Run, tmp_path: Path) -> None:
+    refused(["keygen", "ci", "--plain", "--type", "rsa"], 2, "AOTC-E001")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("prefix", ["gone/ci", "", ".", "..", "/"])

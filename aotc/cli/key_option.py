@@ -1,0 +1,55 @@
+"""`--key` and `--passphrase-file`: the key that a command signs with, in a file or elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.cli import passphrase
+
+if TYPE_CHECKING:
+    from aotc.signing.signer import Signer
+
+
+def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the two options, as `key` and `passphrase_file`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        function = click.option(
+            "--passphrase-file",
+            type=click.Path(path_type=Path),
+            help="First line: the key's passphrase.",
+        )(function)
+        return click.option(
+            "--key",
+            required=required,
+            metavar="FILE|URI",
+            help="Sign with this private key; or with one elsewhere, such as pkcs11:….",
+        )(function)
+
+    return decorate
+
+
+def signer_of(key: str, passphrase_file: Path | None) -> Signer:
+    """The signer of a key file, or of a URI that an installed plug-in serves.
+
+    Raises UsageError: AOTC-E006 to E008 for a file, AOTC-E016 to E019, E022 for a URI.
+    """
+    from aotc.signing.plugins import open_signer, scheme_of
+    from aotc.signing.signer import load_signer
+
+    if scheme_of(key):
+        return open_signer(key, _asked)
+    path = Path(key)
+    return load_signer(path, passphrase.for_key(path, passphrase_file))
+
+
+def _asked(prompt: str) -> str | None:
+    if not sys.stdin.isatty():
+        return None
+    answer: str = click.prompt(prompt, hide_input=True, err=True)
+    return answer
