@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from aotc import constants
 from aotc.backends.registry import backend_for
 from aotc.build import child
 from aotc.build.assemble import target_parts, weight_blobs
+from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.evidence import unproven
 from aotc.build.plan import compile_jobs, resolve_targets
 from aotc.build.staging import Staging, scratch_folder
@@ -96,6 +98,7 @@ def build(
     written to `output` unless everything succeeded.
     """
     clock = _Clock()
+    stated = stated_time(os.environ)
     manifest = read_build_manifest(manifest_path)
     path = output or default_path(manifest.name, manifest.version)
     require_place(path, form)
@@ -137,7 +140,7 @@ def build(
         with clock.stage("pack"):
             on_stage("pack", 0, 0)
             checked = [parts.of(target, parities[target.name]) for target in resolved]
-            bundle, attestation = _write(path, form, checked, manifest, program, signer)
+            bundle, attestation = _write(path, form, checked, manifest, program, signer, stated)
     names = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(
         bundle=bundle,
@@ -269,12 +272,14 @@ def _write(
     manifest: BuildManifest,
     program: CapturedProgram,
     signer: Signer | None,
+    stated: datetime | None,
 ) -> tuple[Bundle, Attestation | None]:
     """Write the bundle with its attestation in one step, so that no unsigned one is ever seen."""
     if signer is None:
         return pack(path, form, parts), None
     root, _ = assemble(parts)
-    predicate = attesting.provenance(manifest, program, [part.manifest for part in parts])
+    built = [part.manifest for part in parts]
+    predicate = attesting.provenance(manifest, program, built, time_of_build(stated))
     subject = f"{manifest.name}-{manifest.version}"
     attestation = attesting.attest(root.digest, subject, predicate, signer)
     return pack(path, form, parts, [attestation.envelope]), attestation

@@ -1,13 +1,14 @@
 """Attestations: an in-toto statement about a root digest, with SLSA provenance, in a DSSE envelope.
 
 https://slsa.dev/spec/v1.0/provenance. The predicate says what was built from what; it names no
-host, no user and no path.
+host, no user and no path. It lies outside of the root digest, and so does the time it states.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -17,12 +18,15 @@ from aotc.stages import Attestation, CapturedProgram
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import dsse
-from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE
+from aotc_runtime.formats.statement import (
+    BUILD_TYPE,
+    PROVENANCE_TYPE,
+    SIGN_TYPE,
+    STATEMENT_TYPE,
+)
 from aotc_runtime.schema.manifest import BundleManifest
 
-BUILD_TYPE = "https://aotc.dev/build/v1"
 BUILDER_ID = "https://aotc.dev/builder/local"
-SIGN_TYPE = "https://aotc.dev/sign/v1"
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
 """Packages whose code shapes the bundle's bytes."""
@@ -45,9 +49,12 @@ def _dependencies(sources: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def provenance(
-    manifest: BuildManifest, program: CapturedProgram, built: Sequence[BundleManifest]
+    manifest: BuildManifest,
+    program: CapturedProgram,
+    built: Sequence[BundleManifest],
+    finished: datetime,
 ) -> dict[str, Any]:
-    """SLSA provenance v1 of a build."""
+    """SLSA provenance v1 of a build. finished: when it ended, UTC."""
     return {
         "buildDefinition": {
             "buildType": BUILD_TYPE,
@@ -62,7 +69,10 @@ def provenance(
             },
             "resolvedDependencies": _dependencies(program.sources),
         },
-        "runDetails": {"builder": {"id": BUILDER_ID, "version": {"aotc": version("aotc")}}},
+        "runDetails": {
+            "builder": {"id": BUILDER_ID, "version": {"aotc": version("aotc")}},
+            "metadata": {"finishedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ")},
+        },
     }
 
 

@@ -7,6 +7,15 @@ from msgspec import Struct
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
+CERTIFICATE_TYPE = "https://aotc.dev/certificate/v1"
+
+SILENT_TYPES = frozenset({CERTIFICATE_TYPE})
+"""Predicates that say something of a bundle and vouch for nothing; of no other type can this be
+known: a trusted key may as well have signed "do not load this"."""
+
+BUILD_TYPE = "https://aotc.dev/build/v1"
+SIGN_TYPE = "https://aotc.dev/sign/v1"
+"""Build types of our provenance. The second is that of `aotc sign`, which built nothing."""
 
 
 class Subject(Struct, frozen=True):

@@ -1,35 +1,95 @@
-"""The trust policy: the TOML file at the deploy side, `schema = 1` (docs/trust.md).
+"""The trust policy: the TOML file at the deploy side, `schema = 1` (docs/trust.md has an example).
 
-schema = 1
-name = "digits"              # a bundle name, or a glob such as "team-*"
-threshold = 1                # how many distinct keys must have signed
-minimum_version = "1.0.0"    # optional: refuse older bundles
-
-[[keys]]
-name = "ci"                  # optional, for messages
-public_key_file = "ci.pub"   # relative to the policy; or public_key = the PEM text
+Only `schema`, `name` and one `[[keys]]` have to be stated; a rule that is left out refuses nothing.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+# No import of its own: msgspec has loaded datetime already.
+from datetime import datetime
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta, Struct
 
+from aotc_runtime import limits
+from aotc_runtime.schema.manifest import Digest
 
-class TrustedKey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A public key (PEM, SubjectPublicKeyInfo; Ed25519 or ECDSA P-256) whose signatures count."""
+KeyId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+"""SHA-256 of a SubjectPublicKeyInfo in DER, hex."""
+
+SourceDigest = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]{1,32}:[0-9a-f]{32,128}\Z")]
+"""A digest as provenance names them: "sha256:…", "gitCommit:…"."""
+
+Instant = Annotated[datetime, Meta(tz=True)]
+"""An offset date-time; a time without an offset means another moment on every machine."""
+
+Text = Annotated[str, Meta(min_length=1)]
+Fallback = Literal["fail", "pad", "split", "compile"]
+
+FALLBACKS: tuple[str, ...] = get_args(Fallback)
+"""What a call may do whose shapes match no profile, each going further than the one before."""
+
+
+class _Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every table of a policy: immutable, no unknown keys."""
+
+
+class TrustedKey(_Table, frozen=True):
+    """A public key (PEM, SubjectPublicKeyInfo; Ed25519 or ECDSA P-256) whose signatures count.
+
+    not_before, not_after: while the clock of the checking host shows a time outside, both ends
+    included, they do not.
+    """
 
     public_key: str = ""
     public_key_file: str = ""
     name: str = ""
+    not_before: Instant | None = None
+    not_after: Instant | None = None
 
 
-class TrustPolicy(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whose signatures count, how many are needed, and for which bundles."""
+class Revoked(_Table, frozen=True):
+    """What is refused whoever signed it. keys: ids.  roots, blobs: digests."""
+
+    keys: tuple[KeyId, ...] = ()
+    roots: tuple[Digest, ...] = ()
+    blobs: tuple[Digest, ...] = ()
+
+
+class Accepts(_Table, frozen=True):
+    """Lists of what is accepted; None accepts everything.
+
+    builders: builder ids of the provenance.  sources: digests of the build manifest and of the
+    resolved dependencies.  jaxlib, aotc_runtime: versions that may run the bundle.
+    """
+
+    builders: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    sources: Annotated[tuple[SourceDigest, ...], Meta(min_length=1)] | None = None
+    jaxlib: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+    aotc_runtime: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+
+
+class SizeLimits(_Table, frozen=True):
+    """Largest sizes of what lies in the bundle, bytes; blobs: how many of them."""
+
+    blob_bytes: Annotated[int, Meta(ge=1)] | None = None
+    bundle_bytes: Annotated[int, Meta(ge=1)] | None = None
+    blobs: Annotated[int, Meta(ge=1, le=limits.BLOBS_MAX)] | None = None
+
+
+class TrustPolicy(_Table, frozen=True):
+    """Whose signatures count, how many are needed, and for which bundles.
+
+    furthest_fallback: no entry point may declare more for calls whose shapes match no profile.
+    """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
-    name: Annotated[str, Meta(min_length=1)]
+    name: Text
     keys: Annotated[tuple[TrustedKey, ...], Meta(min_length=1)]
     threshold: Annotated[int, Meta(ge=1)] = 1
     minimum_version: str = ""
+    minimum_build_time: Instant | None = None
+    furthest_fallback: Fallback | None = None
+    revoked: Revoked = Revoked()
+    accepts: Accepts = Accepts()
+    limits: SizeLimits = SizeLimits()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -26,14 +27,36 @@ _ED25519_PREFIX = bytes.fromhex("302a300506032b6570032100")
 _ED25519_BYTES = len(_ED25519_PREFIX) + 32
 
 
+KeyState = Literal["valid", "not yet valid", "expired", "revoked"]
+
+
 class PublicKey(Struct, frozen=True):
     """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
-    verify: (signature, message) to whether the signature is this key's.
+    verify: (signature, message) to whether the signature is this key's.  not_before, not_after:
+    both ends of the time in which its signatures count, None for no end.  revoked: they never do.
     """
 
     id: str
     name: str
     verify: Callable[[bytes, bytes], bool]
+    not_before: datetime | None = None
+    not_after: datetime | None = None
+    revoked: bool = False
+
+    @property
+    def label(self) -> str:
+        """For messages: its name and the start of its id."""
+        return f"{self.name} ({self.id[:16]})" if self.name else self.id[:16]
+
+    def state(self, now: float) -> KeyState:
+        """Whether its signatures count. now: seconds since the epoch."""
+        if self.revoked:
+            return "revoked"
+        if self.not_before is not None and now < self.not_before.timestamp():
+            return "not yet valid"
+        if self.not_after is not None and now > self.not_after.timestamp():
+            return "expired"
+        return "valid"
 
 
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:

@@ -1,30 +1,20 @@
-"""Whose signatures count: policies, keys, and signatures over a root digest."""
+"""Trust policies: read from their file, checked, and their keys."""
 
 from __future__ import annotations
 
-import fnmatch
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from aotc_runtime import limits
 from aotc_runtime.decoders import decoder
-from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
-from aotc_runtime.formats import dsse
-from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE, Statement
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.errors import Finding, TrustError, raise_if
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 from aotc_runtime.verification.versions import version_key
-
-
-def _policy_error(code: str, where: str, expected: str, found: str, hint: str) -> TrustError:
-    return TrustError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
-
 
 _WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
 
@@ -32,68 +22,97 @@ _WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
 def read_policy(path: Path) -> TrustPolicy:
     """Read a trust policy; key files are read in, so that the policy stands alone.
 
-    Raises TrustError: AOTC-E308 unreadable, E309 not a valid policy.
+    Raises TrustError: AOTC-E308 unreadable, E309 not a valid policy, with everything that is wrong.
     """
-    where = str(path)
     try:
-        data = tomllib.loads(_read_text(path))
-        decoder(TrustPolicy)
-        policy = msgspec.convert(data, TrustPolicy)
-        raise_if(_check_fields(policy, where))
-        keys = tuple(
-            msgspec.structs.replace(
-                key,
-                public_key=_read_text(path.parent / key.public_key_file),
-                public_key_file="",
-            )
-            if key.public_key_file
-            else key
-            for key in policy.keys
-        )
+        text = _read_text(path)
     except OSError as error:
-        raise _policy_error(
-            "AOTC-E308",
-            where if error.filename in (None, where) else f"{where} {error.filename}",
-            "a readable trust policy and its key files",
-            error.strerror or str(error),
-            _WRITE_ONE,
-        ) from error
+        raise TrustError(_unreadable(str(path), error)) from error
+    except ValueError as error:
+        raise TrustError(_invalid(str(path), error)) from error
+    return parse_policy(text, path.parent, str(path))
+
+
+def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
+    """The policy in a TOML text. folder: where its key files are looked for.  where: its name in
+    messages. Raises TrustError as `read_policy`.
+    """
+    try:
+        data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        # UnicodeDecodeError, TOMLDecodeError, msgspec's ValidationError, a path with a zero byte.
-        raise _policy_error(
-            "AOTC-E309",
-            where,
-            "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)",
-            str(error),
-            _WRITE_ONE,
-        ) from error
-    return msgspec.structs.replace(policy, keys=keys)
+        raise TrustError(_invalid(where, error)) from error
+    policy = _typed(data, where)
+    findings = list(_check_fields(policy, where))
+    keys = []
+    for index, key in enumerate(policy.keys):
+        place = f"{where} {_key_place(index, key)}"
+        if key.public_key_file and not key.public_key:
+            try:
+                pem = _read_text(folder / key.public_key_file)
+            except OSError as error:
+                findings.append(_unreadable(f"{place} {folder / key.public_key_file}", error))
+                continue
+            except ValueError as error:
+                # UnicodeDecodeError, or a path with a zero byte.
+                findings.append(_invalid(place, error))
+                continue
+            key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
+        keys.append(key)
+    raise_if(findings)
+    return msgspec.structs.replace(policy, keys=tuple(keys))
+
+
+def _typed(data: Any, where: str) -> TrustPolicy:
+    """The document as a policy. Raises TrustError: AOTC-E309, once for each key."""
+    decoder(TrustPolicy)
+    try:
+        return msgspec.convert(data, TrustPolicy)
+    except (msgspec.ValidationError, RecursionError) as error:
+        from aotc_runtime.verification.policy_types import policy_problems
+
+        findings = tuple(policy_problems(data, where)) or (_invalid(where, error),)
+        raise TrustError(*findings) from error
+
+
+def _unreadable(where: str, error: OSError) -> Finding:
+    expected = "a readable trust policy and its key files"
+    return Finding("AOTC-E308", where, expected, error.strerror or str(error), _WRITE_ONE)
+
+
+def _invalid(where: str, error: Exception) -> Finding:
+    expected = "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)"
+    return Finding("AOTC-E309", where, expected, str(error), _WRITE_ONE)
 
 
 def _read_text(path: Path) -> str:
     with path.open("rb") as file:
         data = file.read(limits.POLICY_BYTES_MAX + 1)
     if len(data) > limits.POLICY_BYTES_MAX:
-        raise _policy_error(
-            "AOTC-E309",
-            str(path),
-            f"at most {limits.POLICY_BYTES_MAX} bytes",
-            "more",
-            "is this the right file?",
-        )
+        expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
+        hint = "is this the right file?"
+        raise TrustError(Finding("AOTC-E309", str(path), expected, "more", hint))
     return data.decode("utf-8")
 
 
 def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
-    """What the types cannot say; a policy made in Python is checked as one that was read."""
+    """What the types cannot say."""
     for index, key in enumerate(policy.keys):
+        place = f"{where} {_key_place(index, key)}"
         if bool(key.public_key) == bool(key.public_key_file):
             yield Finding(
                 code="AOTC-E309",
-                where=f"{where} {_key_place(index, key)}",
+                where=place,
                 expected="exactly one of public_key and public_key_file",
                 found="both" if key.public_key else "neither",
                 hint="public_key holds the PEM text, public_key_file the path of a .pub file",
+            )
+        if key.not_before and key.not_after and key.not_before > key.not_after:
+            yield Finding(
+                code="AOTC-E309",
+                where=place,
+                expected="not_before no later than not_after",
+                found=f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
+                hint="swap the two, or correct one",
             )
     if policy.minimum_version and version_key(policy.minimum_version) is None:
         yield Finding(
@@ -109,180 +128,41 @@ def _key_place(index: int, key: TrustedKey) -> str:
     return f"keys[{index}] {key.name}".rstrip()
 
 
-def policy_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
-    """The policy's keys by id. Raises TrustError (AOTC-E309, E310)."""
-    raise_if(_check_fields(policy, "trust policy"))
-    keys = [
-        load_public_key(key.public_key, key.name, f"trust policy {_key_place(index, key)}")
-        for index, key in enumerate(policy.keys)
-    ]
-    distinct = {key.id: key for key in keys}
+def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
+    """The policy's keys by id; a policy made in Python is checked as one that was read.
+
+    Raises TrustError (AOTC-E309, E310), with everything that is wrong.
+    """
+    try:
+        document = msgspec.to_builtins(policy)
+    except TypeError as error:
+        raise TrustError(_invalid(where, error)) from error
+    _typed(document, where)
+    findings = list(_check_fields(policy, where))
+    distinct: dict[str, PublicKey] = {}
+    for index, stated in enumerate(policy.keys):
+        place = f"{where} {_key_place(index, stated)}"
+        try:
+            key = load_public_key(stated.public_key, stated.name, place)
+        except TrustError as error:
+            findings += error.findings
+            continue
+        key = msgspec.structs.replace(
+            key,
+            not_before=stated.not_before,
+            not_after=stated.not_after,
+            revoked=key.id in policy.revoked.keys,
+        )
+        other = distinct.setdefault(key.id, key)
+        if (other.not_before, other.not_after) != (key.not_before, key.not_after):
+            expected = "one not_before and not_after for a key"
+            hint = "list each key once"
+            found = f"another window than where {key.id[:16]} stands first"
+            findings.append(Finding("AOTC-E309", place, expected, found, hint))
+    raise_if(findings)
     if policy.threshold > len(distinct):
-        raise _policy_error(
-            "AOTC-E309",
-            "trust policy threshold",
-            f"at most the number of distinct keys, {len(distinct)}",
-            str(policy.threshold),
-            "add keys, or lower the threshold",
-        )
+        expected = f"at most the number of distinct keys, {len(distinct)}"
+        hint = "add keys, or lower the threshold"
+        place = f"{where} threshold"
+        raise TrustError(Finding("AOTC-E309", place, expected, str(policy.threshold), hint))
     return distinct
-
-
-class SignedPayload(Struct, frozen=True):
-    """A DSSE envelope taken apart; nothing in it is believed. where: for messages."""
-
-    payload_type: str
-    payload: bytes
-    signatures: tuple[tuple[str, bytes], ...]
-    where: str
-
-
-def open_envelope(data: bytes, where: str) -> SignedPayload:
-    """docs/trust.md 3: a well-formed envelope.
-
-    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E119 number of signatures.
-    """
-    envelope = decode_foreign(data, dsse.Envelope, where=where)
-    if not 1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E119",
-                where=where,
-                expected=f"1 to {limits.SIGNATURES_MAX} signatures",
-                found=str(len(envelope.signatures)),
-                hint="sign the bundle again with `aotc sign`",
-            )
-        )
-    return SignedPayload(
-        envelope.payloadType,
-        dsse.decode_base64(envelope.payload, where=f"{where} payload"),
-        tuple(
-            (signature.keyid, dsse.decode_base64(signature.sig, where=f"{where} signature"))
-            for signature in envelope.signatures
-        ),
-        where,
-    )
-
-
-def trusted_signers(
-    envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str
-) -> tuple[str, ...]:
-    """docs/trust.md 4: ids of the policy's keys that signed this root digest, sorted; at least
-    the threshold.
-
-    Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
-    by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,
-    E305 a statement about something else.
-    """
-    keys = policy_keys(policy)
-    if not envelopes:
-        raise _policy_error(
-            "AOTC-E301",
-            where,
-            f"a signature by {_names(keys.values())}",
-            "no signature at all",
-            "sign it with `aotc sign BUNDLE --key KEY`",
-        )
-    signers: set[str] = set()
-    strangers: set[str] = set()
-    for number, data in enumerate(envelopes, start=1):
-        signed = open_envelope(data, f"{where} attestation {number}")
-        accepted = _accepted_keys(signed, keys, strangers)
-        if accepted:
-            # Only now is the payload worth parsing: a trusted key vouches for it.
-            _check_statement(signed, root_digest)
-            signers |= accepted
-    if not signers:
-        raise _policy_error(
-            "AOTC-E302",
-            where,
-            f"a signature by {_names(keys.values())}",
-            "signatures by keys the policy does not know: " + ", ".join(sorted(strangers)),
-            "sign with a trusted key, or add the signer's key to the policy",
-        )
-    # docs/trust.md 4: k distinct keys, not k signatures.
-    if len(signers) < policy.threshold:
-        raise _policy_error(
-            "AOTC-E304",
-            where,
-            f"signatures by {policy.threshold} distinct keys of {_names(keys.values())}",
-            f"{len(signers)}: {_names(keys[signer] for signer in sorted(signers))}",
-            "have another key holder run `aotc sign BUNDLE --key KEY`",
-        )
-    return tuple(sorted(signers))
-
-
-def _accepted_keys(
-    signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str]
-) -> set[str]:
-    """The trusted keys whose signature verifies; unknown key ids are added to `strangers`.
-
-    A key id is a hint that nobody signs: an unknown or missing one excludes no key. A trusted
-    key's id beside a signature that is not that key's is damage, and is refused.
-    """
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
-    accepted = set()
-    for claimed, signature in signed.signatures:
-        named = keys.get(claimed)
-        candidates = keys.values() if named is None else (named,)
-        signer = next((key for key in candidates if key.verify(signature, message)), None)
-        if signer is not None:
-            accepted.add(signer.id)
-        elif named is not None:
-            raise _policy_error(
-                "AOTC-E303",
-                signed.where,
-                f"a valid signature by key {named.name or named.id[:16]}",
-                "a signature that does not match what it signs",
-                "the attestation was changed: fetch the bundle again, or sign it again",
-            )
-        else:
-            strangers.add(claimed[:16] or "one without a key id")
-    return accepted
-
-
-def _check_statement(signed: SignedPayload, root_digest: str) -> None:
-    """The signed statement vouches for exactly this root.
-
-    Only provenance vouches: a trusted key may also sign a test report or a warning about a bundle.
-    """
-    expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
-    hint = "the signature is about something else: sign this bundle with `aotc sign`"
-    if signed.payload_type != dsse.PAYLOAD_TYPE:
-        found = f"a payload of type {signed.payload_type}"
-        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
-    statement = decode_foreign(signed.payload, Statement, where=signed.where)
-    if statement.type != STATEMENT_TYPE or statement.predicateType != PROVENANCE_TYPE:
-        found = f"{statement.type} with {statement.predicateType}"
-        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
-    subjects = [subject.digest for subject in statement.subject]
-    if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
-        found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
-        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
-
-
-def _names(keys: Iterable[PublicKey]) -> str:
-    return ", ".join(f"{key.name} ({key.id[:16]})" if key.name else key.id[:16] for key in keys)
-
-
-def check_policy(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Finding]:
-    """docs/trust.md 7, the policy on the signed content: AOTC-E306 name, E307 version."""
-    where = f"{manifest.name} {manifest.version}"
-    if not fnmatch.fnmatchcase(manifest.name, policy.name):
-        yield Finding(
-            code="AOTC-E306",
-            where=where,
-            expected=f"a bundle named {policy.name}, as the trust policy says",
-            found=manifest.name,
-            hint="load the bundle this policy is for, or write a policy for this one",
-        )
-    if policy.minimum_version:
-        minimum, found = version_key(policy.minimum_version), version_key(manifest.version)
-        if minimum is None or found is None or found < minimum:
-            yield Finding(
-                code="AOTC-E307",
-                where=where,
-                expected=f"version {policy.minimum_version} or later, as the trust policy says",
-                found=manifest.version,
-                hint="deploy the newer version; lowering minimum_version allows rollback",
-            )

@@ -6,6 +6,7 @@ host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBund
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
@@ -37,9 +38,10 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
-from aotc_runtime.verification import trust
+from aotc_runtime.verification import provenance, rules, signatures
 from aotc_runtime.verification.compatibility import check_host
 from aotc_runtime.verification.consistency import check_consistency
+from aotc_runtime.verification.roles import roles_by_digest
 
 
 class Root(Struct, frozen=True):
@@ -320,27 +322,36 @@ def choose_target(
 
 
 def examine(
-    source: BlobSource, policy: TrustPolicy, host: HostFacts, *, target: str | None = None
+    source: BlobSource,
+    policy: TrustPolicy,
+    host: HostFacts,
+    *,
+    target: str | None = None,
+    now: float | None = None,
 ) -> Verdict:
     """Everything that can be said about a bundle on this host, without loading it.
 
-    target: one of the bundle's, or None for the best this host can run.
+    target: one of the bundle's, or None for the best this host can run.  now: the time of checking,
+    seconds since the epoch, or None for this host's clock, which is then read once.
     """
+    now = time.time() if now is None else now
     gates: list[str] = []
     root_digest = ""
     signers: tuple[str, ...] = ()
     try:
         root = read_root(source)  # docs/trust.md 1
+        raise_if(rules.check_limits(source, policy))
         root_digest = root.entry.digest
         gates.append("framing")
-        envelopes, attested = read_envelopes(source, root)  # 2
+        raise_if(rules.check_revoked_root(root_digest, policy, source.name))  # 2
+        envelopes, attested = read_envelopes(source, root)
         gates.append("attestations")
-        signers = trust.trusted_signers(envelopes, root_digest, policy, source.name)  # 3, 4
+        vouchers = signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)  # 3, 4
+        signers = signatures.signers_of(vouchers)
         gates.append("signatures")
         contents = read_contents(source, root, attested)  # 5, 6
         gates.append("digests")
-        first = next(iter(contents.manifests.values()))
-        raise_if(trust.check_policy(first, policy))  # 7
+        raise_if(_check_policy(contents, attested, vouchers, policy, host, source.name))  # 7
         gates.append("policy")
     except AotcError as error:
         return Verdict(root_digest, signers, "", None, tuple(gates), error.findings, None)
@@ -356,15 +367,41 @@ def examine(
     return Verdict(root_digest, signers, chosen, manifest, tuple(gates), tuple(findings), bundle)
 
 
+def _check_policy(
+    contents: Contents,
+    attested: set[str],
+    vouchers: tuple[signatures.Voucher, ...],
+    policy: TrustPolicy,
+    host: HostFacts,
+    where: str,
+) -> Iterator[Finding]:
+    """docs/trust.md 7: everything that the policy refuses in the signed content."""
+    manifests = contents.manifests.values()
+    yield from rules.check_identity(next(iter(manifests)), policy)
+    if policy.revoked.blobs:
+        roles = roles_by_digest(
+            contents.root_digest, contents.targets, contents.manifests, attested
+        )
+        yield from rules.check_revoked_blobs(roles, policy)
+    yield from provenance.check_builds(vouchers, policy, where)
+    yield from rules.check_fallbacks(manifests, policy)
+    yield from rules.check_runtime(host, policy)
+
+
 def verify(
-    source: BlobSource, policy: TrustPolicy, host: HostFacts, *, target: str | None = None
+    source: BlobSource,
+    policy: TrustPolicy,
+    host: HostFacts,
+    *,
+    target: str | None = None,
+    now: float | None = None,
 ) -> VerifiedBundle:
     """As `examine`, but raises everything that was found.
 
     Raises BundleFormatError, IntegrityError, TrustError, IncompatibleRuntimeError,
     IncompatibleHostError, ResourceError.
     """
-    verdict = examine(source, policy, host, target=target)
+    verdict = examine(source, policy, host, target=target, now=now)
     raise_if(verdict.findings)
     assert verdict.bundle is not None, "no findings, so there is a bundle"
     return verdict.bundle

@@ -14,8 +14,17 @@ from aotc_runtime import limits
 from aotc_runtime.formats import oci, tar, tensors
 from aotc_runtime.schema import manifest as schema
 from aotc_runtime.schema import tree
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification import compatibility, consistency, keys, trust, verify
+from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
+from aotc_runtime.verification import (
+    compatibility,
+    consistency,
+    keys,
+    provenance,
+    rules,
+    signatures,
+    trust,
+    verify,
+)
 
 DOCS = Path(__file__).parents[3] / "docs"
 FORMAT = (DOCS / "bundle-format.md").read_text()
@@ -87,8 +96,10 @@ def test_every_key_of_the_policy_is_described() -> None:
     section = TRUST[TRUST.index("## The policy file") :]
     for name in TrustPolicy.__struct_fields__:
         assert f"| `{name}` |" in section, name
-    for name in TrustedKey.__struct_fields__:
-        assert f"| `keys.{name}` |" in section, name
+    tables = {"keys": TrustedKey, "revoked": Revoked, "accepts": Accepts, "limits": SizeLimits}
+    for table, struct in tables.items():
+        for name in struct.__struct_fields__:
+            assert f"| `{table}.{name}` |" in section, name
 
 
 def test_the_policy_on_the_page_is_a_policy(tmp_path: Path) -> None:
@@ -108,7 +119,7 @@ def rows() -> dict[int, str]:
 def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
     assert list(rows()) == list(range(1, 11))
     named: set[int] = set()
-    for module in (verify, trust, compatibility):
+    for module in (verify, rules, provenance, signatures, trust, compatibility):
         text = Path(module.__file__ or "").read_text()
         for match in re.findall(r"docs/trust\.md (\d+(?:(?:, | and | to )\d+)*)", text):
             numbers = [int(number) for number in re.findall(r"\d+", match)]
@@ -136,7 +147,7 @@ def test_every_code_of_the_verification_stands_at_a_step() -> None:
     for text in rows().values():
         for first, last in re.findall(r"E(\d{3})(?: to E(\d{3}))?", text):
             stated |= set(range(int(first), int(last or first) + 1))
-    for module in (verify, trust, compatibility, consistency, keys):
+    for module in (verify, rules, provenance, signatures, trust, compatibility, consistency, keys):
         source = Path(module.__file__ or "").read_text()
         for code in re.findall(r'"AOTC-E(\d{3})"', source):
             assert int(code) in stated or code == "308", code

@@ -13,7 +13,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.formats import dsse
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification.trust import trusted_signers
+from aotc_runtime.verification.signatures import signers_of, vouchers_for
 
 ROOT = sha256(b"the root")
 SIGNER = LocalSigner.ephemeral()
@@ -22,9 +22,9 @@ POLICY = TrustPolicy(schema=1, name="digits", keys=(TrustedKey(public_key=SIGNER
 
 def test_the_runtime_accepts_an_attestation_for_its_root_only() -> None:
     made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
-    assert trusted_signers([made.envelope], ROOT, POLICY, "b") == (SIGNER.key_id,)
+    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
     with pytest.raises(TrustError) as caught:
-        trusted_signers([made.envelope], sha256(b"another root"), POLICY, "b")
+        vouchers_for([made.envelope], sha256(b"another root"), POLICY, "b", 0)
     assert caught.value.code == "AOTC-E305"
 
 

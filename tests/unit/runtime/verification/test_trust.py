@@ -14,7 +14,8 @@ from aotc.signing.trust_file import policy_text
 from aotc_runtime.errors import TrustError
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.trust import check_policy, policy_keys, read_policy
+from aotc_runtime.verification.rules import check_identity
+from aotc_runtime.verification.trust import policy_keys, read_policy
 
 from ..samples import manifest
 
@@ -160,4 +161,4 @@ def test_name_and_version_are_checked_together(
     policy = TrustPolicy(
         schema=1, name=name, keys=(TrustedKey(public_key=PEM),), minimum_version=minimum
     )
-    assert [finding.code for finding in check_policy(manifest(), policy)] == expected
+    assert [finding.code for finding in check_identity(manifest(), policy)] == expected

@@ -1,0 +1,42 @@
+"""The time that a build states in its provenance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from aotc.errors import UsageError
+from aotc_runtime.errors import Finding
+
+VARIABLE = "SOURCE_DATE_EPOCH"
+"""https://reproducible-builds.org/specs/source-date-epoch: seconds since the epoch."""
+
+
+def stated_time(environment: Mapping[str, str]) -> datetime | None:
+    """The time that the environment asks builds to state, UTC; None if it leaves that to the clock.
+
+    Raises UsageError (AOTC-E015) for what is no such time.
+    """
+    text = environment.get(VARIABLE)
+    if text is None:
+        return None
+    try:
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError(text)
+        return datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            Finding(
+                code="AOTC-E015",
+                where=VARIABLE,
+                expected="whole seconds since 1970-01-01T00:00:00Z",
+                found=repr(text),
+                hint=f"correct it, or unset {VARIABLE} to state the time of the build",
+            )
+        ) from error
+
+
+def time_of_build(stated: datetime | None) -> datetime:
+    """The stated time, or now; whole seconds, UTC."""
+    return stated or datetime.fromtimestamp(int(time.time()), UTC)

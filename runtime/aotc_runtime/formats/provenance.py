@@ -1,0 +1,64 @@
+"""What is read of SLSA provenance v1: https://slsa.dev/spec/v1.0/provenance."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class Resource(Struct, frozen=True):
+    """A source: a file, a repository, a package. digest: algorithm to hex; may be left out."""
+
+    name: str = ""
+    uri: str = ""
+    digest: dict[str, str] = {}
+
+
+class Parameters(Struct, frozen=True):
+    """Of the parameters, the build manifest; other builders may state others."""
+
+    manifest: Resource = Resource()
+
+
+class BuildDefinition(Struct, frozen=True):
+    """What was built from what."""
+
+    buildType: str
+    externalParameters: Parameters = Parameters()
+    resolvedDependencies: tuple[Resource, ...] = ()
+
+
+class Builder(Struct, frozen=True):
+    """Who built. id: a URI."""
+
+    id: str
+
+
+class Metadata(Struct, frozen=True):
+    """When the build ended, by the builder's account."""
+
+    finishedOn: Annotated[datetime, Meta(tz=True)] | None = None
+
+
+class RunDetails(Struct, frozen=True):
+    """This run of the build."""
+
+    builder: Builder
+    metadata: Metadata = Metadata()
+
+
+class Provenance(Struct, frozen=True):
+    """The predicate."""
+
+    buildDefinition: BuildDefinition
+    runDetails: RunDetails
+
+    def sources(self) -> list[Resource]:
+        """The build manifest and the dependencies, those that state a digest."""
+        stated = (
+            self.buildDefinition.externalParameters.manifest,
+            *self.buildDefinition.resolvedDependencies,
+        )
+        return [resource for resource in stated if resource.digest]

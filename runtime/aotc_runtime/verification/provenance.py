@@ -1,0 +1,105 @@
+"""A policy's rules on how a bundle was built, asked of the provenance that counted.
+
+Every provenance that describes a build has to satisfy them, and one at least has to describe it:
+which of two accounts is true cannot be known. What `aotc sign` adds describes no build. It counts
+for the threshold, and neither satisfies nor breaks a rule on builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.provenance import Provenance
+from aotc_runtime.formats.statement import SIGN_TYPE
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.signatures import Voucher
+
+Rule = Callable[[Provenance, TrustPolicy, str], Iterable[Finding]]
+
+
+def check_builds(vouchers: Iterable[Voucher], policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E315 build time, E316 builder, E317 sources.
+
+    Provenance is read only where a rule asks for it. Raises BundleFormatError (AOTC-E106) for
+    provenance that is no SLSA provenance v1.
+    """
+    rules = [rule for rule, stated in _stated(policy) if stated]
+    if not rules:
+        return
+    builds = [
+        (provenance, voucher.where)
+        for voucher in vouchers
+        for provenance in (decode_foreign(voucher.predicate, Provenance, where=voucher.where),)
+        if provenance.buildDefinition.buildType != SIGN_TYPE
+    ]
+    if not builds:
+        yield Finding(
+            code="AOTC-E316",
+            where=where,
+            expected="provenance of the build, which the policy's rules on builds ask about",
+            found="only signatures added by `aotc sign`, which describe no build",
+            hint="build with --key, so that the builder signs what it did",
+        )
+    for provenance, place in builds:
+        for rule in rules:
+            yield from rule(provenance, policy, place)
+
+
+def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
+    return (
+        (_check_time, policy.minimum_build_time is not None),
+        (_check_builder, policy.accepts.builders is not None),
+        (_check_sources, policy.accepts.sources is not None),
+    )
+
+
+def _check_time(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    minimum, finished = policy.minimum_build_time, provenance.runDetails.metadata.finishedOn
+    assert minimum is not None, "asked only where it is stated"
+    if finished is None or finished < minimum:
+        yield Finding(
+            code="AOTC-E315",
+            where=where,
+            expected=f"a build finished at {minimum.isoformat()} or later, the policy's "
+            "minimum_build_time",
+            found=finished.isoformat() if finished else "provenance that states no time",
+            hint="deploy a newer build; an earlier minimum_build_time allows rollback",
+        )
+
+
+def _check_builder(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    found = provenance.runDetails.builder.id
+    accepted = policy.accepts.builders or ()
+    if found not in accepted:
+        yield Finding(
+            code="AOTC-E316",
+            where=where,
+            expected=f"built by {' or '.join(accepted)}, the policy's accepts.builders",
+            found=found or "no builder id",
+            hint="deploy what an accepted builder built, or add this one to the policy",
+        )
+
+
+def _check_sources(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    accepted = set(policy.accepts.sources or ())
+    sources = provenance.sources()
+    if not sources:
+        yield Finding(
+            code="AOTC-E317",
+            where=where,
+            expected="provenance with digests of its sources, for the policy's accepts.sources",
+            found="none",
+            hint="deploy a build whose provenance names them",
+        )
+    for source in sources:
+        digests = [f"{algorithm}:{value}" for algorithm, value in sorted(source.digest.items())]
+        if not accepted.intersection(digests):
+            yield Finding(
+                code="AOTC-E317",
+                where=f"{where} {source.name or source.uri}".rstrip(),
+                expected="a source that the policy lists under accepts.sources",
+                found=" ".join(digests),
+                hint="deploy a build of accepted sources, or add this digest once it is reviewed",
+            )

@@ -1,0 +1,224 @@
+"""Signatures over a root digest: which of a policy's keys vouch for it, and with what statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from aotc_runtime import limits
+from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
+from aotc_runtime.formats import dsse
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.statement import (
+    PROVENANCE_TYPE,
+    SILENT_TYPES,
+    STATEMENT_TYPE,
+    Statement,
+)
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.trust import policy_keys
+
+
+def _policy_error(code: str, where: str, expected: str, found: str, hint: str) -> TrustError:
+    return TrustError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
+
+
+class SignedPayload(Struct, frozen=True):
+    """A DSSE envelope taken apart; nothing in it is believed. where: for messages."""
+
+    payload_type: str
+    payload: bytes
+    signatures: tuple[tuple[str, bytes], ...]
+    where: str
+
+
+class Voucher(Struct, frozen=True):
+    """Provenance that counts: signed by these keys (ids). where: for messages.
+
+    predicate: JSON, not interpreted yet.
+    """
+
+    signers: frozenset[str]
+    predicate: bytes
+    where: str
+
+
+def signers_of(vouchers: Iterable[Voucher]) -> tuple[str, ...]:
+    """Ids of the keys that vouch, each once, sorted."""
+    return tuple(sorted({signer for voucher in vouchers for signer in voucher.signers}))
+
+
+def open_envelope(data: bytes, where: str) -> SignedPayload:
+    """docs/trust.md 3: a well-formed envelope.
+
+    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E119 number of signatures.
+    """
+    envelope = decode_foreign(data, dsse.Envelope, where=where)
+    if not 1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX:
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E119",
+                where=where,
+                expected=f"1 to {limits.SIGNATURES_MAX} signatures",
+                found=str(len(envelope.signatures)),
+                hint="sign the bundle again with `aotc sign`",
+            )
+        )
+    return SignedPayload(
+        envelope.payloadType,
+        dsse.decode_base64(envelope.payload, where=f"{where} payload"),
+        tuple(
+            (signature.keyid, dsse.decode_base64(signature.sig, where=f"{where} signature"))
+            for signature in envelope.signatures
+        ),
+        where,
+    )
+
+
+def vouchers_for(
+    envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
+) -> tuple[Voucher, ...]:
+    """docs/trust.md 3, 4: the provenance of this root digest that the policy's keys signed; of at
+    least as many distinct keys as the threshold. now: seconds since the epoch.
+
+    Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
+    by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,
+    E305 a statement about something else, E311 and E312 too few because of expired or revoked ones.
+    """
+    keys = policy_keys(policy)
+    if not envelopes:
+        raise _policy_error(
+            "AOTC-E301",
+            where,
+            f"a signature by {_names(keys.values())}",
+            "no signature at all",
+            "sign it with `aotc sign BUNDLE --key KEY`",
+        )
+    vouchers: list[Voucher] = []
+    idle: dict[str, PublicKey] = {}
+    silent: set[str] = set()
+    strangers: set[str] = set()
+    for number, data in enumerate(envelopes, start=1):
+        signed = open_envelope(data, f"{where} attestation {number}")
+        signers = _signers(signed, keys, strangers)
+        counted = frozenset(id for id in signers if keys[id].state(now) == "valid")
+        idle |= {id: keys[id] for id in signers - counted}
+        if not counted:
+            continue
+        # Only now is the payload worth parsing: a key that counts vouches for it.
+        statement = _statement(signed, root_digest)
+        if statement.predicateType == PROVENANCE_TYPE:
+            vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where))
+        else:
+            silent.add(f"a statement of type {statement.predicateType}, which vouches for nothing")
+    # docs/trust.md 4: k distinct keys, not k signatures.
+    found = signers_of(vouchers)
+    if not found and not idle and not silent:
+        raise _policy_error(
+            "AOTC-E302",
+            where,
+            f"a signature by {_names(keys.values())}",
+            "signatures by keys the policy does not know: " + ", ".join(sorted(strangers)),
+            "sign with a trusted key, or add the signer's key to the policy",
+        )
+    if len(found) < policy.threshold:
+        raise_if(_idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
+        counted_names = [_names(keys[signer] for signer in found)] if found else []
+        raise _policy_error(
+            "AOTC-E304",
+            where,
+            f"signatures by {policy.threshold} distinct keys of {_names(keys.values())}",
+            ", ".join([f"{len(found)} that count", *counted_names, *sorted(silent)]),
+            "have another key holder run `aotc sign BUNDLE --key KEY`",
+        )
+    return tuple(vouchers)
+
+
+def _signers(
+    signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str]
+) -> frozenset[str]:
+    """The policy's keys whose signature verifies; unknown key ids are added to `strangers`.
+
+    A key id is a hint that nobody signs: an unknown or missing one excludes no key. A trusted
+    key's id beside a signature that is not that key's is damage, and is refused.
+    """
+    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    found = set()
+    for claimed, signature in signed.signatures:
+        named = keys.get(claimed)
+        candidates = keys.values() if named is None else (named,)
+        signer = next((key for key in candidates if key.verify(signature, message)), None)
+        if signer is not None:
+            found.add(signer.id)
+        elif named is not None:
+            raise _policy_error(
+                "AOTC-E303",
+                signed.where,
+                f"a valid signature by key {named.name or named.id[:16]}",
+                "a signature that does not match what it signs",
+                "the attestation was changed: fetch the bundle again, or sign it again",
+            )
+        else:
+            strangers.add(claimed[:16] or "one without a key id")
+    return frozenset(found)
+
+
+def _statement(signed: SignedPayload, root_digest: str) -> Statement:
+    """The signed statement, which is about exactly this root.
+
+    A trusted key may also sign a test report or a warning about a bundle: only provenance vouches,
+    and what is not known to vouch for nothing is refused.
+    """
+    expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
+    hint = "the signature is about something else: sign this bundle with `aotc sign`"
+    if signed.payload_type != dsse.PAYLOAD_TYPE:
+        found = f"a payload of type {signed.payload_type}"
+        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+    statement = decode_foreign(signed.payload, Statement, where=signed.where)
+    known = statement.predicateType == PROVENANCE_TYPE or statement.predicateType in SILENT_TYPES
+    if statement.type != STATEMENT_TYPE or not known:
+        found = f"{statement.type} with {statement.predicateType}"
+        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+    subjects = [subject.digest for subject in statement.subject]
+    if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
+        found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
+        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+    return statement
+
+
+def _idle_findings(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:
+    """Why signatures that verify did not count, one finding for each key."""
+    clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    for key in keys:
+        state = key.state(now)
+        if state == "revoked":
+            yield Finding(
+                code="AOTC-E312",
+                where=f"{where} key {key.label}",
+                expected="a signature by a key that is not revoked",
+                found=f"one by {key.id}, which the policy lists under revoked.keys",
+                hint="sign with another key of the policy; a revoked key never counts, listed "
+                "under keys or not",
+            )
+            continue
+        early = state == "not yet valid"
+        bound = key.not_before if early else key.not_after
+        assert bound is not None, "a key without bounds is always valid"
+        limit, side = ("not_before", "from") if early else ("not_after", "up to")
+        yield Finding(
+            code="AOTC-E311",
+            where=f"{where} key {key.label}",
+            expected=f"a check {side} {bound.isoformat()}, the key's {limit}",
+            found=f"a check at {clock}: the key is {state}, and its signature does not count",
+            hint="check again after that time, or sign with a key that is valid already"
+            if early
+            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
+            "is still to be trusted, move its not_after",
+        )
+
+
+def _names(keys: Iterable[PublicKey]) -> str:
+    return ", ".join(key.label for key in keys)

@@ -1,0 +1,246 @@
+"""Every rule of a policy, removed: the bundle that it refuses gets further."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.errors import raise_if
+from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
+from aotc_runtime.verification import (
+    keys,
+    provenance,
+    roles,
+    rules,
+    signatures,
+    trust,
+    verify,
+)
+
+from .policies import (
+    BUILDER,
+    DAY,
+    ENDORSEMENT,
+    NOW,
+    SOURCE,
+    a_build,
+    attested,
+    declaring,
+    key_of,
+)
+from .tampering import ACCEPTED, code_of, policy_for, put_together, root_digest, signed
+from .weakening import Arms, Attack, Check, codes_in, shows_that_it_matters
+
+OTHER = "sha256:" + "0" * 64
+
+
+def under(**policy: Any) -> Attack:
+    """A good bundle under a policy that refuses it."""
+
+    def attack(arms: Arms) -> str:
+        built = attested(arms.documents, (arms.ours, a_build()))
+        return code_of(built, policy_for(arms.ours, **policy), arms.host)
+
+    return attack
+
+
+def built(build: dict[str, Any], **policy: Any) -> Attack:
+    """A bundle about which this is said."""
+
+    def attack(arms: Arms) -> str:
+        bundle = attested(arms.documents, (arms.ours, build))
+        return code_of(bundle, policy_for(arms.ours, **policy), arms.host)
+
+    return attack
+
+
+def windowed(**window: datetime) -> Attack:
+    """A signature by a key whose window is another, checked by this host's clock."""
+
+    def attack(arms: Arms) -> str:
+        policy = TrustPolicy(schema=1, name="digits", keys=(key_of(arms.ours, **window),))
+        return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+    return attack
+
+
+def by_a_revoked_key(arms: Arms) -> str:
+    policy = policy_for(arms.ours, revoked=Revoked(keys=(arms.ours.key_id,)))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def a_revoked_root(arms: Arms) -> str:
+    policy = policy_for(arms.ours, revoked=Revoked(roots=(root_digest(arms.documents),)))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def revoked_blob(kind: str) -> Attack:
+    def attack(arms: Arms) -> str:
+        bundle = signed(arms.documents, arms.ours)
+        image, profile = arms.documents.image, arms.documents.profile
+        digest = {
+            "image": arms.documents.root["manifests"][0]["digest"],
+            "manifest": image["config"]["digest"],
+            "root": root_digest(arms.documents),
+            "weights": arms.documents.manifest["weights"]["params"]["blobs"][0]["digest"],
+            "attestation": arms.documents.index["manifests"][1]["digest"],
+            **{kind: profile[kind]["digest"] for kind in ("module", "executable", "fixture")},
+        }[kind]
+        policy = policy_for(arms.ours, revoked=Revoked(blobs=(digest,)))
+        return code_of(bundle, policy, arms.host)
+
+    return attack
+
+
+def a_disputed_build(arms: Arms) -> str:
+    """The good account comes last, and the other from a key that is trusted as well."""
+    bad, good = (arms.stranger, a_build(builder="https://x.org")), (arms.ours, a_build())
+    policy = policy_for(arms.ours, arms.stranger, accepts=Accepts(builders=(BUILDER,)))
+    return code_of(attested(arms.documents, bad, good), policy, arms.host)
+
+
+def falling_back(arms: Arms) -> str:
+    policy = policy_for(arms.ours, furthest_fallback="pad")
+    raise_if(rules.check_fallbacks([declaring(arms.documents, "split")], policy))
+    return ACCEPTED
+
+
+def another_window(arms: Arms) -> str:
+    """One key, listed as valid and as expired."""
+    listed = (key_of(arms.ours), key_of(arms.ours, not_after=NOW - DAY))
+    policy = TrustPolicy(schema=1, name="digits", keys=listed)
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def a_certificate_instead(arms: Arms) -> str:
+    known = "https://aotc.dev/certificate/v1"
+    bundle = attested(arms.documents, (arms.ours, {}), predicate_type=known)
+    return code_of(bundle, policy_for(arms.ours), arms.host)
+
+
+def an_expired_report(arms: Arms) -> str:
+    """What a key signed that is valid no more is no business of ours, whatever it says."""
+    attested(arms.documents, (arms.stranger, {}), predicate_type="unheard of")
+    report = arms.documents.envelopes[0]
+    attested(arms.documents, (arms.ours, {}))
+    arms.documents.envelopes.append(report)
+    listed = (key_of(arms.ours), key_of(arms.stranger, not_after=datetime.now(UTC) - DAY))
+    policy = TrustPolicy(schema=1, name="digits", keys=listed, threshold=2)
+    return code_of(put_together(arms.documents), policy, arms.host)
+
+
+FIRST, LAST = datetime(1999, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
+CLOCK = 'keys[id].state(now) == "valid"'
+BLOBS = "rules.check_revoked_blobs(roles, policy)"
+ROLES = [
+    ("root", '{root_digest: "root index"}', "{}"),
+    ("attestation", 'dict.fromkeys(attested, "attestation")', "{}"),
+    ("image", "roles[sha256(canonical.encode(image))] =", "_ ="),
+    ("manifest", "roles[image.config.digest] =", "_ ="),
+]
+
+RULES = [
+    Check(verify.examine, ("raise_if(rules.check_limits(source, policy))", "pass"),
+          under(limits=SizeLimits(blobs=1)), "AOTC-E320"),
+    Check(verify.examine, ("raise_if(rules.check_revoked_root(root_digest, policy, source.name))",
+          "pass"), a_revoked_root, "AOTC-E313"),
+    Check(verify._check_policy, (BLOBS, "()"), revoked_blob("executable"), "AOTC-E314"),
+    Check(verify._check_policy, ("provenance.check_builds(vouchers, policy, where)", "()"),
+          under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
+    Check(verify._check_policy, ("rules.check_runtime(host, policy)", "()"),
+          under(accepts=Accepts(jaxlib=("0.0.1",))), "AOTC-E318"),
+    Check(verify._check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
+          under(name="other"), "AOTC-E306"),
+    Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_after=FIRST), "AOTC-E311"),
+    Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_before=LAST), "AOTC-E311"),
+    Check(signatures.vouchers_for, (CLOCK, "True"), by_a_revoked_key, "AOTC-E312"),
+    Check(signatures.vouchers_for, (CLOCK, "True"), an_expired_report, "AOTC-E311", "AOTC-E305"),
+    Check(signatures.vouchers_for, ("raise_if(_idle_findings", "(_idle_findings"),
+          by_a_revoked_key, "AOTC-E312", "AOTC-E304"),
+    Check(signatures.vouchers_for, ("statement.predicateType == PROVENANCE_TYPE", "True"),
+          a_certificate_instead, "AOTC-E304"),
+    Check(keys.PublicKey.state, ("self.revoked", "False"), by_a_revoked_key, "AOTC-E312"),
+    Check(keys.PublicKey.state, ("now < self.not_before.timestamp()", "False"),
+          windowed(not_before=LAST), "AOTC-E311"),
+    Check(keys.PublicKey.state, ("now > self.not_after.timestamp()", "False"),
+          windowed(not_after=FIRST), "AOTC-E311"),
+    Check(trust.policy_keys, ("not_before=stated.not_before", "not_before=None"),
+          windowed(not_before=LAST), "AOTC-E311"),
+    Check(trust.policy_keys, ("not_after=stated.not_after", "not_after=None"),
+          windowed(not_after=FIRST), "AOTC-E311"),
+    Check(trust.policy_keys, ("revoked=key.id in policy.revoked.keys", "revoked=False"),
+          by_a_revoked_key, "AOTC-E312"),
+    Check(trust.policy_keys, ("!= (key.not_before, key.not_after)", "is None"), another_window,
+          "AOTC-E309"),
+    Check(trust._check_fields, ("key.not_before > key.not_after", "False"),
+          windowed(not_before=LAST, not_after=FIRST), "AOTC-E309", "AOTC-E311"),
+    Check(rules.check_revoked_root, ("root_digest in policy.revoked.roots", "False"),
+          a_revoked_root, "AOTC-E313"),
+    Check(rules.check_revoked_blobs, ("digest in roles", "False"), revoked_blob("weights"),
+          "AOTC-E314"),
+    *(Check(roles.roles_by_digest, (old, new), revoked_blob(kind), "AOTC-E314")
+      for kind, old, new in ROLES),
+    Check(roles.roles_by_digest, ("in _layers(manifests[target])", "in ()"),
+          revoked_blob("weights"), "AOTC-E314"),
+    *(Check(roles._layers, (f"yield {what}.digest", "yield None"), revoked_blob(kind),
+            "AOTC-E314")
+      for kind, what in (("weights", "ref"), ("module", "profile.module"),
+                         ("fixture", "profile.fixture"), ("executable", "profile.executable"))),
+    Check(rules.check_fallbacks, ("FALLBACKS.index(declared) > furthest", "False"), falling_back,
+          "AOTC-E319"),
+    Check(rules.check_runtime, ("running not in accepted", "False"),
+          under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
+    *(Check(rules.check_limits, (f"limits.{name},", "None,"), under(limits=SizeLimits(**{name: 1})),
+            "AOTC-E320")
+      for name in ("blobs", "bundle_bytes", "blob_bytes")),
+    Check(rules.check_limits, ("found > limit", "False"), under(limits=SizeLimits(blobs=1)),
+          "AOTC-E320"),
+    Check(provenance._stated, ("policy.minimum_build_time is not None", "False"),
+          under(minimum_build_time=NOW + DAY), "AOTC-E315"),
+    Check(provenance._stated, ("policy.accepts.builders is not None", "False"),
+          under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
+    Check(provenance._stated, ("policy.accepts.sources is not None", "False"),
+          under(accepts=Accepts(sources=(OTHER,))), "AOTC-E317"),
+    Check(provenance._check_time, ("finished < minimum", "False"),
+          under(minimum_build_time=NOW + DAY), "AOTC-E315"),
+    Check(provenance._check_time, ("finished is None or", "finished and"),
+          built(a_build(finished=None), minimum_build_time=NOW), "AOTC-E315"),
+    Check(provenance._check_builder, ("found not in accepted", "False"),
+          under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
+    Check(provenance._check_sources, ("not accepted.intersection(digests)", "False"),
+          under(accepts=Accepts(sources=(OTHER,))), "AOTC-E317"),
+    Check(provenance._check_sources, ("not sources", "False"),
+          built(a_build(sources=()), accepts=Accepts(sources=(SOURCE,))), "AOTC-E317"),
+    Check(provenance.check_builds, ("not builds", "False"),
+          built(ENDORSEMENT, accepts=Accepts(builders=(BUILDER,))), "AOTC-E316"),
+    Check(provenance.check_builds, ("in builds", "in builds[-1:]"), a_disputed_build,
+          "AOTC-E316"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check", RULES, ids=[check.label for check in RULES])
+def test_a_refused_bundle_gets_further_exactly_when_its_rule_is_removed(
+    check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shows_that_it_matters(check, arms, monkeypatch)
+
+
+def test_every_code_of_the_rules_has_its_check_here() -> None:
+    of_identity = {"AOTC-E306", "AOTC-E307"}  # test_trust_checks_matter.py
+    found = codes_in(provenance, rules) - of_identity | {"AOTC-E311", "AOTC-E312"}
+    assert found <= {check.code for check in RULES}
+
+
+def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
+    """A field that decides nothing would promise what nobody keeps."""
+    source = "".join(
+        Path(module.__file__ or "").read_text()
+        for module in (keys, provenance, rules, signatures, trust, verify)
+    )
+    for table in (TrustPolicy, TrustedKey, Revoked, Accepts, SizeLimits):
+        for field in table.__struct_fields__:
+            assert re.search(rf"\.{field}\b", source) or field == "schema", field
