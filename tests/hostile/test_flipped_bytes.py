@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.errors import AotcError, family_of
+from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.tar import read_members
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
@@ -19,7 +19,6 @@ from aotc_runtime.verification.verify import verify
 from .archives import archive, entries_of, on_disk
 from .tampering import (
     ACCEPTED,
-    ROLES,
     Documents,
     MemoryBundle,
     code_of,
@@ -44,34 +43,6 @@ def test_a_bundle_taken_apart_and_put_together_is_accepted(
     again = put_together(documents)
     assert roles(again)["root index"] == roles(genuine)["root index"]
     assert code_of(again, policy, host) == ACCEPTED
-
-
-@pytest.mark.parametrize("form", ["archive", "folder"])
-@pytest.mark.parametrize("role", ROLES)
-def test_a_flipped_byte_in_any_kind_of_blob_never_loads(
-    role: str,
-    form: str,
-    genuine: MemoryBundle,
-    policy: TrustPolicy,
-    host: HostFacts,
-    tmp_path: Path,
-) -> None:
-    digest = roles(genuine)[role]
-    bad = genuine.with_blob(digest, flipped(genuine.blobs[digest]))
-    code = code_of(open_bundle(on_disk(bad, form, tmp_path)), policy, host)
-    assert code == "AOTC-E201"
-    assert family_of(code).exit_code == 5
-
-
-@pytest.mark.parametrize("place", ["first", "last"])
-@pytest.mark.parametrize("role", ROLES)
-def test_the_first_and_the_last_byte_of_every_blob_count(
-    role: str, place: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
-) -> None:
-    digest = roles(genuine)[role]
-    data = genuine.blobs[digest]
-    bad = flipped(data, 0 if place == "first" else len(data) - 1)
-    assert code_of(genuine.with_blob(digest, bad), policy, host) == "AOTC-E201"
 
 
 def test_every_single_blob_counts(
@@ -116,20 +87,6 @@ def test_a_flipped_bit_in_the_signature_is_refused_though_every_digest_fits(
         envelope["signatures"][0]["sig"] = base64.b64encode(flipped(signature, at)).decode()
         documents.envelopes = [to_json(envelope)]
         assert code_of(put_together(documents), policy, host) == "AOTC-E303"
-
-
-def test_another_spelling_of_the_signatures_base64_is_refused(
-    documents: Documents, policy: TrustPolicy, host: HostFacts
-) -> None:
-    envelope = json.loads(documents.envelopes[0])
-    text = envelope["signatures"][0]["sig"]
-    assert text.endswith("==")
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    twin = text[:-3] + alphabet[alphabet.index(text[-3]) ^ 1] + "=="
-    assert base64.b64decode(twin) == base64.b64decode(text)
-    envelope["signatures"][0]["sig"] = twin
-    documents.envelopes = [to_json(envelope)]
-    assert code_of(put_together(documents), policy, host) == "AOTC-E107"
 
 
 def test_any_flipped_byte_of_the_archive_is_refused_or_reads_identically(

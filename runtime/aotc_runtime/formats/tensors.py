@@ -8,15 +8,17 @@ without holes or overlaps, in the order of their offsets.
 from __future__ import annotations
 
 from math import prod
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from aotc_runtime import limits
 from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.foreign import check_keys
 from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.tree import INTEGER_MAX
 
 ALIGNMENT = 64
 """XLA uses host memory in place only at this alignment (bytes)."""
@@ -59,10 +61,13 @@ PARTS = 2
 """Of a complex number: real and imaginary."""
 
 
+_Integer = Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]
+
+
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
     dtype: str
-    shape: tuple[int, ...]
-    data_offsets: tuple[int, int]
+    shape: tuple[_Integer, ...]
+    data_offsets: tuple[_Integer, _Integer]
 
 
 class TensorInfo(Struct, frozen=True):

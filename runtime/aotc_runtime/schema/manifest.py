@@ -17,14 +17,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from aotc_runtime.schema.tree import Tree
+from aotc_runtime.schema.tree import INTEGER_MAX, Tree
 
 FORMAT_VERSION = "1.0"
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
-Size = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
+Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
 Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
 """A non-negative number as `repr(float)` writes it."""

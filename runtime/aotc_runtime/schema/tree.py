@@ -7,8 +7,12 @@ in sorted key order, which is the order in which jax flattens a dict.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+INTEGER_MAX = 2**63 - 1
+"""JSON has no limit; a number of 4000 digits is one that no other part of the reader expects."""
 
 
 class _Node(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="node"):
@@ -18,7 +22,7 @@ class _Node(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_f
 class Leaf(_Node, frozen=True, tag="leaf"):
     """One array: `index` into the entry point's inputs or outputs."""
 
-    index: int
+    index: Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]
 
 
 class NoneNode(_Node, frozen=True, tag="none"):

@@ -1,0 +1,117 @@
+"""Every bad bundle of the generator, at every door: the code and exit code that it is made for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import aotc_runtime
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime.__main__ import main as runtime_main
+from aotc_runtime.errors import AotcError
+
+from .archives import on_disk
+from .generator import CASES, Case, Kit
+from .tampering import MemoryBundle, signed, take_apart
+
+IN_EVERY_FORM = [(case, form) for case in CASES for form in case.forms]
+EVERY_FORM = pytest.mark.parametrize(
+    ("case", "form"), IN_EVERY_FORM, ids=[f"{case.name}, {form}" for case, form in IN_EVERY_FORM]
+)
+
+
+@pytest.fixture(scope="session")
+def kit(genuine: MemoryBundle, ours: LocalSigner, stranger: LocalSigner) -> Kit:
+    return Kit(signed(take_apart(genuine), ours), ours, stranger)
+
+
+@pytest.fixture(scope="session")
+def trust(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("policy") / "trust.toml"
+    path.write_text(policy_text("digits", [kit.ours.public_pem()]))
+    return path
+
+
+def loaded(path: Path, trust: Path) -> tuple[str, int]:
+    try:
+        aotc_runtime.load(path, trust=trust).close()
+    except AotcError as error:
+        return error.code, error.exit_code
+    return "ready", 0
+
+
+@EVERY_FORM
+def test_a_bad_bundle_is_refused_at_both_doors(
+    case: Case,
+    form: str,
+    kit: Kit,
+    trust: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path = case.make(kit, tmp_path, form)
+    wanted = (case.code, case.exit_code)
+    exit_code = runtime_main(["verify", str(path), "--trust", str(trust), "--json"])
+    document = json.loads(capfd.readouterr().out)
+    assert (document["findings"][0]["code"], exit_code) == wanted
+    assert (document["ok"], document["exit_code"]) == (False, exit_code)
+    assert loaded(path, trust) == wanted
+
+
+@pytest.mark.parametrize("form", ["archive", "folder"])
+def test_the_good_one_that_they_are_made_of_becomes_ready(
+    form: str, kit: Kit, trust: Path, tmp_path: Path
+) -> None:
+    assert loaded(on_disk(kit.bundle, form, tmp_path), trust) == ("ready", 0)
+
+
+def test_no_two_of_them_are_the_same(kit: Kit, tmp_path: Path) -> None:
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names) >= 120
+    digests: dict[bytes, str] = {}
+    for number, case in enumerate(CASES):
+        if "archive" in case.forms:
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            data = case.make(kit, folder, "archive").read_bytes()
+            other = digests.setdefault(hashlib.sha256(data).digest(), case.name)
+            assert other == case.name, f"{other} is {case.name}"
+            (folder / "bundle.aotb").unlink()
+
+
+SAMPLE = (
+    "an empty file",
+    "a symbolic link",
+    "folder: a name that steers a terminal",
+    "index.json: deep and cut",
+    "executable with a flipped bit",
+    "unsigned",
+    "bundle manifest: a tree deeper than Python's stack",
+)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_commands_say_so_too(name: str, kit: Kit, trust: Path, tmp_path: Path) -> None:
+    """As processes: the toolchain's and the runtime's print the same document, and nothing else."""
+    case = next(case for case in CASES if case.name == name)
+    path = case.make(kit, tmp_path, case.forms[0])
+    documents = []
+    for module in ("aotc.cli.main", "aotc_runtime"):
+        done = subprocess.run(
+            [sys.executable, "-m", module, "verify", path, "--trust", trust, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+        assert (done.returncode, done.stderr) == (case.exit_code, ""), done.stderr
+        documents.append(json.loads(done.stdout))
+    assert documents[0]["findings"] == documents[1]["findings"]
+    assert documents[0]["findings"][0]["code"] == case.code
