@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := out/demo
+INTEROP := out/interop
 T ?= tests
 JOBS ?= 2
 
@@ -34,6 +35,13 @@ lint: $(STAMP) ## Format, style, types and import floors
 test: lint ## Lint, then every test (T=path for some)
 	$(BIN)/python -m pytest -n $(JOBS) $(T)
 
+test-interop: ## Verify with other people's tools, sign with a PKCS#11 token (installs both in out/interop)
+	scripts/softhsm $(INTEROP)/softhsm
+	$$(scripts/find-python) -m venv $(INTEROP)/venv
+	$(INTEROP)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,interop]'
+	AOTC_INTEROP=1 $(INTEROP)/venv/bin/python -m pytest tests/interop
+
 bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.import_budget
@@ -55,4 +63,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop bench bench-compare constraints clean

@@ -140,11 +140,13 @@ def _pin(uri: Pkcs11Uri, ask: Ask) -> str:
 def _token(uri: Pkcs11Uri) -> pkcs11.Token:
     import pkcs11
 
-    tokens = list(pkcs11.lib(uri.module).get_tokens())
+    # SoftHSM and others always show one more slot, with a token that is not set up yet.
+    slots = pkcs11.lib(uri.module).get_tokens()
+    tokens = [token for token in slots if pkcs11.TokenFlag.TOKEN_INITIALIZED in token.flags]
     matching = [token for token in tokens if _matches(token, uri.token)]
     if len(matching) != 1:
         wanted = ", ".join(f"{name} {value}" for name, value in uri.token.items()) or "any"
-        there = ", ".join(sorted(token.label for token in tokens if token.label)) or "none"
+        there = ", ".join(sorted(token.label for token in tokens)) or "none"
         raise _error(
             "AOTC-E018",
             f"exactly one token ({wanted})",

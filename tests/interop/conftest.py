@@ -1,0 +1,76 @@
+"""The folder that docs/signing.md speaks of, and the tools it needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from . import page
+from .softhsm import SoftHsm, find
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ("base64", "jq", "openssl", "sha256sum", "tar")
+
+
+def skip(reason: str) -> None:
+    """But under `make test-interop`, which installs everything, what cannot run has failed."""
+    if os.environ.get("AOTC_INTEROP"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def tools() -> None:
+    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
+        skip(f"needs {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def model_signing() -> None:
+    if find_spec("model_signing") is None:
+        skip("needs the extra interop, model-signing: make test-interop")
+
+
+@pytest.fixture(scope="session")
+def _signed(
+    tools: None, digits_bundle: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    shutil.copy(digits_bundle[0], folder / "digits.aotb")
+    for heading in ("Keys", "Signing", "Verifying without aotc"):
+        page.require(heading, folder)
+    return folder
+
+
+@pytest.fixture
+def signed(_signed: Path, tmp_path: Path) -> Path:
+    """A copy of the page's folder: digits.aotb and digits, signed with ci.key and release.key."""
+    return Path(shutil.copytree(_signed, tmp_path / "page"))
+
+
+@pytest.fixture(scope="session")
+def _unpacked(_signed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(_signed, tmp_path_factory.mktemp("unpacked") / "page"))
+    for heading in ("Digests, with sha256sum", "Signatures, with openssl"):
+        page.require(heading, folder)
+    return folder
+
+
+@pytest.fixture
+def unpacked(_unpacked: Path, tmp_path: Path) -> Path:
+    """The same with the envelopes ci.json and release.json and the root digest in files."""
+    return Path(shutil.copytree(_unpacked, tmp_path / "page"))
+
+
+@pytest.fixture(scope="session")
+def softhsm(tmp_path_factory: pytest.TempPathFactory) -> SoftHsm:
+    """A software token of its own: nothing outside of its folder is touched."""
+    installed = find([Path("/"), ROOT / "out" / "interop" / "softhsm"])
+    if installed is None:
+        skip("needs softhsm2: make test-interop, or apt-get install softhsm2")
+    assert installed is not None
+    return SoftHsm.in_folder(tmp_path_factory.mktemp("softhsm"), installed)
