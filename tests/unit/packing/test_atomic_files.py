@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def breaking(chunks: list[bytes]) -> Iterator[bytes]:
     yield from chunks
     raise RuntimeError("the disk caught fire")
@@ -35,6 +40,45 @@ def test_a_file_is_written_with_the_mode_asked_for(tmp_path: Path) -> None:
     assert write_atomically(tmp_path / "file", [b"one ", memoryview(b"two")], mode=0o600) == 7
     assert contents(tmp_path) == {"file": b"one two"}
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_replaces_another_keeps_its_mode_unless_one_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    write_atomically(file, [b"new"])
+    assert mode(file) == 0o644
+    for kept in (0o600, 0o444, 0o664):
+        file.chmod(kept)
+        write_atomically(file, [b"newer"])
+        assert mode(file) == kept
+    write_atomically(file, [b"newest"], mode=0o640)
+    assert mode(file) == 0o640
+
+
+def test_a_file_never_gets_rights_that_only_programs_have(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    (tmp_path / "file").chmod(0o4755)
+    write_atomically(tmp_path / "file", [b"new"])
+    assert mode(tmp_path / "file") == 0o755
+
+
+def test_what_replaces_a_folder_keeps_the_modes_of_what_it_replaces(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    before = os.umask(0o077)
+    try:
+        write_folder_atomically(layout, OLD.items())
+        assert (mode(layout), mode(layout / "blobs")) == (0o755, 0o755)
+        assert mode(layout / "oci-layout") == 0o644, "whatever the umask"
+        layout.chmod(0o750)
+        (layout / "blobs").chmod(0o555)
+        (layout / "oci-layout").chmod(0o440)
+        write_folder_atomically(layout, {**OLD, **NEW}.items())
+    finally:
+        os.umask(before)
+    assert (mode(layout), mode(layout / "blobs")) == (0o750, 0o555)
+    assert (mode(layout / "oci-layout"), mode(layout / "index.json")) == (0o440, 0o644)
+    assert list(tmp_path.iterdir()) == [layout]
 
 
 def test_a_failure_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

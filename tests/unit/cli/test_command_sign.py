@@ -1,0 +1,248 @@
+"""`aotc sign`: several signers, both forms, and files that keep all but what a signature adds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.verify import read_root
+
+Run = Callable[..., Any]
+Bundle = tuple[Path, Path]
+
+SIGNER = """
+import os
+from pathlib import Path
+from aotc.signing.signer import load_signer
+
+class open_key:
+    def __init__(self, uri, ask):
+        self.signer = load_signer(Path(uri.partition(":")[2]), None)
+        if os.environ.get("ELSEWHERE") == "down":
+            raise TimeoutError("elsewhere does not answer")
+    def public_key(self):
+        return self.signer.public_pem()
+    def sign(self, message):
+        return self.signer.sign(message)
+"""
+
+
+@pytest.fixture(params=["archive", "folder"])
+def bundle(request: pytest.FixtureRequest, digits_bundle: Bundle, tmp_path: Path) -> Path:
+    """A bundle in one of its two forms, to be changed; called b."""
+    if request.param == "archive":
+        return Path(shutil.copyfile(digits_bundle[0], tmp_path / "b"))
+    with tarfile.open(digits_bundle[0]) as archive:
+        archive.extractall(tmp_path / "b", filter="data")
+    return tmp_path / "b"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package that serves the scheme elsewhere:, installed as pip would."""
+    info = tmp_path / "site" / "elsewhere-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[aotc.signers]\nelsewhere = elsewhere_kms:open_key\n")
+    (tmp_path / "site" / "elsewhere_kms.py").write_text(SIGNER)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    yield
+    sys.modules.pop("elsewhere_kms", None)
+
+
+def content(bundle: Path) -> dict[str, bytes]:
+    return {name: bytes(data) for name, data in open_bundle(bundle).members.items()}
+
+
+def attestations(bundle: Path) -> int:
+    return len(read_root(open_bundle(bundle)).attestations)
+
+
+def modes(bundle: Path) -> dict[str, int]:
+    paths = [bundle, *bundle.rglob("*")]
+    found = {str(path.relative_to(bundle)): path.stat().st_mode for path in paths}
+    return {name: stat.S_IMODE(mode) for name, mode in found.items()}
+
+
+def test_two_of_three_keys_reach_a_threshold_of_two(aotc: Run, refused: Run, bundle: Path) -> None:
+    for name, kind in (("a", "ed25519"), ("b1", "ecdsa-p256"), ("c", "ed25519")):
+        aotc("keygen", name, "--plain", "--type", kind)
+    keys = [argument for name in ("a", "b1", "c") for argument in ("--key", f"{name}.pub")]
+    aotc("trust", "init", *keys, "--threshold", "2", "--name", "digits")
+    verify = ["verify", "b", "--trust", "trust.toml"]
+    refused(verify, 5, "AOTC-E302")
+    aotc("sign", "b", "--key", "a.key")
+    refused(verify, 5, "AOTC-E304")
+    aotc("sign", "b", "--key", "a.key")
+    refused(verify, 5, "AOTC-E304")
+    aotc("sign", "b", "--key", "b1.key")
+    assert len(aotc(*verify, "--json").document["signers"]) == 2
+    aotc("sign", "b", "--key", "c.key")
+    assert len(aotc(*verify, "--json").document["signers"]) == 3
+
+
+def test_signing_adds_and_changes_nothing_but_the_index(aotc: Run, bundle: Path) -> None:
+    aotc("keygen", "k", "--plain")
+    before = content(bundle)
+    aotc("sign", "b", "--key", "k.key")
+    after = content(bundle)
+    assert before.keys() < after.keys()
+    assert {name for name in before if after[name] != before[name]} == {"index.json"}
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa-p256"])
+def test_a_key_signs_once(aotc: Run, bundle: Path, kind: str) -> None:
+    aotc("keygen", "k", "--plain", "--type", kind)
+    aotc("sign", "b", "--key", "k.key")
+    before, count = content(bundle), attestations(bundle)
+    status = bundle.stat()
+    assert aotc("sign", "b", "--key", "k.key").exit_code == 0
+    assert (content(bundle), attestations(bundle)) == (before, count)
+    assert bundle.stat().st_ino == status.st_ino, "not written again"
+
+
+def test_a_key_whose_signatures_differ_each_time_signs_once_too(
+    aotc: Run, bundle: Path, elsewhere: None, tmp_path: Path
+) -> None:
+    """As tokens do, which draw a random number for each."""
+    random = SIGNER.replace(
+        "return self.signer.sign(message)",
+        "from cryptography.hazmat.primitives import hashes\n"
+        "        from cryptography.hazmat.primitives.asymmetric import ec\n"
+        "        return self.signer.key.sign(message, ec.ECDSA(hashes.SHA256()))",
+    )
+    (tmp_path / "site" / "elsewhere_kms.py").write_text(random)
+    aotc("keygen", "k", "--plain", "--type", "ecdsa-p256")
+    count = attestations(bundle)
+    for _ in range(3):
+        assert aotc("sign", "b", "--key", "elsewhere:k.key").exit_code == 0
+    assert attestations(bundle) == count + 1
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o664])
+def test_the_files_keep_their_modes(aotc: Run, bundle: Path, mode: int) -> None:
+    aotc("keygen", "k", "--plain")
+    for path in (bundle, *bundle.rglob("*")):
+        path.chmod(mode | (mode & 0o444) >> 2 if path.is_dir() else mode)
+    before = modes(bundle)
+    assert aotc("sign", "b", "--key", "k.key").exit_code == 0
+    after = modes(bundle)
+    assert {name: after[name] for name in before} == before
+    assert len(list(bundle.parent.glob(".b*"))) == 0, "nothing is left beside it"
+
+
+@pytest.fixture
+def as_user(tmp_path: Path) -> Run:
+    """The command in a process that permissions hold for, as they do not for root."""
+    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    prefix = drop if os.geteuid() == 0 else []
+    if prefix and shutil.which("setpriv") is None:
+        pytest.skip("root needs setpriv to give up its rights")
+
+    def run(*arguments: str) -> dict[str, Any]:
+        program = [sys.executable, "-c", "from aotc.cli.main import main; main()"]
+        command = [*prefix, *program, *arguments, "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    return run
+
+
+def test_a_read_only_bundle_is_signed_and_nothing_is_left_beside_it(
+    aotc: Run, as_user: Run, bundle: Path
+) -> None:
+    aotc("keygen", "k", "--plain")
+    for path in (*bundle.rglob("*"), bundle):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before, count = modes(bundle), attestations(bundle)
+    assert as_user("sign", "b", "--key", "k.key")["ok"]
+    after = modes(bundle)
+    assert attestations(bundle) == count + 1
+    assert {name: after[name] for name in before} == before
+    assert sorted(path.name for path in bundle.parent.iterdir()) == ["b", "k.key", "k.pub"]
+    for path in (bundle, *bundle.rglob("*")):
+        path.chmod(0o755)  # for whoever clears up
+
+
+def test_in_a_read_only_folder_there_is_one_finding_and_nothing_to_do_is_no_error(
+    aotc: Run, as_user: Run, bundle: Path
+) -> None:
+    aotc("keygen", "k", "--plain")
+    aotc("keygen", "other", "--plain")
+    aotc("sign", "b", "--key", "k.key")
+    before = content(bundle)
+    bundle.parent.chmod(0o555)
+    try:
+        again = as_user("sign", "b", "--key", "k.key")
+        refused = as_user("sign", "b", "--key", "other.key")
+    finally:
+        bundle.parent.chmod(0o755)
+    assert again["ok"]
+    assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E003"]
+    assert content(bundle) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_the_files_keep_their_owner(aotc: Run, bundle: Path) -> None:
+    aotc("keygen", "k", "--plain")
+    for path in (bundle, *bundle.rglob("*")):
+        os.chown(path, 65534, 65533)
+    before = {path.name for path in (bundle, *bundle.rglob("*"))}
+    aotc("sign", "b", "--key", "k.key")
+    kept = [path for path in (bundle, *bundle.rglob("*")) if path.name in before]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in kept} == {(65534, 65533)}
+
+
+def test_a_signer_of_another_package_signs_bundles(
+    aotc: Run, refused: Run, bundle: Path, elsewhere: None
+) -> None:
+    key_id = aotc("keygen", "k", "--plain", "--json").document["key_id"]
+    aotc("trust", "init", "--key", "k.pub", "--name", "digits")
+    assert aotc("sign", "b", "--key", "elsewhere:k.key", "--json").document["key_id"] == key_id
+    assert aotc("verify", "b", "--trust", "trust.toml").exit_code == 0
+
+
+def test_a_signer_that_fails_leaves_the_bundle_alone(
+    aotc: Run, refused: Run, bundle: Path, elsewhere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aotc("keygen", "k", "--plain")
+    before = content(bundle)
+    monkeypatch.setenv("ELSEWHERE", "down")
+    done = refused(["sign", "b", "--key", "elsewhere:k.key"], 2, "AOTC-E016")
+    assert "TimeoutError: elsewhere does not answer" in done.stderr
+    assert "Traceback" in aotc("sign", "b", "--key", "elsewhere:k.key", "-v").stderr
+    refused(["sign", "b", "--key", "elsewhere:gone"], 2, "AOTC-E006")
+    refused(["sign", "b", "--key", "nowhere:k"], 2, "AOTC-E022")
+    refused(["sign", "b", "--key", "pkcs11:token=t"], 2, "AOTC-E017")
+    assert content(bundle) == before
+
+
+def test_a_build_asks_its_signer_before_it_does_anything(
+    aotc: Run, refused: Run, elsewhere: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    aotc("keygen", "k", "--plain")
+    monkeypatch.setenv("ELSEWHERE", "down")
+    refused(["build", "no-manifest.toml", "--key", "elsewhere:k.key"], 2, "AOTC-E016")
+    refused(["build", "no-manifest.toml", "--key", "nowhere:k.key"], 2, "AOTC-E022")
+
+
+def test_a_file_whose_name_looks_like_a_uri_is_spelled_with_its_folder(
+    aotc: Run, refused: Run, bundle: Path
+) -> None:
+    aotc("keygen", "ci:2026", "--plain")
+    done = refused(["sign", "b", "--key", "ci:2026.key"], 2, "AOTC-E022")
+    assert "./ci:" in done.stderr
+    assert aotc("sign", "b", "--key", "./ci:2026.key").exit_code == 0
