@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from aotc.errors import UsageError
 from aotc.signing.keys import KEY_BYTES_MAX
 from aotc_runtime.errors import Finding
-from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 
 def policy_text(name: str, public_keys: Sequence[str], threshold: int = 1) -> str:
@@ -28,18 +28,8 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
     Raises UsageError: AOTC-E003 not writable, E005 exists, E006 a key file cannot be read, E010
     fewer keys than the threshold; TrustError (AOTC-E310) for a file that is no public key.
     """
-    pems, ids = [], []
-    for file in key_files:
-        try:
-            with file.open("rb") as stream:
-                pem = stream.read(KEY_BYTES_MAX).decode()
-        except (OSError, UnicodeDecodeError) as error:
-            found = error.strerror if isinstance(error, OSError) else "not text"
-            raise _error(
-                "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
-            ) from error
-        ids.append(load_public_key(pem, "", str(file)).id)
-        pems.append(_public_part(pem))
+    read = [read_public_key(file) for file in key_files]
+    pems, ids = [pem for pem, _ in read], [key.id for _, key in read]
     if threshold > len(set(ids)):
         found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
         raise _error("AOTC-E010", path, "as many keys as the threshold", found, "add --key")
@@ -56,6 +46,23 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
         expected = "a place that can be written"
         raise _error("AOTC-E003", path, expected, found, "check the folder") from error
     return ids
+
+
+def read_public_key(file: Path) -> tuple[str, PublicKey]:
+    """A public key file's key: its PEM text, and the key.
+
+    Raises UsageError (AOTC-E006) if it cannot be read, TrustError (AOTC-E310) if it holds none.
+    """
+    try:
+        with file.open("rb") as stream:
+            pem = stream.read(KEY_BYTES_MAX).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        found = error.strerror if isinstance(error, OSError) else "not text"
+        raise _error(
+            "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
+        ) from error
+    key = load_public_key(pem, "", str(file))
+    return _public_part(pem), key
 
 
 def _public_part(pem: str) -> str:

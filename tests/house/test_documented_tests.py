@@ -6,9 +6,12 @@ import ast
 import re
 from pathlib import Path
 
+from hostile.generator import CASES
+
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "trust.md").read_text()
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
+CASE = re.compile(r'case "([^"]+)"')
 
 
 def threats() -> list[list[str]]:
@@ -28,12 +31,13 @@ def test_every_attack_has_somebody_a_check_and_a_test() -> None:
     assert len(threats()) >= 20
     for cells in threats():
         assert len(cells) == 4 and all(cells), cells
-        assert TEST.search(cells[3]), cells[0]
+        assert TEST.search(cells[3]) or CASE.search(cells[3]), cells[0]
 
 
 def test_every_test_that_the_threat_model_names_exists() -> None:
     for name, test in TEST.findall(PAGE):
         assert test in names_in(TESTS / name), f"{name}::{test}"
+    assert set(CASE.findall(PAGE)) <= {case.name for case in CASES}
 
 
 def test_every_file_that_the_page_names_exists() -> None:

@@ -24,13 +24,17 @@ def read_policy(path: Path) -> TrustPolicy:
 
     Raises TrustError: AOTC-E308 unreadable, E309 not a valid policy, with everything that is wrong.
     """
+    return parse_policy(read_policy_text(path), path.parent, str(path))
+
+
+def read_policy_text(path: Path) -> str:
+    """The TOML text of a policy file. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
     try:
-        text = _read_text(path)
+        return _read_text(path)
     except OSError as error:
         raise TrustError(_unreadable(str(path), error)) from error
     except ValueError as error:
         raise TrustError(_invalid(str(path), error)) from error
-    return parse_policy(text, path.parent, str(path))
 
 
 def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:

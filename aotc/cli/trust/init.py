@@ -1,4 +1,4 @@
-"""`aotc trust`."""
+"""`aotc trust init`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
-
-
-@click.group()
-def trust() -> None:
-    """Write trust policies."""
-
 
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,128}\Z")
 
@@ -29,7 +23,7 @@ def _name(context: click.Context, option: click.Parameter, value: str) -> str:
     return value
 
 
-@trust.command()
+@click.command()
 @click.option(
     "--key",
     "keys",

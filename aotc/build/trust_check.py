@@ -1,0 +1,73 @@
+"""Whether a policy is sound, and what it would say to a bundle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from aotc.errors import BUILD_FAMILIES
+from aotc.signing.trust_state import PolicyState, check_reachable, state_of, warnings
+from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import Verdict, examine
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A checked policy. document: JSON-able, without the findings.  lines: for people, if there
+    are no findings.
+    """
+
+    findings: tuple[Finding, ...]
+    exit_code: int
+    document: dict[str, Any]
+    lines: tuple[str, ...]
+
+
+def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
+    """Check a policy, and with it a bundle if there is one. within: days ahead.
+
+    Raises TrustError (AOTC-E308 to E310) for a policy that cannot be used at all, BundleFormatError
+    for a bundle that cannot be opened; what else is wrong is in the result.
+    """
+    now = datetime.now(UTC)
+    policy = read_policy(path)
+    state = state_of(policy, now, str(path))
+    ahead = timedelta(days=within)
+    findings = [*check_reachable(state, ahead, str(path))]
+    notes = warnings(state, ahead)
+    document: dict[str, Any] = {
+        "policy": str(path),
+        "threshold": policy.threshold,
+        "valid": len(state.valid()),
+        "warnings": [*notes],
+        "bundle": None,
+    }
+    lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
+    if bundle is not None:
+        verdict = examine(open_bundle(bundle), policy, host.detect(), now=now.timestamp())
+        accepted = "policy" in verdict.gates
+        if not accepted:
+            findings += verdict.findings
+        document["bundle"] = _bundle_document(bundle, verdict, accepted)
+        lines.append(f"accepts  {bundle}, {verdict.root_digest}")
+    exit_code = family_of(findings[0].code, BUILD_FAMILIES).exit_code if findings else 0
+    return Checked(tuple(findings), exit_code, document, tuple(lines))
+
+
+def _summary(path: Path, state: PolicyState) -> str:
+    valid, wanted = len(state.valid()), state.policy.threshold
+    return f"ok       {path}: {wanted} of {valid} valid keys have to sign {state.policy.name}"
+
+
+def _bundle_document(bundle: Path, verdict: Verdict, accepted: bool) -> dict[str, Any]:
+    return {
+        "path": str(bundle),
+        "root_digest": verdict.root_digest or None,
+        "signers": list(verdict.signers),
+        "accepted": accepted,
+    }

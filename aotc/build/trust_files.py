@@ -1,0 +1,123 @@
+"""Policies on disk: changed in one step, and only into what the runtime reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from aotc.errors import UsageError
+from aotc.packing.files import write_atomically
+from aotc.signing.trust_edit import with_key, with_revoked
+from aotc.signing.trust_file import read_public_key
+from aotc_runtime.digest import is_digest
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.trust import parse_policy, policy_keys, read_policy_text
+from aotc_runtime.verification.verify import read_unverified
+
+_ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A policy that was changed. added, already: ids and digests that stand in it now, or did."""
+
+    policy: TrustPolicy
+    added: dict[str, list[str]]
+    already: list[str]
+
+
+def add_key(
+    path: Path, key_file: Path, name: str, not_before: datetime | None, not_after: datetime | None
+) -> PublicKey:
+    """Add a public key to a policy, in place.
+
+    Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
+    lists or revokes, E024; TrustError: AOTC-E308 to E310.
+    """
+    text, policy = _read(path)
+    pem, key = read_public_key(key_file)
+    places = {"keys": policy_keys(policy, str(path)), "revoked.keys": policy.revoked.keys}
+    for where, listed in places.items():
+        if key.id in listed:
+            raise _refusal(
+                "AOTC-E023",
+                f"{path} {where}",
+                f"a key that does not stand under {where} yet",
+                f"{key_file}, {key.id[:16]}",
+                "nothing was changed; edit the policy to change what it says of this key",
+            )
+    _write(path, with_key(text, pem, name, not_before, not_after))
+    return key
+
+
+def revoke(path: Path, keys: Sequence[str], roots: Sequence[str], blobs: Sequence[str]) -> Changed:
+    """Revoke in a policy, in place. keys: files or ids, in full or 16 digits and more of a listed
+    one.  roots: digests, or paths of bundles.  blobs: digests.
+
+    Raises UsageError: AOTC-E003 not writable, E023 for what is none of these, E024; TrustError:
+    AOTC-E308 to E310; BundleFormatError and IntegrityError for a bundle that cannot be read.
+    """
+    text, policy = _read(path)
+    wanted = {
+        "keys": [_key_id(value, policy, path) for value in keys],
+        "roots": [_root(value) for value in roots],
+        "blobs": [_blob(value) for value in blobs],
+    }
+    added: dict[str, list[str]] = {}
+    already: list[str] = []
+    for kind, values in wanted.items():
+        there = getattr(policy.revoked, kind)
+        unique = dict.fromkeys(values)
+        added[kind] = [value for value in unique if value not in there]
+        already += [value for value in unique if value in there]
+    if any(added.values()):
+        policy = _write(path, with_revoked(text, **added))
+    return Changed(policy, added, already)
+
+
+def _read(path: Path) -> tuple[str, TrustPolicy]:
+    text = read_policy_text(path)
+    return text, parse_policy(text, path.parent, str(path))
+
+
+def _write(path: Path, text: str) -> TrustPolicy:
+    policy = parse_policy(text, path.parent, str(path))
+    policy_keys(policy, str(path))
+    write_atomically(path.resolve(), [text.encode()])
+    return policy
+
+
+def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
+    if Path(value).is_file():
+        return read_public_key(Path(value))[1].id
+    if _ID_START.match(value):
+        if len(value) == 64:
+            return value
+        found = [id for id in policy_keys(policy, str(path)) if id.startswith(value)]
+        if len(found) == 1:
+            return found[0]
+    expected = "a public key file, a key id, or 16 digits and more of one the policy lists"
+    raise _refusal("AOTC-E023", "--key", expected, value, "`aotc trust show` lists the ids")
+
+
+def _root(value: str) -> str:
+    if is_digest(value):
+        return value
+    return read_unverified(open_bundle(Path(value)))[0].root_digest
+
+
+def _blob(value: str) -> str:
+    if is_digest(value):
+        return value
+    expected, hint = "a digest: sha256: and 64 hex digits", "`aotc inspect --json` lists them"
+    raise _refusal("AOTC-E023", "--blob", expected, value, hint)
+
+
+def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> UsageError:
+    return UsageError(Finding(code, where, expected, found, hint))

@@ -1,0 +1,55 @@
+"""`aotc trust revoke`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command
+
+
+@click.command()
+@click.argument("policy", type=click.Path(path_type=Path))
+@click.option("--key", "keys", multiple=True, metavar="FILE|ID", help="A public key, or its id.")
+@click.option(
+    "--root", "roots", multiple=True, metavar="BUNDLE|DIGEST", help="A bundle, or its root digest."
+)
+@click.option("--blob", "blobs", multiple=True, metavar="DIGEST", help="A blob, in any bundle.")
+@command
+def revoke(
+    out: Output,
+    policy: Path,
+    keys: tuple[str, ...],
+    roots: tuple[str, ...],
+    blobs: tuple[str, ...],
+) -> None:
+    """Refuse keys, bundles or blobs from now on, whoever signed; each option may be repeated.
+
+    \b
+    aotc trust revoke trust.toml --key ci.pub --root digits-1.0.0.aotb
+    """
+    if not (keys or roots or blobs):
+        raise click.UsageError("name what to revoke: --key, --root or --blob")
+    from datetime import UTC, datetime, timedelta
+
+    from aotc.build import trust_files
+    from aotc.signing.trust_state import check_reachable, state_of
+
+    changed = trust_files.revoke(policy, keys, roots, blobs)
+    state = state_of(changed.policy, datetime.now(UTC), str(policy))
+    left = [finding.found for finding in check_reachable(state, timedelta(), str(policy))]
+    notes = [f"too few keys count now, so every bundle is refused: {found}" for found in left]
+
+    def text() -> None:
+        for kind, values in changed.added.items():
+            for value in values:
+                print(f"revoked  {kind[:-1]} {value}")
+        for value in changed.already:
+            print(f"already  {value}")
+        for note in notes:
+            sys.stderr.write(f"note: {note}\n")
+
+    revoked = {"policy": str(policy), "revoked": changed.added, "already": changed.already}
+    out.result({**revoked, "notes": notes}, text)

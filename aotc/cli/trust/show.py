@@ -1,0 +1,29 @@
+"""`aotc trust show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command
+
+
+@click.command()
+@click.argument("policy", type=click.Path(path_type=Path))
+@command
+def show(out: Output, policy: Path) -> None:
+    """Show the rules of a policy, and its keys with their ids and whether they count now.
+
+    \b
+    aotc trust show trust.toml
+    """
+    from datetime import UTC, datetime
+
+    from aotc.report.trust import policy_document, policy_lines
+    from aotc.signing.trust_state import state_of
+    from aotc_runtime.verification.trust import read_policy
+
+    state = state_of(read_policy(policy), datetime.now(UTC), str(policy))
+    document = policy_document(str(policy), state)
+    out.result(document, lambda: print(*policy_lines(document), sep="\n"))

@@ -1,0 +1,84 @@
+"""A trust policy in words: as a document, and as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from aotc.signing.trust_state import PolicyState
+
+
+def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
+    """The rules that are in force, JSON-able. path: as the caller spelled it."""
+    policy = state.policy
+    rules = {
+        "minimum_version": policy.minimum_version or None,
+        "minimum_build_time": _time(policy.minimum_build_time),
+        "furthest_fallback": policy.furthest_fallback,
+        **{name: msgspec.to_builtins(getattr(policy, name)) for name in _TABLES},
+    }
+    keys = [
+        {
+            "id": key.id,
+            "name": key.name or None,
+            "not_before": _time(key.not_before),
+            "not_after": _time(key.not_after),
+            "state": state.state(key),
+        }
+        for key in state.keys
+    ]
+    valid = len(state.valid())
+    head = {"policy": path, "name": policy.name, "threshold": policy.threshold, "valid": valid}
+    return {**head, "keys": keys, **rules}
+
+
+_TABLES = ("revoked", "accepts", "limits")
+
+
+def policy_lines(document: dict[str, Any]) -> Sequence[str]:
+    """The same for people."""
+    return [*_lines(document)]
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    keys = document["keys"]
+    yield f"policy     {document['policy']}"
+    yield f"bundles    {document['name']}"
+    needed = f"{document['threshold']} of {len(keys)} {'key' if len(keys) == 1 else 'keys'}"
+    yield f"threshold  {needed}, {document['valid']} valid now"
+    yield ""
+    width = max(len(key["name"] or "-") for key in keys)
+    yield f"{'key':<{width}}  {'id':<16}  {'state':<13}  window"
+    for key in keys:
+        name = f"{key['name'] or '-':<{width}}"
+        yield f"{name}  {key['id'][:16]}  {key['state']:<13}  {_window(key)}"
+    rules = [*_rules(document)]
+    if rules:
+        yield ""
+        name_width = max(len(name) for name, _ in rules)
+        for name, value in rules:
+            yield f"{name:<{name_width}}  {value}"
+
+
+def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("minimum_version", "minimum_build_time", "furthest_fallback"):
+        if document[name] is not None:
+            yield name, document[name]
+    for table in _TABLES:
+        for name, value in document[table].items():
+            for item in value if isinstance(value, list | tuple) else [value]:
+                if item is not None:
+                    yield f"{table}.{name}", str(item)
+
+
+def _window(key: dict[str, Any]) -> str:
+    if key["not_before"] is None and key["not_after"] is None:
+        return "always"
+    return f"{key['not_before'] or '...'} to {key['not_after'] or '...'}"
+
+
+def _time(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None

@@ -1,0 +1,119 @@
+"""Changing the text of a trust policy; comments, order and spelling of the rest stay."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, Item
+
+from aotc.errors import UsageError
+from aotc_runtime.errors import Finding
+
+_EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
+
+
+def with_key(
+    text: str, pem: str, name: str, not_before: datetime | None, not_after: datetime | None
+) -> str:
+    """The policy with one more key, the last of them. text: a valid policy.
+
+    Raises UsageError (AOTC-E024) where this cannot be done in place.
+    """
+    stated = {
+        "name": name or None,
+        "public_key": f"{pem.strip()}\n",
+        "not_before": not_before,
+        "not_after": not_after,
+    }
+    fields = {key: value for key, value in stated.items() if value is not None}
+    wanted = tomllib.loads(text)
+    wanted["keys"].append(fields)
+    document = _parse(text)
+    keys: Any = document["keys"]
+    entry: Any = tomlkit.table() if isinstance(keys, AoT) else tomlkit.inline_table()
+    for key, value in fields.items():
+        # As `aotc trust init` writes it: the PEM text begins on a line of its own.
+        pem_text = key == "public_key"
+        entry[key] = tomlkit.value(f'"""\n{value}"""') if pem_text else value
+    if isinstance(keys, AoT):
+        _set_apart(keys.body[-1])
+        if [*document][-1] != "keys":
+            entry.add(tomlkit.nl())
+    keys.append(entry)
+    return _checked(document, wanted)
+
+
+def with_revoked(
+    text: str, *, keys: Sequence[str] = (), roots: Sequence[str] = (), blobs: Sequence[str] = ()
+) -> str:
+    """The policy with these key ids and digests under `revoked`. text: a valid policy.
+
+    Raises UsageError (AOTC-E024) where this cannot be done in place.
+    """
+    added = {"keys": keys, "roots": roots, "blobs": blobs}
+    wanted = tomllib.loads(text)
+    document = _parse(text)
+    if "revoked" not in document:
+        if not _EMPTY_LINE_BEHIND.search(text):
+            document.add(tomlkit.nl())
+        document["revoked"] = tomlkit.table()
+    revoked: Any = document["revoked"]
+    for name, values in added.items():
+        if values:
+            wanted.setdefault("revoked", {}).setdefault(name, []).extend(values)
+            if name in revoked:
+                revoked[name].extend(values)
+            else:
+                revoked[name] = _list(values)
+    return _checked(document, wanted)
+
+
+def _checked(document: TOMLDocument, wanted: dict[str, Any]) -> str:
+    """The document as text, once another reader finds in it what it should say."""
+    text = tomlkit.dumps(document)
+    try:
+        found = tomllib.loads(text)
+    except ValueError as error:
+        raise _not_in_place(str(error)) from error
+    if found != wanted:
+        raise _not_in_place("a policy that would say something else afterwards")
+    return text
+
+
+def _not_in_place(found: str) -> UsageError:
+    return UsageError(
+        Finding(
+            code="AOTC-E024",
+            where="policy",
+            expected="TOML that can be changed in place",
+            found=found,
+            hint="change the policy in an editor (docs/trust.md lists its keys); nothing was "
+            "written",
+        )
+    )
+
+
+def _list(values: Iterable[str]) -> Item:
+    array = tomlkit.array()
+    array.extend(values)
+    return array.multiline(True)
+
+
+def _set_apart(last: Any) -> None:
+    """An empty line behind the last key, where the next one begins."""
+    if not _EMPTY_LINE_BEHIND.search(last.as_string()):
+        last.add(tomlkit.nl())
+
+
+def _parse(text: str) -> TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except (TOMLKitError, RecursionError) as error:
+        raise _not_in_place(str(error)) from error

@@ -1,0 +1,83 @@
+"""What a policy comes to at a moment: which keys count, and whether they are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.keys import KeyState, PublicKey
+from aotc_runtime.verification.trust import policy_keys
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """A sound policy at a moment. keys: each once, in the policy's order."""
+
+    policy: TrustPolicy
+    keys: tuple[PublicKey, ...]
+    now: datetime
+
+    def state(self, key: PublicKey) -> KeyState:
+        return key.state(self.now.timestamp())
+
+    def valid(self, after: timedelta = timedelta()) -> list[PublicKey]:
+        """The keys that count then."""
+        moment = (self.now + after).timestamp()
+        return [key for key in self.keys if key.state(moment) == "valid"]
+
+
+def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
+    """A policy at a moment. Raises TrustError (AOTC-E309, E310)."""
+    return PolicyState(policy, tuple(policy_keys(policy, where).values()), now)
+
+
+def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterator[Finding]:
+    """AOTC-E321: as many keys as the threshold count now, and still will after `within`."""
+    for after, when in ((timedelta(), "now"), (within, f"in {_days(within)}")):
+        valid = state.valid(after)
+        if len(valid) < state.policy.threshold:
+            missing = [key for key in state.keys if key not in valid]
+            yield Finding(
+                code="AOTC-E321",
+                where=f"{where} threshold",
+                expected=f"{state.policy.threshold} or more keys that count {when}",
+                found=f"{len(valid)}; not {', '.join(_why(state, key, after) for key in missing)}",
+                hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
+            )
+            return
+
+
+def warnings(state: PolicyState, within: timedelta) -> Sequence[str]:
+    """A sentence for each key that somebody should look at."""
+    return [*_warnings(state, within)]
+
+
+def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
+    for key in state.keys:
+        match state.state(key):
+            case "revoked":
+                yield f"key {key.label} stands under keys and under revoked.keys: it never counts"
+            case "expired":
+                yield f"key {key.label} has expired on {_time(key.not_after)}: it may be removed"
+            case "not yet valid":
+                yield f"key {key.label} does not count before {_time(key.not_before)}"
+            case "valid" if key.not_after is not None and key.not_after < state.now + within:
+                yield f"key {key.label} expires on {_time(key.not_after)}, within {_days(within)}"
+
+
+def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:
+    then = key.state((state.now + after).timestamp())
+    bound = {"expired": key.not_after, "not yet valid": key.not_before}.get(then)
+    return f"{key.label} ({then}{f' {_time(bound)}' if bound else ''})"
+
+
+def _time(moment: datetime | None) -> str:
+    assert moment is not None, "a key without the bound does not get here"
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _days(span: timedelta) -> str:
+    return "1 day" if span.days == 1 else f"{span.days} days"

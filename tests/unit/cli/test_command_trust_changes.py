@@ -1,0 +1,292 @@
+"""`aotc trust add-key | revoke | show | check`: policies changed in place, shown and judged."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.schema.policy import Revoked
+from aotc_runtime.verification.trust import policy_keys, read_policy
+
+Run = Callable[..., Any]
+
+COMMENTED = """\
+# whom we believe
+schema = 1   # the only one
+name = "digits"
+
+[[keys]]
+name = "ci"      # the build server
+public_key = '''
+{pem}'''
+
+[accepts]
+jaxlib = ["0.12.0"]   # approved in May
+"""
+ZEROS = "sha256:" + "0" * 64
+
+
+@pytest.fixture
+def pems(aotc: Run, tmp_path: Path) -> dict[str, str]:
+    """Ids of the keys ci and new; trust.toml trusts ci, and has comments."""
+    ids = {name: aotc("keygen", name, "--plain", "--json").document["key_id"] for name in KEYS}
+    text = COMMENTED.format(pem=(tmp_path / "ci.pub").read_text())
+    (tmp_path / "trust.toml").write_text(text)
+    return ids
+
+
+KEYS = ("ci", "new")
+ADD = ("trust", "add-key", "trust.toml", "--key", "new.pub")
+
+
+def in_days(days: int) -> str:
+    return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_key_is_added_and_everything_else_stays(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    before = (tmp_path / "trust.toml").read_text()
+    window = ("--not-before", "2026-01-01", "--not-after", "2027-01-01T02:00:00+02:00")
+    done = aotc(*ADD, "--name", "next", *window, "--json")
+    assert done.document == {
+        "ok": True,
+        "policy": "trust.toml",
+        "key": pems["new"],
+        "name": "next",
+    }
+    after = (tmp_path / "trust.toml").read_text()
+    head, tail = before.split("\n[accepts]")
+    assert after.startswith(head) and after.endswith("\n[accepts]" + tail)
+    policy = read_policy(tmp_path / "trust.toml")
+    keys = policy_keys(policy)
+    assert list(keys) == [pems["ci"], pems["new"]]
+    added = keys[pems["new"]]
+    assert added.name == "next"
+    assert added.not_before == datetime(2026, 1, 1, tzinfo=UTC)
+    assert added.not_after == datetime(2027, 1, 1, tzinfo=UTC)
+    assert policy.accepts.jaxlib == ("0.12.0",)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        ("--not-after", "2027-01-01T00:00:00"),
+        ("--not-after", "tomorrow"),
+        ("--not-before", "2026-13-01"),
+    ],
+)
+def test_a_time_that_is_none_or_has_no_offset_is_refused(
+    refused: Run, pems: dict[str, str], window: tuple[str, str]
+) -> None:
+    refused([*ADD, *window], 2, "AOTC-E001")
+
+
+def test_a_window_that_ends_before_it_begins_is_never_written(
+    refused: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    before = (tmp_path / "trust.toml").read_bytes()
+    window = ("--not-before", "2027-01-01", "--not-after", "2026-01-01")
+    refused([*ADD, *window], 5, "AOTC-E309")
+    assert (tmp_path / "trust.toml").read_bytes() == before
+
+
+def test_a_key_that_is_listed_or_revoked_is_not_added(
+    aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    refused(["trust", "add-key", "trust.toml", "--key", "ci.pub"], 2, "AOTC-E023")
+    assert aotc("trust", "revoke", "trust.toml", "--key", "new.pub").exit_code == 0
+    refused(ADD, 2, "AOTC-E023")
+    refused(["trust", "add-key", "trust.toml", "--key", "new.key"], 5, "AOTC-E310")
+    refused(["trust", "add-key", "gone.toml", "--key", "new.pub"], 5, "AOTC-E308")
+    refused(["trust", "add-key", "trust.toml", "--key", "gone.pub"], 2, "AOTC-E006")
+
+
+def test_keys_roots_and_blobs_are_revoked_once(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    aotc(*ADD)
+    before = (tmp_path / "trust.toml").read_text()
+    revoke = ("trust", "revoke", "trust.toml", "--json")
+    first = aotc(*revoke, "--key", "ci.pub", "--key", pems["ci"], "--root", ZEROS).document
+    assert first["revoked"] == {"keys": [pems["ci"]], "roots": [ZEROS], "blobs": []}
+    assert (first["already"], first["notes"]) == ([], [])
+    assert (tmp_path / "trust.toml").read_text().startswith(before)
+    second = aotc(*revoke, "--key", pems["ci"][:16], "--blob", ZEROS).document
+    assert second["revoked"] == {"keys": [], "roots": [], "blobs": [ZEROS]}
+    assert second["already"] == [pems["ci"]]
+    policy = read_policy(tmp_path / "trust.toml")
+    assert policy.revoked == Revoked(keys=(pems["ci"],), roots=(ZEROS,), blobs=(ZEROS,))
+
+
+def test_revoking_the_last_key_is_done_and_said(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    done = aotc("trust", "revoke", "trust.toml", "--key", pems["ci"])
+    assert done.exit_code == 0 and "every bundle is refused" in done.stderr
+    assert read_policy(tmp_path / "trust.toml").revoked.keys == (pems["ci"],)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        ("--key", "gone.pub"),
+        ("--key", "0" * 16),
+        ("--key", "00"),
+        ("--blob", "0" * 64),
+        ("--blob", "trust.toml"),
+    ],
+)
+def test_what_is_no_key_or_blob_cannot_be_revoked(
+    refused: Run, pems: dict[str, str], what: tuple[str, str]
+) -> None:
+    refused(["trust", "revoke", "trust.toml", *what], 2, "AOTC-E023")
+
+
+def test_what_is_no_bundle_cannot_be_revoked_and_nothing_is_nothing(
+    refused: Run, pems: dict[str, str]
+) -> None:
+    refused(["trust", "revoke", "trust.toml", "--root", "gone.aotb"], 5, "AOTC-E108")
+    refused(["trust", "revoke", "trust.toml"], 2, "AOTC-E001")
+
+
+def test_a_policy_that_cannot_be_changed_in_place_is_left_alone(
+    refused: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    path = tmp_path / "trust.toml"
+    inline = 'schema = 1\nname="x"\nkeys = [ {public_key_file="ci.pub"}, # first\n]\n[revoked]\n'
+    path.write_text(inline)
+    refused(ADD, 2, "AOTC-E024")
+    assert path.read_text() == inline
+
+
+def test_a_changed_policy_keeps_its_mode_and_the_link_to_it(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    (tmp_path / "trust.toml").rename(tmp_path / "real.toml")
+    (tmp_path / "real.toml").chmod(0o640)
+    (tmp_path / "trust.toml").symlink_to("real.toml")
+    assert aotc(*ADD).exit_code == 0
+    assert (tmp_path / "trust.toml").is_symlink()
+    assert stat.S_IMODE((tmp_path / "real.toml").stat().st_mode) == 0o640
+    assert len(read_policy(tmp_path / "real.toml").keys) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "ci.key", "ci.pub", "new.key", "new.pub", "real.toml", "trust.toml",
+    ]  # fmt: skip
+
+
+def test_the_rules_in_force_are_shown_with_the_state_of_each_key(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    aotc(*ADD, "--not-after", in_days(-1))
+    for name, window in (("later", ("--not-before", in_days(1))), ("lost", ())):
+        aotc("keygen", name, "--plain")
+        aotc("trust", "add-key", "trust.toml", "--key", f"{name}.pub", "--name", name, *window)
+    aotc("trust", "revoke", "trust.toml", "--key", "lost.pub")
+    document = aotc("trust", "show", "trust.toml", "--json").document
+    states = [key["state"] for key in document["keys"]]
+    assert states == ["valid", "expired", "not yet valid", "revoked"]
+    assert document["keys"][0]["id"] == pems["ci"]
+    assert (document["threshold"], document["valid"]) == (1, 1)
+    assert document["accepts"]["jaxlib"] == ["0.12.0"]
+    text = aotc("trust", "show", "trust.toml").stdout
+    assert all(word in text for word in (*states, pems["ci"][:16], "accepts.jaxlib", "0.12.0"))
+
+
+def test_a_policy_with_several_faults_is_told_all_of_them(aotc: Run, tmp_path: Path) -> None:
+    (tmp_path / "trust.toml").write_text(
+        'schema = 2\nnmae = "x"\nthreshold = 0\n[limits]\nblobs = 1_000_000\n'
+        '[revoked]\nkeys = ["short"]\n[accepts]\nbuilders = []\n'
+        '[[keys]]\npublic_key = "x"\nnot_after = 2027-01-01T00:00:00\n'
+    )
+    for command in ("show", "check"):
+        done = aotc("trust", command, "trust.toml", "--json")
+        assert done.exit_code == 5
+        places = {f["where"].removeprefix("trust.toml ") for f in done.document["findings"]}
+        assert places == {
+            "schema", "nmae", "name", "threshold", "limits.blobs", "revoked.keys",
+            "accepts.builders", "keys[0].not_after",
+        }  # fmt: skip
+        assert {f["code"] for f in done.document["findings"]} == {"AOTC-E309"}
+
+
+def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
+    aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    path = tmp_path / "trust.toml"
+    ending = f'name = "ci"\nnot_after = {in_days(20)}'
+    path.write_text(path.read_text().replace('name = "ci"', ending))
+    check = ["trust", "check", "trust.toml"]
+    failed = refused(check, 5, "AOTC-E321")
+    assert "in 30 days" in failed.stderr and pems["ci"][:16] in failed.stderr
+    sound = aotc(*check, "--within", "10", "--json")
+    assert sound.exit_code == 0 and sound.document["warnings"] == []
+    aotc(*ADD)
+    warned = aotc(*check)
+    assert warned.exit_code == 0 and "expires on" in warned.stdout
+    assert len(aotc(*check, "--json").document["warnings"]) == 1
+
+
+def test_check_fails_for_keys_that_are_all_revoked_or_past(
+    aotc: Run, refused: Run, pems: dict[str, str]
+) -> None:
+    aotc("trust", "revoke", "trust.toml", "--key", pems["ci"])
+    assert "revoked" in refused(["trust", "check", "trust.toml"], 5, "AOTC-E321").stderr
+    aotc(*ADD, "--not-after", in_days(-1))
+    found = refused(["trust", "check", "trust.toml"], 5, "AOTC-E321").stderr
+    assert "expired" in found and "count now" in found
+
+
+def test_check_says_which_rule_refuses_a_bundle_and_which_policy_accepts_it(
+    aotc: Run, refused: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
+) -> None:
+    bundle, genuine = digits_bundle
+    (tmp_path / "trust.toml").write_text(genuine.read_text())
+    check = ["trust", "check", "trust.toml", str(bundle)]
+    document = aotc(*check, "--json").document
+    assert (
+        document["bundle"]["accepted"] and document["bundle"]["root_digest"] in aotc(*check).stdout
+    )
+    assert aotc("trust", "revoke", "trust.toml", "--root", str(bundle)).exit_code == 0
+    refused(check, 5, "AOTC-E313")
+    text = genuine.read_text().replace('"digits"', '"vision"')
+    (tmp_path / "trust.toml").write_text(f"limits.blobs = 3\n{text}")
+    refused(check, 5, "AOTC-E320")
+    (tmp_path / "trust.toml").write_text(text)
+    refused(check, 5, "AOTC-E306")
+
+
+def test_what_a_build_states_satisfies_the_rules_that_name_it(
+    aotc: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
+) -> None:
+    """The provenance of `aotc build` itself: its time, its builder and all its sources."""
+    import base64
+    import json
+
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.verify import read_unverified
+
+    bundle, genuine = digits_bundle
+    _, (envelope,) = read_unverified(open_bundle(bundle))
+    predicate = json.loads(base64.b64decode(json.loads(envelope)["payload"]))["predicate"]
+    build = predicate["buildDefinition"]
+    stated = [build["externalParameters"]["manifest"], *build["resolvedDependencies"]]
+    sources = ["sha256:" + s["digest"]["sha256"] for s in stated if "digest" in s]
+    builder = predicate["runDetails"]["builder"]["id"]
+    finished = predicate["runDetails"]["metadata"]["finishedOn"]
+    rules = f"minimum_build_time = {finished}\naccepts.builders = [{builder!r}]\n"
+
+    def verified(listed: list[str]) -> Any:
+        policy = f"{rules}accepts.sources = {json.dumps(listed)}\n{genuine.read_text()}"
+        (tmp_path / "trust.toml").write_text(policy)
+        return aotc("verify", str(bundle), "--trust", "trust.toml")
+
+    assert verified(sources).exit_code == 0
+    for left_out in sources:
+        done = verified([source for source in sources if source != left_out] or [ZEROS])
+        assert (done.exit_code, done.codes) == (5, ["AOTC-E317"])
