@@ -21,7 +21,7 @@ from aotc_runtime.verification import (
     verify,
 )
 
-from .policies import (
+from .provenances import (
     BUILDER,
     DAY,
     ENDORSEMENT,

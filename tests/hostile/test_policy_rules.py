@@ -16,7 +16,17 @@ from aotc_runtime.verification.rules import check_fallbacks
 from aotc_runtime.verification.verify import verify
 from aotc_runtime.version import VERSION
 
-from .policies import BUILDER, DAY, ENDORSEMENT, NOW, SOURCE, a_build, attested, declaring, key_of
+from .provenances import (
+    BUILDER,
+    DAY,
+    ENDORSEMENT,
+    NOW,
+    SOURCE,
+    a_build,
+    attested,
+    declaring,
+    key_of,
+)
 from .tampering import (
     ACCEPTED,
     ROLES,
