@@ -8,8 +8,10 @@ ends up in a bundle are `aotc_runtime.schema` types, used here directly.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -21,8 +23,12 @@ from aotc_runtime.schema.manifest import (
     Target,
     TensorSpec,
     Tolerance,
+    Tuned,
 )
 from aotc_runtime.schema.tree import Tree
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,8 @@ class Executable:
 
     serialized: canonical bytes: the same module, target and toolchain give the same bytes.
     isa: required processor features; tuning: attributes that require nothing.
-    diagnostics: lines the compiler printed, for people.
+    diagnostics: lines the compiler printed, for people.  captured: the module's parameters that are
+    constants in it.  tuned: how its compile options were chosen, if they were.
     """
 
     serialized: bytes
@@ -104,6 +111,8 @@ class Executable:
     thunks: dict[str, int]
     compile_seconds: float
     diagnostics: tuple[str, ...] = ()
+    captured: tuple[int, ...] = ()
+    tuned: Tuned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +136,17 @@ class Attestation:
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """One executable to make: a module for a target. label: for progress, e.g. predict[batch=8]."""
+    """One executable to make: a module for a target. label: for progress, e.g. predict[batch=8].
+
+    options: of the compiler, for this executable, beside the target's.  constants: values of the
+    module's parameters that become constants, by index; float32, float64 or signed integers.
+    """
 
     label: str
     module: Module
     target: Target
+    options: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[int, NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

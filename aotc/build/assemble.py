@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from msgspec import UNSET
+
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest
 from aotc.packing.bundle import Blob, TargetParts
@@ -68,7 +70,11 @@ def target_parts(
                     sizes=profile.sizes,
                     input_shapes=profile.input_shapes,
                     output_shapes=profile.output_shapes,
-                    arguments=profile.arguments,
+                    arguments=tuple(
+                        argument
+                        for place, argument in enumerate(profile.arguments)
+                        if place not in executable.captured
+                    ),
                     module=parts[0].ref(),
                     executable=parts[1].ref(),
                     fixture=parts[2].ref(),
@@ -77,6 +83,7 @@ def target_parts(
                     cost=executable.cost,
                     custom_call_targets=executable.custom_call_targets,
                     thunks=executable.thunks,
+                    tuned=UNSET if executable.tuned is None else executable.tuned,
                 )
             )
         entry_points[name] = _entry_point(captured, tuple(records))

@@ -1,6 +1,6 @@
 """The build from end to end: the one file that knows every room.
 
-manifest -> capture -> (reference | compile) -> parity -> pack -> attest
+manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
 """
 
 from __future__ import annotations
@@ -10,35 +10,33 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from aotc import constants
 from aotc.backends.registry import backend_for
-from aotc.build import child
-from aotc.build.assemble import target_parts, weight_blobs
+from aotc.build import child, tune
+from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.evidence import unproven
 from aotc.build.plan import compile_jobs, resolve_targets
+from aotc.build.staged import stage
 from aotc.build.staging import Staging, scratch_folder
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
 from aotc.parity import isolated
 from aotc.processes import Processes
 from aotc.signing import attest as attesting
-from aotc.signing.signer import LocalSigner, Signer
-from aotc.signing.trust_file import policy_text
+from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, Executable
+from aotc.tuning.tuning_file import Key, Recorded, TuningFile
 from aotc_runtime.schema.manifest import (
-    BuiltWith,
     BundleManifest,
     Parity,
     ParityNotRun,
-    Target,
+    Tuned,
 )
-
-NOT_YET = ParityNotRun(reason="parity runs after packing")
 
 type OnStage = Callable[[str, int, int], None]
 """Progress: stage name, items done, items in all (0 if unknown)."""
@@ -51,8 +49,8 @@ type OnOutput = Callable[[str, str], None]
 class Built:
     """A finished build.
 
-    seconds: by stage.  notes: what its user should know.  diagnostics: what the compiler said, by
-    job.
+    seconds: by stage.  notes: what its user should know.  tuning_file: what was chosen, if the
+    build was tuned.  diagnostics: what the compiler said, by job.
     """
 
     bundle: Bundle
@@ -61,6 +59,7 @@ class Built:
     compile_seconds: dict[str, float]
     seconds: dict[str, float]
     notes: tuple[str, ...]
+    tuning_file: TuningFile | None
     diagnostics: dict[str, tuple[str, ...]]
 
 
@@ -87,13 +86,15 @@ def build(
     jobs: int | None = None,
     on_stage: OnStage = lambda stage, done, total: None,
     on_output: OnOutput = lambda process, text: None,
+    tuning: tune.Tuning | None = None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
     output: where to write; NAME-VERSION.aotb in the current folder by default.  targets: instead of
     the manifest's.  signer: attests the bundle; without one it is unsigned and will not load.
     jobs: compilations at a time; the CPUs of this process by default.  on_output: gets what the
-    program printed, and the traceback if it raised.
+    program printed, and the traceback if it raised.  tuning: measure candidates on this host, or
+    take the choices of a tuning file.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError. Nothing is
     written to `output` unless everything succeeded.
     """
@@ -103,6 +104,7 @@ def build(
     path = output or default_path(manifest.name, manifest.version)
     require_place(path, form)
     resolved = resolve_targets(manifest, targets)
+    not_tuned = tune.not_tuned(tuning, resolved)
     backends = {target.platform: backend_for(target.platform) for target in resolved}
     workers = jobs or len(os.sched_getaffinity(0))
     processes = Processes()
@@ -113,6 +115,9 @@ def build(
         with clock.stage("compile"), ThreadPoolExecutor(max_workers=workers) as pool:
             reference = pool.submit(_reference, manifest, staging, processes, on_output)
             planned = compile_jobs(program, resolved)
+            chosen: dict[Key, Tuned] = {}
+            if isinstance(tuning, Recorded):
+                planned, chosen = tune.replay(planned, tuning, program, staging)
             running: dict[tuple[str, str, int], Future[Executable]] = {
                 key: pool.submit(backends[job.target.platform].compile, job)
                 for key, job in planned.items()
@@ -120,7 +125,7 @@ def build(
             try:
                 executables = {}
                 for done, (key, future) in enumerate(running.items(), start=1):
-                    executables[key] = future.result()
+                    executables[key] = replace(future.result(), tuned=chosen.get(key))
                     on_stage("compile", done, len(running))
                 on_stage("reference", 0, 0)
                 reference.result()
@@ -131,16 +136,34 @@ def build(
                 for backend in backends.values():
                     backend.stop()
                 raise
-        notes = tuple(unproven(program, staging))
         built_with = {name: backend.toolchain() for name, backend in backends.items()}
-        parts = _Assembler(manifest, program, executables, built_with, staging)
-        unchecked = [parts.of(target, {}) for target in resolved]
+        parts = Assembler(manifest, program, built_with, staging)
+        if isinstance(tuning, tune.Measure):
+            with clock.stage("tune"):
+                for target in resolved:
+                    if target.name not in not_tuned:
+                        executables |= tune.search(
+                            {key: job for key, job in planned.items() if key[0] == target.name},
+                            executables,
+                            program,
+                            staging,
+                            backends[target.platform],
+                            parts.of,
+                            workers=workers,
+                            processes=processes,
+                            on_step=lambda done, total: on_stage("tune", done, total),
+                        )
+        unchecked = [parts.of(target, own(executables, target)) for target in resolved]
         with clock.stage("parity"):
-            parities = _parity(manifest, unchecked, staging, on_stage)
+            parities = _parity(unchecked, staging, on_stage)
         with clock.stage("pack"):
             on_stage("pack", 0, 0)
-            checked = [parts.of(target, parities[target.name]) for target in resolved]
+            checked = [
+                parts.of(target, own(executables, target), parities[target.name])
+                for target in resolved
+            ]
             bundle, attestation = _write(path, form, checked, manifest, program, signer, stated)
+        notes = (*unproven(program, staging), *tune.notes(not_tuned, executables))
     names = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(
         bundle=bundle,
@@ -149,6 +172,7 @@ def build(
         compile_seconds={names[key]: e.compile_seconds for key, e in executables.items()},
         seconds=clock.seconds,
         notes=notes,
+        tuning_file=tune.file_of(executables, planned, not_tuned) if tuning else None,
         diagnostics={names[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
     )
 
@@ -198,62 +222,23 @@ def _reference(
     )
 
 
-class _Assembler:
-    """The parts of each target, with whatever parity is known."""
-
-    def __init__(
-        self,
-        manifest: BuildManifest,
-        program: CapturedProgram,
-        executables: dict[tuple[str, str, int], Executable],
-        built_with: dict[str, BuiltWith],
-        staging: Staging,
-    ) -> None:
-        self._manifest, self._program, self._staging = manifest, program, staging
-        self._executables, self._built_with = executables, built_with
-        self._weights = weight_blobs(program, staging)
-
-    def of(self, target: Target, parities: dict[tuple[str, int], Parity]) -> TargetParts:
-        own = {
-            (name, index): executable
-            for (owner, name, index), executable in self._executables.items()
-            if owner == target.name
-        }
-        return target_parts(
-            self._manifest,
-            self._program,
-            target,
-            own,
-            {key: parities.get(key, NOT_YET) for key in own},
-            self._weights,
-            self._built_with[target.platform],
-            self._staging,
-        )
-
-
 def _parity(
-    manifest: BuildManifest, parts: list[TargetParts], staging: Staging, on_stage: OnStage
+    parts: list[TargetParts], staging: Staging, on_stage: OnStage
 ) -> dict[str, dict[tuple[str, int], Parity]]:
-    """Load the staged bundle as production would, with a key that lives for this build only."""
-    signer = LocalSigner.ephemeral()
-    staged = staging.folder / "staged.aotb"
-    root, _ = assemble(parts)
-    endorsed = attesting.attest(root.digest, "staged", attesting.endorsement(), signer)
-    pack(staged, Form.ARCHIVE, parts, [endorsed.envelope])
-    policy = staging.folder / "trust.toml"
-    policy.write_text(policy_text(manifest.name, [signer.public_pem()]))
+    """Load the staged bundle as production would."""
+    staged = stage(parts, staging.folder)
     found: dict[str, dict[tuple[str, int], Parity]] = {}
     for done, part in enumerate(parts):
         target = part.manifest.target.name
         on_stage("parity", done, len(parts))
-        outcomes = isolated.run(staged, policy, target)
+        outcomes = isolated.run(staged.bundle, staged.policy, target)
         keys = _profile_keys(part.manifest)
         found[target] = (
             dict.fromkeys(keys, outcomes)
             if isinstance(outcomes, ParityNotRun)
             else {key: outcomes[key] for key in keys}
         )
-    staged.unlink()
+    staged.bundle.unlink()
     return found
 
 

@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Compilations at a time; default: one per CPU."
 )
+@click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
+@click.option(
+    "--save-tuning",
+    type=click.Path(path_type=Path),
+    help="Write what --tune chose to this file.",
+)
+@click.option(
+    "--tuning",
+    "tuning_file",
+    type=click.Path(path_type=Path),
+    help="Build with the choices of this file instead of measuring.",
+)
 @command
 def build(
     out: Output,
@@ -45,6 +57,9 @@ def build(
     key: str | None,
     passphrase_file: Path | None,
     jobs: int | None,
+    tune: bool,
+    save_tuning: Path | None,
+    tuning_file: Path | None,
 ) -> None:
     """Build a bundle from a build manifest.
 
@@ -56,10 +71,20 @@ def build(
     """
     if output and layout:
         raise click.UsageError("--output and --layout exclude each other: a file or a folder")
+    if tune and tuning_file:
+        raise click.UsageError("--tune and --tuning exclude each other: measure, or build again")
+    if save_tuning and not tune:
+        raise click.UsageError("--save-tuning goes with --tune")
     from aotc.build.child import ignored_variables
     from aotc.build.pipeline import build as build_bundle
+    from aotc.build.tune import Measure
     from aotc.packing.bundle import Form
+    from aotc.packing.files import write_atomically
+    from aotc.packing.places import Kind, require_file_place
+    from aotc.tuning import tuning_file as tuning_files
 
+    if save_tuning:
+        require_file_place(save_tuning, Kind("a tuning file", tuning_files.begins))
     if ignored := ignored_variables():
         note_ignored(ignored)
     signer = signer_of(key, passphrase_file) if key else None
@@ -73,7 +98,10 @@ def build(
             jobs=jobs,
             on_stage=on_stage,
             on_output=_print_output if out.verbose else lambda process, text: None,
+            tuning=Measure() if tune else tuning_files.read(tuning_file) if tuning_file else None,
         )
+    if save_tuning and built.tuning_file:
+        write_atomically(save_tuning, [tuning_files.encode(built.tuning_file)])
     from aotc.report.build import build_report
 
     out.result(build_report(built), lambda: _print(built, out))

@@ -95,6 +95,11 @@ def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
                 "thunks": profile.thunks,
                 "custom_call_targets": list(profile.custom_call_targets),
                 "parity": msgspec.to_builtins(profile.parity),
+                **(
+                    {}
+                    if profile.tuned is msgspec.UNSET
+                    else {"tuned": msgspec.to_builtins(profile.tuned)}
+                ),
             }
             for profile in entry_point.profiles
         ],

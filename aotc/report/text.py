@@ -114,6 +114,23 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
             *_parity(profile["parity"]),
         )
     page.table(table)
+    for profile in entry["profiles"]:
+        if tuned := profile.get("tuned"):
+            sizes = sizes_text(profile["sizes"]) or "-"
+            page.line(f"    tuned {sizes}: {tuned_text(tuned)}")
+
+
+def tuned_text(tuned: dict[str, Any]) -> str:
+    """What was chosen for an executable, and on what evidence."""
+    measured = {c["name"]: c for c in tuned["candidates"] if c["status"] == "measured"}
+    out_of = f"of {count(len(measured), 'candidate')} on {tuned['processor']}"
+    chosen = measured.get(tuned["choice"])
+    if chosen is None:
+        return f"{tuned['choice']}, nothing could be measured"
+    p50 = f"{chosen['p50_us']} us"
+    if tuned["choice"] == "default":
+        return f"default, {p50}; none {out_of} saved {100 * float(tuned['margin']):.0f} %"
+    return f"{tuned['choice']}, {p50}, {chosen['relative']} of the default's time; best {out_of}"
 
 
 def print_bundle(report: dict[str, Any]) -> None:

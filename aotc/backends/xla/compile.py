@@ -11,9 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from aotc.backends.xla import custom_calls, objects
-from aotc.backends.xla.worker import Job, Problem, Result
+from aotc.backends.xla.worker import CONSTANTS_FILE, Job, Problem, Result
 from aotc.config import isa
 from aotc.errors import CompileError, quoted
 from aotc.processes import Processes, describe_status
@@ -71,13 +72,16 @@ class XlaBackend:
             cpu=target.cpu,
             features=target.features,
             tuning=target.tuning,
-            options=target.options,
+            options={**target.options, **job.options},
             threads=target.threads,
         )
         with tempfile.TemporaryDirectory(prefix="aotc-compile-") as name:
             folder = Path(name)
             (folder / "job.json").write_bytes(msgspec.json.encode(request))
             (folder / "module.bin").write_bytes(job.module.artifact)
+            if job.constants:
+                named = {str(index): value for index, value in job.constants.items()}
+                np.savez(folder / CONSTANTS_FILE, **named)  # type: ignore[arg-type]
             said = self._run(folder, job)
             result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
             serialized = (folder / "executable.bin").read_bytes()
@@ -164,6 +168,7 @@ def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[s
             bytes_accessed=_count(result.cost, "bytes accessed"),
         ),
         thunks=inside.thunks,
+        captured=tuple(sorted(job.constants)),
         compile_seconds=result.compile_seconds,
         diagnostics=tuple(diagnostics),
     )

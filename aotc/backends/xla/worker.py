@@ -14,6 +14,7 @@ import threading
 import time
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +24,9 @@ from aotc.config import isa
 
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
+
+CONSTANTS_FILE = "constants.npz"
+"""Values of parameters that become constants, by index; only where there are any."""
 
 
 class Problem(StrEnum):
@@ -81,9 +85,11 @@ def fix_address_layout() -> bool:
 
 
 def compile_job(
-    job: Job, artifact: bytes, *, randomized: bool, own_threads: bool
+    job: Job, artifact: bytes, constants: Path, *, randomized: bool, own_threads: bool
 ) -> tuple[Result, bytes]:
-    """Compile; the executable's raw bytes, or a problem in the result."""
+    """Compile; the executable's raw bytes, or a problem in the result. constants: where their file
+    is, if there is one.
+    """
     from aotc.backends.xla import private, topology
 
     if absent := private.missing():
@@ -101,6 +107,8 @@ def compile_job(
     try:
         module = private.read_artifact(artifact)
         called = tuple(private.custom_call_targets(module))
+        if constants.exists():
+            _embed(module, constants)
         if any(custom_calls.is_lapack(target) for target in called):
             private.register_lapack()
         started = time.perf_counter()
@@ -121,6 +129,15 @@ def compile_job(
     return result, serialized
 
 
+def _embed(module: Any, constants: Path) -> None:
+    import numpy as np
+
+    from aotc.backends.xla.constants import embed
+
+    with np.load(constants) as values:
+        embed(module, {int(index): values[index] for index in values.files})
+
+
 def main() -> None:
     randomized = fix_address_layout()
     job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
@@ -131,7 +148,13 @@ def main() -> None:
     # A thread of its own has a malloc arena of its own, whatever the main thread did before.
     thread = threading.Thread(
         target=lambda: outcome.append(
-            compile_job(job, artifact, randomized=randomized, own_threads=own_threads)
+            compile_job(
+                job,
+                artifact,
+                Path(CONSTANTS_FILE),
+                randomized=randomized,
+                own_threads=own_threads,
+            )
         )
     )
     thread.start()

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree
 
@@ -170,6 +170,47 @@ class Cost(_Part, frozen=True):
     bytes_accessed: Count
 
 
+class MeasuredCandidate(_Part, frozen=True, tag="measured", tag_field="status"):
+    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds in
+    which all took turns.
+    """
+
+    name: str
+    p50_us: Decimal
+    relative: Decimal
+
+
+class LeftOutCandidate(_Part, frozen=True, tag="left-out", tag_field="status"):
+    """A candidate that did not compile, crashed, or differed from plain JAX."""
+
+    name: str
+    reason: str
+
+
+type TuningCandidate = MeasuredCandidate | LeftOutCandidate
+
+
+class Tuned(_Part, frozen=True):
+    """How `aotc build --tune` chose to compile an executable, and why.
+
+    choice: name of the candidate, "default" for the untuned executable.  options: of the compiler,
+    beside the target's.  captured: weights that are constants in the executable instead of
+    arguments; the weights sets hold them as well.  candidates: those that were tried, the default
+    first.  rounds: how many turns each had.  margin: what part of the default's time another choice
+    had to save.  processor, threads, jaxlib: where that was measured.
+    """
+
+    choice: str
+    options: dict[str, str]
+    captured: tuple[WeightArgument, ...]
+    candidates: tuple[TuningCandidate, ...]
+    rounds: Count
+    margin: Decimal
+    processor: str
+    threads: Positive
+    jaxlib: str
+
+
 class ProfileRecord(_Part, frozen=True):
     """One executable: an entry point compiled for one shape profile.
 
@@ -178,6 +219,7 @@ class ProfileRecord(_Part, frozen=True):
     custom_call_targets: what must be registered before the executable is deserialized.
     thunks: how many steps of each kind XLA emitted ("kernel" is generated code; the others are
         library calls and control flow).
+    tuned: only in a build with `--tune` or `--tuning`.
     """
 
     sizes: dict[str, Positive]
@@ -192,6 +234,7 @@ class ProfileRecord(_Part, frozen=True):
     cost: Cost
     custom_call_targets: tuple[str, ...]
     thunks: dict[str, Count]
+    tuned: Tuned | UnsetType = UNSET
 
 
 class Tolerance(_Part, frozen=True):

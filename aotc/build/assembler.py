@@ -1,0 +1,55 @@
+"""A build's parts by target: the same program and weights with whatever executables there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from aotc.build.assemble import Executables, Parities, target_parts, weight_blobs
+from aotc.build.staging import Staging
+from aotc.config.build_manifest import BuildManifest
+from aotc.packing.bundle import TargetParts
+from aotc.stages import CapturedProgram, Executable
+from aotc_runtime.schema.manifest import BuiltWith, ParityNotRun, Target
+
+NOT_YET = ParityNotRun(reason="parity runs after packing")
+
+
+class Assembler:
+    """The parts of a target, with whatever parity is known."""
+
+    def __init__(
+        self,
+        manifest: BuildManifest,
+        program: CapturedProgram,
+        built_with: dict[str, BuiltWith],
+        staging: Staging,
+    ) -> None:
+        self._manifest, self._program, self._staging = manifest, program, staging
+        self._built_with = built_with
+        self._weights = weight_blobs(program, staging)
+
+    def of(
+        self, target: Target, executables: Executables, parities: Parities = MappingProxyType({})
+    ) -> TargetParts:
+        return target_parts(
+            self._manifest,
+            self._program,
+            target,
+            executables,
+            {key: parities.get(key, NOT_YET) for key in executables},
+            self._weights,
+            self._built_with[target.platform],
+            self._staging,
+        )
+
+
+def own(
+    executables: Mapping[tuple[str, str, int], Executable], target: Target
+) -> dict[tuple[str, int], Executable]:
+    """Those of one target."""
+    return {
+        (name, index): executable
+        for (owner, name, index), executable in executables.items()
+        if owner == target.name
+    }

@@ -1,0 +1,31 @@
+"""Parts of a build as a bundle that the runtime loads, before anything is proven or signed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.packing.bundle import Form, TargetParts, assemble, pack
+from aotc.signing import attest as attesting
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBundle:
+    """policy: trusts the key that the bundle was signed with, which nobody has any more."""
+
+    bundle: Path
+    policy: Path
+
+
+def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
+    """Write a bundle into a folder, signed with a key that lives for this call only."""
+    signer = LocalSigner.ephemeral()
+    staged = StagedBundle(folder / "staged.aotb", folder / "trust.toml")
+    root, _ = assemble(parts)
+    endorsed = attesting.attest(root.digest, "staged", attesting.endorsement(), signer)
+    pack(staged.bundle, Form.ARCHIVE, parts, [endorsed.envelope])
+    staged.policy.write_text(policy_text(parts[0].manifest.name, [signer.public_pem()]))
+    return staged

@@ -1,0 +1,17 @@
+"""Whether this host can measure code for a target."""
+
+from __future__ import annotations
+
+from aotc_runtime.schema.manifest import Target
+
+
+def unsuited(target: Target, host: Target) -> str:
+    """Why the host cannot run code for the target; empty if it can. host: described as a target."""
+    if target.platform != host.platform or _architecture(target) != _architecture(host):
+        return f"it is {host.platform} {_architecture(host)}"
+    missing = sorted(set(target.features) - set(host.features))
+    return f"its processor lacks {', '.join(missing)}" if missing else ""
+
+
+def _architecture(target: Target) -> str:
+    return target.triple.partition("-")[0]
