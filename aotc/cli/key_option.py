@@ -51,5 +51,9 @@ def signer_of(key: str, passphrase_file: Path | None) -> Signer:
 def _asked(prompt: str) -> str | None:
     if not sys.stdin.isatty():
         return None
-    answer: str = click.prompt(prompt, hide_input=True, err=True)
+    try:
+        answer: str = click.prompt(prompt, hide_input=True, err=True)
+    except click.exceptions.Abort:
+        # Through the plug-in that asks: as what no plug-in takes for a failure of its own.
+        raise KeyboardInterrupt from None
     return answer

@@ -104,7 +104,7 @@ def generate_key_pair(
         )
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
-        if path.is_symlink() or path.exists():
+        if path.exists():
             raise _exists(path)
     key = new_key(key_type)
     encryption: serialization.KeySerializationEncryption = (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import shutil
 import stat
 import subprocess
 import sys
 import tarfile
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,8 @@ class open_key:
         self.signer = load_signer(Path(uri.partition(":")[2]), None)
         if os.environ.get("ELSEWHERE") == "down":
             raise TimeoutError("elsewhere does not answer")
+        if os.environ.get("ELSEWHERE") == "locked" and ask("word for elsewhere") != "sesame":
+            raise PermissionError("another word")
     def public_key(self):
         return self.signer.public_pem()
     def sign(self, message):
@@ -246,3 +251,52 @@ def test_a_file_whose_name_looks_like_a_uri_is_spelled_with_its_folder(
     done = refused(["sign", "b", "--key", "ci:2026.key"], 2, "AOTC-E022")
     assert "./ci:" in done.stderr
     assert aotc("sign", "b", "--key", "./ci:2026.key").exit_code == 0
+
+
+def at_a_terminal(folder: Path, typed: bytes, *arguments: str) -> tuple[int, bytes]:
+    """Run a command whose terminal is ours, and type once it asks: exit code, terminal's text."""
+    master, slave = pty.openpty()
+    path = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "ELSEWHERE": "locked", "PYTHONPATH": os.pathsep.join(path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", "from aotc.cli.main import main; main()", *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=slave,
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as process:
+        os.close(slave)
+        text = b""
+        try:
+            while data := os.read(master, 1024):
+                if b"word for elsewhere: " in text + data and b": " not in text:
+                    os.write(master, typed)
+                text += data
+        except OSError:  # the other end was closed: the process has ended
+            pass
+    os.close(master)
+    return process.returncode, text
+
+
+@pytest.mark.parametrize(
+    ("typed", "exit_code", "shown"),
+    [
+        (b"sesame\n", 0, b""),
+        (b"wrong\n", 2, b"PermissionError: another word"),
+        (b"\x03", 130, b"aborted"),
+        (b"\x04", 130, b"aborted"),
+    ],
+    ids=["right", "wrong", "Ctrl-C", "Ctrl-D"],
+)
+def test_a_signer_may_ask_at_the_terminal(
+    aotc: Run, bundle: Path, elsewhere: None, typed: bytes, exit_code: int, shown: bytes
+) -> None:
+    aotc("keygen", "k", "--plain")
+    before = attestations(bundle)
+    code, text = at_a_terminal(bundle.parent, typed, "sign", "b", "--key", "elsewhere:k.key")
+    assert (code, shown in text) == (exit_code, True)
+    assert b"sesame" not in text
+    assert attestations(bundle) - before == (exit_code == 0)

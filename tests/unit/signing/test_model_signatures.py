@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aotc.errors import UsageError
 from aotc.signing.keys import KeyType
@@ -215,11 +217,10 @@ SUBJECT = payload_of(GOOD)["subject"]
         setting("predicateType", "https://model_signing/Digests/v0.1"),
         setting("predicate.serialization.method", "shards"),
         setting("predicate.serialization.hash_type", "blake3"),
-        setting("predicate.resources", [*RESOURCES[1:], {**RESOURCES[0], "algorithm": "md5"}]),
+        setting("predicate.resources", [{**RESOURCES[0], "algorithm": "md5"}, *RESOURCES[1:]]),
         setting("predicate.resources", RESOURCES[1:]),
         setting("predicate.resources", list(reversed(RESOURCES))),
-        setting("predicate.resources", [*RESOURCES, RESOURCES[0]]),
-        setting("predicate.resources", [*RESOURCES[1:], {**RESOURCES[0], "digest": "xyz"}]),
+        setting("predicate.resources", [{**RESOURCES[0], "digest": "xyz"}, *RESOURCES[1:]]),
         setting("predicate.resources", []),
         setting("subject", []),
         setting("subject", SUBJECT * 2),
@@ -236,6 +237,40 @@ def test_a_signed_statement_about_something_else_or_that_contradicts_itself_is_r
     statement = payload_of(GOOD)
     change(statement)
     assert refusal(signed(json.dumps(statement).encode())) == "AOTC-E353"
+
+
+def test_a_file_that_is_listed_twice_is_refused() -> None:
+    """Readers differ in which of the two they take."""
+    statement = payload_of(GOOD)
+    resources = [{**RESOURCES[0], "digest": "00" * 32}, *RESOURCES]
+    statement["predicate"]["resources"] = resources
+    root = sha256(b"".join(bytes.fromhex(resource["digest"]) for resource in resources))
+    statement["subject"][0]["digest"]["sha256"] = root.removeprefix("sha256:")
+    assert refusal(signed(json.dumps(statement).encode())) == "AOTC-E353"
+
+
+@given(
+    st.one_of(
+        st.binary(),
+        st.builds(
+            lambda start, length, new: GOOD[:start] + new + GOOD[start + length :],
+            st.integers(0, len(GOOD)),
+            st.integers(0, 50),
+            st.binary(min_size=1, max_size=50),
+        ),
+    )
+)
+def test_no_other_bytes_vouch_for_other_files(data: bytes) -> None:
+    try:
+        files = verified_files(data, KEY, "model.sig")
+    except TrustError:
+        return
+    assert files == FILES, "only what nobody signs was changed: the hint, white space"
+
+
+@given(st.one_of(st.binary(), st.text().map(str.encode)))
+def test_no_signed_payload_of_random_bytes_is_a_list_of_files(payload: bytes) -> None:
+    assert refusal(signed(payload)) == "AOTC-E353"
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])

@@ -75,6 +75,7 @@ def test_a_pin_in_the_uri_is_refused_and_not_repeated(place: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_uri(f"pkcs11:object=k{place}1234")
     assert caught.value.code == "AOTC-E017"
+    assert "every process of this host can read" in caught.value.findings[0].found
     assert "1234" not in str(caught.value)
 
 
