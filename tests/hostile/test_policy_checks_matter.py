@@ -199,6 +199,11 @@ RULES = [
       for name in ("blobs", "bundle_bytes", "blob_bytes")),
     Check(rules.check_limits, ("found > limit", "False"), under(limits=SizeLimits(blobs=1)),
           "AOTC-E320"),
+    *(Check(TrustPolicy.asks_about_builds, (field, "None"), attack, code)
+      for field, attack, code in (
+          ("self.minimum_build_time", under(minimum_build_time=NOW + DAY), "AOTC-E315"),
+          ("accepts.builders", under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
+          ("accepts.sources", under(accepts=Accepts(sources=(OTHER,))), "AOTC-E317"))),
     Check(provenance._stated, ("policy.minimum_build_time is not None", "False"),
           under(minimum_build_time=NOW + DAY), "AOTC-E315"),
     Check(provenance._stated, ("policy.accepts.builders is not None", "False"),

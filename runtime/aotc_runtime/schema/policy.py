@@ -93,3 +93,8 @@ class TrustPolicy(_Table, frozen=True):
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
+
+    def asks_about_builds(self) -> bool:
+        """Whether a rule is about what provenance says."""
+        accepts = self.accepts
+        return (self.minimum_build_time, accepts.builders, accepts.sources) != (None, None, None)
