@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -92,3 +94,24 @@ def test_what_is_no_key_is_refused(refused: Run, key: str, exit_code: int, code:
 def test_a_policy_that_cannot_be_written_is_refused(refused: Run, pair: str) -> None:
     arguments = ["trust", "init", "--key", "ci.pub", "--name", "a", "-o", "gone/trust.toml"]
     refused(arguments, 2, "AOTC-E003")
+
+
+def test_a_policy_appears_whole_and_leaves_nothing_beside_it(
+    aotc: Run, refused: Run, tmp_path: Path, pair: str
+) -> None:
+    assert aotc("trust", "init", "--key", "ci.pub", "--name", "a").exit_code == 0
+    refused(["trust", "init", "--key", "ci.pub", "--name", "b"], 2, "AOTC-E005")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ci.key", "ci.pub", "trust.toml"]
+    assert (tmp_path / "trust.toml").stat().st_mode & 0o777 == 0o644
+
+
+def test_where_files_cannot_be_linked_the_policy_is_written_in_place(
+    aotc: Run, refused: Run, tmp_path: Path, pair: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert aotc("trust", "init", "--key", "ci.pub", "--name", "a").exit_code == 0
+    refused(["trust", "init", "--key", "ci.pub", "--name", "b"], 2, "AOTC-E005")
+    assert read_policy(tmp_path / "trust.toml").name == "a"
