@@ -114,6 +114,10 @@ def _set_apart(last: Any) -> None:
 
 def _parse(text: str) -> TOMLDocument:
     try:
-        return tomlkit.parse(text)
+        document = tomlkit.parse(text)
     except (TOMLKitError, RecursionError) as error:
         raise _not_in_place(str(error)) from error
+    # Tables of one list that stand apart would be moved together.
+    if tomlkit.dumps(document) != text:
+        raise _not_in_place("a policy whose tables would be moved, such as [[keys]] apart")
+    return document

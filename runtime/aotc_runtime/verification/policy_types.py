@@ -7,6 +7,7 @@ one go. Only a document that was refused comes here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -27,7 +28,7 @@ def _problems(value: Any, wanted: Any, where: str, file: str) -> Iterator[Findin
     table, list_of = _struct(wanted), _struct_of_items(wanted)
     if table is not None and isinstance(value, dict):
         yield from _table_problems(value, table, where, file)
-    elif list_of is not None and isinstance(value, list) and value:
+    elif list_of is not None and isinstance(value, list | tuple) and value:
         for index, item in enumerate(value):
             yield from _problems(item, list_of, f"{where}[{index}]", file)
     else:
@@ -70,5 +71,5 @@ def _expected(message: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = value.isoformat() if isinstance(value, date) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
@@ -12,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.errors import TrustError
-from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.rules import check_identity
 from aotc_runtime.verification.trust import policy_keys, read_policy
@@ -162,3 +165,81 @@ def test_name_and_version_are_checked_together(
         schema=1, name=name, keys=(TrustedKey(public_key=PEM),), minimum_version=minimum
     )
     assert [finding.code for finding in check_identity(manifest(), policy)] == expected
+
+
+def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+    text = (
+        'schema = 1\nname = "x"\nminimum_version = "newest"\n'
+        '[[keys]]\npublic_key_file = "one.pub"\n[[keys]]\npublic_key_file = "two.pub"\n'
+        '[[keys]]\npublic_key = "x"\npublic_key_file = "ci.pub"\n[[keys]]\nname = "empty"\n'
+        '[[keys]]\npublic_key = "x"\n'
+        "not_before = 2027-01-01T00:00:00Z\nnot_after = 2026-01-01T00:00:00Z\n"
+    )
+    with pytest.raises(TrustError) as refused:
+        read_policy(written(tmp_path, text))
+    found = [(f.code[-4:], f.where.split(" ", 1)[1].split(" /")[0]) for f in refused.value.findings]
+    assert sorted(found) == [
+        ("E308", "keys[0]"),
+        ("E308", "keys[1]"),
+        ("E309", "keys[2]"),
+        ("E309", "keys[3] empty"),
+        ("E309", "keys[4]"),
+        ("E309", "minimum_version"),
+    ]
+
+
+def test_every_key_that_is_none_is_named() -> None:
+    bad = (TrustedKey(public_key="one"), TrustedKey(public_key=PEM), TrustedKey(public_key="two"))
+    with pytest.raises(TrustError) as refused:
+        policy_keys(TrustPolicy(schema=1, name="x", keys=bad))
+    assert [f.where for f in refused.value.findings] == [
+        "trust policy keys[0]",
+        "trust policy keys[2]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"threshold": 0}, "threshold"),
+        ({"schema": 2}, "schema"),
+        ({"minimum_build_time": datetime(2026, 1, 1)}, "minimum_build_time"),
+        ({"furthest_fallback": "retry"}, "furthest_fallback"),
+        ({"revoked": Revoked(keys=("short",))}, "revoked.keys"),
+        ({"accepts": Accepts(jaxlib=())}, "accepts.jaxlib"),
+        ({"limits": SizeLimits(blobs=0)}, "limits.blobs"),
+        ({"keys": (TrustedKey(public_key=PEM, not_after=datetime(2026, 1, 1)),)}, "not_after"),
+        ({"name": object()}, "trust policy"),
+    ],
+    ids=str,
+)
+def test_a_policy_made_in_python_is_checked_as_one_that_was_read(
+    change: dict[str, Any], place: str
+) -> None:
+    fields: dict[str, Any] = {"schema": 1, "name": "x", "keys": (TrustedKey(public_key=PEM),)}
+    with pytest.raises(TrustError) as refused:
+        policy_keys(TrustPolicy(**{**fields, **change}))
+    (finding,) = refused.value.findings
+    assert finding.code == "AOTC-E309" and finding.where.endswith(place)
+
+
+def test_one_key_has_one_window() -> None:
+    until = datetime(2027, 1, 1, tzinfo=UTC)
+    keys = (TrustedKey(public_key=PEM, not_after=until), TrustedKey(public_key=PEM))
+    with pytest.raises(TrustError) as refused:
+        policy_keys(TrustPolicy(schema=1, name="x", keys=keys))
+    assert refused.value.code == "AOTC-E309" and "keys[1]" in refused.value.findings[0].where
+    twice = (keys[0], keys[0])
+    assert len(policy_keys(TrustPolicy(schema=1, name="x", keys=twice))) == 1
+
+
+def test_a_key_is_valid_from_its_first_to_its_last_moment_unless_it_is_revoked() -> None:
+    begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    stated = TrustedKey(public_key=PEM, not_before=begin, not_after=end)
+    policy = TrustPolicy(schema=1, name="x", keys=(stated,))
+    (key,) = policy_keys(policy).values()
+    moments = [begin.timestamp() - 1, begin.timestamp(), end.timestamp(), end.timestamp() + 1]
+    assert [key.state(m) for m in moments] == ["not yet valid", "valid", "valid", "expired"]
+    revoked = msgspec.structs.replace(policy, revoked=Revoked(keys=(key.id,)))
+    (lost,) = policy_keys(revoked).values()
+    assert {lost.state(moment) for moment in moments} == {"revoked"}
