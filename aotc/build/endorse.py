@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 from aotc.packing.bundle import with_attestation
@@ -42,11 +41,11 @@ def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> b
     made = decode_foreign(attestation.envelope, dsse.Envelope, where="attestation")
     try:
         found = decode_foreign(envelope, dsse.Envelope, where="attestation")
+        payload = dsse.decode_base64(found.payload, where="payload")
         signatures = [dsse.decode_base64(s.sig, where="signature") for s in found.signatures]
     except BundleFormatError:
         return False
-    payload = base64.b64decode(made.payload)
-    message = dsse.pre_authentication_encoding(made.payloadType, payload)
+    message = dsse.pre_authentication_encoding(found.payloadType, payload)
     key = load_public_key(signer.public_pem(), "", "signer")
     same = (found.payload, found.payloadType) == (made.payload, made.payloadType)
     return same and any(key.verify(signature, message) for signature in signatures)

@@ -40,8 +40,8 @@ def run(heading: str, folder: Path, **variables: str) -> subprocess.CompletedPro
     if shell := "".join(code for language, code in found if language == "sh"):
         scripts.insert(0, ("sh", shell))
     assert scripts, f"no code under {heading}"
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, **variables}
+    environment = {**os.environ, **variables}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     for language, code in scripts:
         done = subprocess.run(
             [*_RUNNERS[language], code],
