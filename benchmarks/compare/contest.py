@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.compare.cases import Case, write_case
 from benchmarks.compare.contestants import Contestant, LeftOutError, prepare, python_of, serve
 
-OURS = "aotc"
+OURS, TUNED = "aotc", "aotc --tune"
 STAGES = ("interpreter", "import", "load", "first call")
 
 type Runs = dict[str, list[dict[str, Any]]]
@@ -55,7 +55,11 @@ def run_case(
         contestant.name: (
             {"left_out": left_out[contestant.name]}
             if contestant.name in left_out
-            else _summary(contestant.name, runs, prepared, ours_left_out=OURS in left_out)
+            else _summary(
+                contestant.name,
+                {name: each for name, each in runs.items() if name not in left_out},
+                prepared,
+            )
         )
         for contestant in contestants
     }
@@ -65,9 +69,7 @@ def _start(run: dict[str, Any]) -> float:
     return float(sum(run["stages"].values()))
 
 
-def _summary(
-    name: str, runs: Runs, prepared: dict[str, dict[str, Any]], *, ours_left_out: bool
-) -> dict[str, Any]:
+def _summary(name: str, runs: Runs, prepared: dict[str, dict[str, Any]]) -> dict[str, Any]:
     theirs = runs[name]
     summary: dict[str, Any] = {
         "version": prepared[name]["version"],
@@ -80,8 +82,7 @@ def _summary(
         "p90_us": statistics.median(run["p90"] for run in theirs),
         "max_abs_error": max(run["max_abs_error"] for run in theirs),
     }
-    ours = [] if ours_left_out else runs.get(OURS, [])
-    if ours:
+    if ours := runs.get(OURS, []):
         pairs = list(zip(theirs, ours, strict=True))
         summary["to_ours"] = {
             "start": statistics.median(_start(t) / _start(o) for t, o in pairs),
@@ -91,4 +92,7 @@ def _summary(
             ),
             "artifact": summary["artifact_bytes"] / prepared[OURS]["artifact_bytes"],
         }
+    if tuned := runs.get(TUNED, []):
+        ratios = [t["p50"] / o["p50"] for t, o in zip(theirs, tuned, strict=True)]
+        summary["to_tuned"] = {"p50": statistics.median(ratios)}
     return summary

@@ -42,6 +42,7 @@ SAME_JAX = tuple(f"{name}=={version(name)}" for name in ("jax", "jaxlib", "numpy
 
 CONTESTANTS = (
     Contestant("aotc", "aotc"),
+    Contestant("aotc --tune", "aotc_tuned"),
     Contestant("jax.jit", "jit"),
     Contestant("jax.jit, cached", "jit_cached"),
     Contestant("jax.export", "export", (*SAME_JAX, "flatbuffers", "equinox", "safetensors")),

@@ -7,11 +7,11 @@ from typing import Any
 
 HEAD = (
     f"{'':<16}{'start':>7}{'import':>8}{'load':>7}{'first':>7}{'RSS':>6}{'file':>8}"
-    f"{'p50':>9}{'p90':>9}   {'start':>6}{'RSS':>8}{'file':>8}{'p50':>8}"
+    f"{'p50':>9}{'p90':>9}   {'start':>6}{'RSS':>8}{'file':>8}{'p50':>8}{'p50':>8}"
 )
 UNITS = (
     f"{'':<16}{'ms':>7}{'ms':>8}{'ms':>7}{'ms':>7}{'MB':>6}{'kB':>8}"
-    f"{'us':>9}{'us':>9}   {'-- of aotc; < is where aotc loses':>30}"
+    f"{'us':>9}{'us':>9}   {'of aotc; < is where aotc loses':>30}{'--tune':>8}"
 )
 LOSS_BELOW = 0.95
 """Closer than that is noise on a shared machine."""
@@ -45,6 +45,8 @@ def _row(name: str, result: dict[str, Any]) -> str:
     if "to_ours" in result and name != "aotc":
         ratios = result["to_ours"]
         row += "".join(_ratio(ratios[key]) for key in ("start", "peak", "artifact", "p50"))
+    if "to_tuned" in result and not name.startswith("aotc"):
+        row += _ratio(result["to_tuned"]["p50"])
     return row.rstrip()
 
 

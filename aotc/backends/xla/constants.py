@@ -29,7 +29,7 @@ def embed(module: Any, values: Mapping[int, np.ndarray[Any, Any]]) -> None:
             constant = ir.Operation.create(
                 "stablehlo.constant",
                 results=[parameter.type],
-                attributes={"value": ir.DenseElementsAttr.get(np.ascontiguousarray(value))},
+                attributes={"value": ir.DenseElementsAttr.get(np.asarray(value, order="C"))},
             )
             parameter.replace_all_uses_with(constant.results[0])
         for index in sorted(values, reverse=True):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aotc.build.tune import Tuning
 
 
-def prepare(case: Path) -> Sequence[Path]:
+def prepare(case: Path, name: str = "model", tuning: Tuning | None = None) -> Sequence[Path]:
     from aotc.build.pipeline import build
     from aotc.signing.signer import LocalSigner
     from aotc.signing.trust_file import policy_text
 
     signer = LocalSigner.ephemeral()
-    bundle = case / "model.aotb"
-    build(case / "program" / "manifest.toml", output=bundle, signer=signer)
-    (case / "trust.toml").write_text(policy_text("*", [signer.public_pem()]))
+    bundle = case / f"{name}.aotb"
+    build(case / "program" / "manifest.toml", output=bundle, signer=signer, tuning=tuning)
+    (case / f"{name}.trust.toml").write_text(policy_text("*", [signer.public_pem()]))
     return [bundle]
 
 
@@ -23,12 +26,11 @@ def imports() -> None:
     import aotc_runtime  # noqa: F401
 
 
-def load(case: Path) -> Callable[[Any], Any]:
+def load(case: Path, name: str = "model") -> Callable[[Any], Any]:
     import aotc_runtime
 
-    run: Callable[[Any], Any] = aotc_runtime.load(case / "model.aotb", trust=case / "trust.toml")[
-        "run"
-    ]
+    policy = case / f"{name}.trust.toml"
+    run: Callable[[Any], Any] = aotc_runtime.load(case / f"{name}.aotb", trust=policy)["run"]
     return run
 
 

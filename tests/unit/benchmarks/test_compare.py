@@ -47,6 +47,7 @@ def document() -> dict[str, Any]:
                 "aotc": figures(0.2, 10.0),
                 "slow to start": figures(0.4, 5.0),
                 "fast to start": figures(0.1, 20.0),
+                "beside a tuned": figures(0.2, 10.0) | {"to_tuned": {"p50": 1.25}},
                 NOT_INSTALLED.name: {"left_out": "no such module"},
             }
         },
@@ -59,6 +60,7 @@ def test_losses_are_marked_and_missing_peers_are_named_with_the_reason(
     rows = {line[2:16].strip(): line[16:].split() for line in lines(document) if line[:2] == "  "}
     assert rows["slow to start"][-4:] == ["2.00", "1.00", "1.00", "0.50<"]
     assert rows["fast to start"][-4:] == ["0.50<", "1.00", "1.00", "2.00"]
+    assert rows["beside a tuned"][-5:] == ["1.00", "1.00", "1.00", "1.00", "1.25"]
     assert rows[NOT_INSTALLED.name] == ["left", "out:", "no", "such", "module"]
     assert not any("<" in cell for cell in rows["aotc"])
 
@@ -80,7 +82,12 @@ def test_every_case_has_a_build_manifest_of_its_one_shape(case: Case) -> None:
 def test_all_that_the_issue_names_take_part_and_each_other_one_has_its_own_environment() -> None:
     foreign = {each.module for each in CONTESTANTS if each.requires}
     assert foreign == {"export", "onnxruntime", "openvino", "iree", "aotinductor"}
-    assert {each.module for each in CONTESTANTS} - foreign == {"aotc", "jit", "jit_cached"}
+    assert {each.module for each in CONTESTANTS} - foreign == {
+        "aotc",
+        "aotc_tuned",
+        "jit",
+        "jit_cached",
+    }
 
 
 def test_who_cannot_take_part_is_left_out_and_who_computes_something_else_too(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from aotc.config.target import builtin_folder
+
 Run = Callable[..., Any]
 DIGITS = Path(__file__).parents[3] / "manifests" / "digits.toml"
 
@@ -74,3 +76,34 @@ def test_a_missing_folder_for_temporary_files_is_refused(
     monkeypatch.setattr("tempfile.tempdir", "/dev/null")
     done = refused(["build", DIGITS], 2, "AOTC-E003")
     assert "TMPDIR" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--tune", "--tuning", "t.json"], ["--save-tuning", "t.json"]],
+    ids=["measured and repeated", "nothing to save"],
+)
+def test_options_of_tuning_that_make_no_sense_are_refused(refused: Run, options: list[str]) -> None:
+    refused(["build", DIGITS, *options], 2, "AOTC-E001")
+
+
+def test_choices_are_written_in_place_of_older_ones_only(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "precious.json").write_text('{"precious": 1}')
+    refused(["build", DIGITS, "--tune", "--save-tuning", "precious.json"], 2, "AOTC-E004")
+
+
+def test_a_tuning_file_that_cannot_be_read_is_refused(refused: Run) -> None:
+    refused(["build", DIGITS, "--tuning", "gone.json"], 2, "AOTC-E030")
+
+
+def test_tuning_for_a_target_that_this_host_cannot_run_is_refused(
+    refused: Run, tmp_path: Path
+) -> None:
+    text = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
+    # Intel's and AMD's own, which no processor has together.
+    target = text.replace("features = [", 'features = ["amx-tile", "xop", ')
+    (tmp_path / "nowhere.toml").write_text(target.replace("cpu-x86-64-v3", "nowhere"))
+    done = refused(
+        ["build", DIGITS, "--target", tmp_path / "nowhere.toml", "--tune"], 4, "AOTC-E911"
+    )
+    assert "not tuned: this host cannot run target nowhere" in done.stderr

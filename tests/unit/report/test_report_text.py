@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aotc.report.inspect import bundle_report
-from aotc.report.text import print_bundle, printable, size
+from aotc.report.text import print_bundle, printable, size, tuned_text
 from aotc_runtime.system.store import open_bundle
 
 ODD = ["[/red]", "[bold]x", "\x1b[2J", "a\nok forged", "\x9b31m", "\udcff", "[link=x]y[/link]"]
@@ -64,3 +64,21 @@ def test_an_unsigned_bundle_is_signed_by_nobody(
 )
 def test_sizes_have_units(count: int, text: str) -> None:
     assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ("eigen", "eigen, 8.0 us, 0.800 of the default's time; best of 2 candidates on znver5"),
+        ("default", "default, 10.0 us; none of 2 candidates on znver5 saved 3 %"),
+        ("wide", "wide, nothing could be measured"),
+    ],
+)
+def test_a_tuned_executable_says_what_was_chosen_and_why(choice: str, text: str) -> None:
+    candidates = [
+        {"status": "measured", "name": "default", "p50_us": "10.0", "relative": "1.000"},
+        {"status": "measured", "name": "eigen", "p50_us": "8.0", "relative": "0.800"},
+        {"status": "left-out", "name": "wide", "reason": "killed by SIGABRT"},
+    ]
+    tuned = {"choice": choice, "candidates": candidates, "margin": "0.03", "processor": "znver5"}
+    assert tuned_text(tuned) == text

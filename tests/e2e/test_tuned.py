@@ -1,0 +1,204 @@
+"""A tuned build from its measurements to the server, and the same build again from its choices."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.build.pipeline import Built, build
+from aotc.build.tune import Measure
+from aotc.config.target import builtin_folder
+from aotc.report.build import build_report
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc.tuning import tuning_file
+from aotc.tuning.tuning_file import Recorded
+from aotc_runtime.schema.manifest import (
+    InputArgument,
+    MeasuredCandidate,
+    ParityRan,
+    ProfileRecord,
+    Tuned,
+    WeightArgument,
+)
+
+PROGRAM = """
+import numpy as np
+import jax
+
+KERNEL = np.linspace(-1, 1, 24 * 40, dtype="float32").reshape(24, 40)
+
+def dense(x):
+    return jax.nn.relu(x @ KERNEL)
+
+def shifted(x, y):
+    return x + 1, y
+"""
+
+MANIFEST = """
+schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["few"]
+[entry_points.dense]
+function = "program:dense"
+inputs.x = { shape = [16, 24], dtype = "float32" }
+[entry_points.shifted]
+function = "program:shifted"
+donate = ["x"]
+inputs.x = { shape = [8], dtype = "float32" }
+inputs.y = { shape = [3], dtype = "int32" }
+[entry_points.shifted.fixtures]
+ranges = { y = [0, 9] }
+"""
+
+FEW_CANDIDATES = """
+options = { xla_cpu_experimental_ynn_fusion_type = "" }
+"""
+"""At the end of a target file: candidates do not vary what it says, and few are left to compile."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A program's folder, and what was built there."""
+
+    folder: Path
+    signer: LocalSigner
+    built: Built
+
+    def again(self, name: str, recorded: Recorded | None) -> Built:
+        return build(
+            self.folder / "manifest.toml",
+            output=self.folder / f"{name}.aotb",
+            signer=self.signer,
+            tuning=recorded,
+        )
+
+    def recorded(self) -> Recorded:
+        assert self.built.tuning_file is not None
+        path = self.folder / "tuning.json"
+        path.write_bytes(tuning_file.encode(self.built.tuning_file))
+        return tuning_file.read(path)
+
+    def load(self, name: str) -> aotc_runtime.LoadedBundle:
+        policy = self.folder / "trust.toml"
+        policy.write_text(policy_text("small", [self.signer.public_pem()]))
+        return aotc_runtime.load(self.folder / f"{name}.aotb", trust=policy)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "manifest.toml").write_text(MANIFEST)
+    (folder / "targets").mkdir()
+    target = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
+    named = target.replace('name = "cpu-x86-64-v3"', 'name = "few"')
+    (folder / "targets" / "few.toml").write_text(named + FEW_CANDIDATES)
+    signer = LocalSigner.ephemeral()
+    output = folder / "tuned.aotb"
+    built = build(folder / "manifest.toml", output=output, signer=signer, tuning=Measure())
+    return Place(folder, signer, built)
+
+
+def records(built: Built) -> dict[str, ProfileRecord]:
+    manifest = built.bundle.manifests["few"]
+    return {name: spec.profiles[0] for name, spec in manifest.entry_points.items()}
+
+
+def evidence(record: ProfileRecord) -> Tuned:
+    assert isinstance(record.tuned, Tuned)
+    return record.tuned
+
+
+def test_the_manifest_says_what_was_tried_where_and_how_fast_each_was(place: Place) -> None:
+    dense, shifted = (evidence(records(place.built)[name]) for name in ("dense", "shifted"))
+    assert [c.name for c in dense.candidates] == ["default", "o2", "wide", "captured"]
+    assert [c.name for c in shifted.candidates] == ["default", "o2", "wide"]
+    for each in (*dense.candidates, *shifted.candidates):
+        assert isinstance(each, MeasuredCandidate), each
+        assert float(each.p50_us) > 0 and float(each.relative) > 0
+    assert dense.rounds >= 3 and dense.margin == "0.03"
+    assert dense.processor and dense.threads > 0 and dense.jaxlib
+    assert "tune" in place.built.seconds
+
+
+def test_what_was_chosen_is_proven_loads_and_computes_the_same(place: Place) -> None:
+    for record in records(place.built).values():
+        assert isinstance(record.parity, ParityRan)
+    x = np.linspace(0, 1, 16 * 24, dtype=np.float32).reshape(16, 24)
+    kernel = np.linspace(-1, 1, 24 * 40, dtype=np.float32).reshape(24, 40)
+    with place.load("tuned") as bundle:
+        result = bundle["dense"](x)
+        assert bundle.report()["compilations"] == 0
+    np.testing.assert_allclose(result, np.maximum(x @ kernel, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_building_from_the_choices_gives_the_same_bundle(place: Place) -> None:
+    again = place.again("again", place.recorded())
+    assert again.bundle.root_digest == place.built.bundle.root_digest
+    assert again.tuning_file == place.built.tuning_file
+    assert "tune" not in again.seconds
+
+
+def test_captured_weights_are_no_arguments_and_the_manifest_names_them(place: Place) -> None:
+    """Whatever was fastest here: the file says to capture."""
+    recorded = place.recorded()
+    weights = tuple(
+        argument
+        for argument in place.built.program.entry_points["dense"].profiles[0].arguments
+        if isinstance(argument, WeightArgument)
+    )
+    assert len(weights) == 1
+    executables = tuple(
+        msgspec.structs.replace(
+            each,
+            tuned=msgspec.structs.replace(
+                each.tuned,
+                choice="captured" if each.entry_point == "dense" else "default",
+                options={},
+                captured=weights if each.entry_point == "dense" else (),
+            ),
+        )
+        for each in recorded.file.executables
+    )
+    file = msgspec.structs.replace(recorded.file, executables=executables)
+    built = place.again("captured", Recorded(file, "changed"))
+    dense = records(built)["dense"]
+    assert dense.arguments == (InputArgument(leaf=0, aliased=False),)
+    assert evidence(dense).captured == weights
+    assert any(note.startswith("1 of 2 executables hold their weights") for note in built.notes)
+    with place.load("captured") as bundle:
+        assert np.all(np.isfinite(bundle["dense"](np.ones((16, 24), np.float32))))
+
+
+def test_an_untuned_build_has_no_tuning_section(place: Place) -> None:
+    built = place.again("untuned", None)
+    for record in records(built).values():
+        assert record.tuned is msgspec.UNSET
+        assert b'"tuned"' not in msgspec.json.encode(record)
+    assert built.tuning_file is None
+    assert '"tuned"' not in json.dumps(build_report(built))
+    assert built.bundle.root_digest != place.built.bundle.root_digest
+
+
+def test_the_report_has_the_choice_and_its_evidence(place: Place) -> None:
+    report = build_report(place.built)
+    profile = report["targets"]["few"]["entry_points"]["dense"]["profiles"][0]
+    assert profile["tuned"]["choice"] == evidence(records(place.built)["dense"]).choice
+    assert {"status", "name", "p50_us", "relative"} == set(profile["tuned"]["candidates"][0])
+
+
+def test_a_target_that_this_host_cannot_run_stays_as_it_is_with_a_note(place: Place) -> None:
+    recorded = place.recorded()
+    reason = "its processor lacks xop"
+    file = msgspec.structs.replace(recorded.file, executables=(), not_tuned={"few": reason})
+    built = place.again("noted", Recorded(file, "changed"))
+    assert all(record.tuned is msgspec.UNSET for record in records(built).values())
+    assert f"not tuned: this host cannot run target few: {reason}" in built.notes

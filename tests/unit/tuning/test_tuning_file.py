@@ -1,0 +1,88 @@
+"""A tuning file says the same when it is read again, and only of the program it was made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aotc.errors import UsageError
+from aotc.stages import CompileJob, Module
+from aotc.tuning import tuning_file
+from aotc.tuning.tuning_file import Recorded
+from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned
+from tests.unit.tuning.test_hosts import HOST
+
+KEY = ("native", "f", 0)
+TUNED = Tuned(
+    choice="eigen",
+    options={"xla_cpu_experimental_ynn_fusion_type": ""},
+    captured=(),
+    candidates=(
+        MeasuredCandidate(name="default", p50_us="12.5", relative="1.000"),
+        LeftOutCandidate(name="wide", reason="killed by SIGABRT"),
+    ),
+    rounds=9,
+    margin="0.03",
+    processor="znver5",
+    threads=2,
+    jaxlib="0.12.0",
+)
+
+
+def job(digest: str = "sha256:1") -> CompileJob:
+    return CompileJob("f[batch=8]", Module(b"", digest, "", ()), HOST)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "tuning.json"
+    file = tuning_file.of({KEY: TUNED}, {KEY: job()}, {"elsewhere": "it is cpu arm"}, "0.12.0")
+    path.write_bytes(tuning_file.encode(file))
+    return path
+
+
+def refusals(recorded: Recorded, jobs: dict[tuning_file.Key, CompileJob], jaxlib: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        tuning_file.choices(recorded, jobs, jaxlib)
+    assert {finding.code for finding in caught.value.findings} == {"AOTC-E031"}
+    return [f"{finding.expected}; {finding.found}" for finding in caught.value.findings]
+
+
+def test_what_was_written_is_what_is_read(written: Path) -> None:
+    assert tuning_file.begins(written.read_bytes()[:512])
+    recorded = tuning_file.read(written)
+    assert tuning_file.choices(recorded, {KEY: job()}, "0.12.0") == {KEY: TUNED}
+    elsewhere = ("elsewhere", "f", 0)
+    assert tuning_file.choices(recorded, {elsewhere: job()}, "0.12.0") == {}
+
+
+def test_a_file_of_another_program_target_or_jaxlib_is_refused(written: Path) -> None:
+    recorded = tuning_file.read(written)
+    other = ("cpu-x86-64-v3", "f", 0)
+    assert refusals(recorded, {KEY: job("sha256:2")}, "0.12.0") == [
+        "the program sha256:2; sha256:1"
+    ]
+    assert refusals(recorded, {other: job()}, "0.12.0") == ["a choice for every executable; none"]
+    assert refusals(recorded, {KEY: job()}, "0.13") == ["choices for jaxlib 0.13; those for 0.12.0"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff"])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.json").write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError) as caught:
+        tuning_file.read(tmp_path / "t.json")
+    assert caught.value.code == "AOTC-E030"
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        tuning_file.read(tmp_path / "gone.json")
+    assert caught.value.findings[0].found == "No such file or directory"
+
+
+def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
+    from aotc_runtime.schema.manifest import ProfileRecord
+
+    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET,)
