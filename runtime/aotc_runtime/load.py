@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, overload
 
 from aotc_runtime.errors import Finding, ResourceError, TrustError
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.loading import Loading
@@ -95,16 +96,22 @@ def _load(
         timings[stage] = now - last
         last = now
 
+    if threads is not None and threads < 1:
+        raise _refused_threads(threads)
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
-    if threads is not None and threads < 1:
-        raise _refused_threads(threads)
-    pjrt.device(threads)
-    facts = host.detect(memory_limit)
-    lap("runtime")
-    verified = verify(source, policy, facts, target=target)
-    lap("verify")
+
+    def start_runtime() -> HostFacts:
+        lap("verify")
+        pjrt.device(threads)
+        facts = host.detect(memory_limit)
+        lap("runtime")
+        return facts
+
+    # XLA is started only for a bundle that is trusted.
+    verified = verify(source, policy, start_runtime, target=target)
+    lap("compatibility")
     enter(State.LOADING)
     resident = make_resident(verified)
     lap("deserialize")

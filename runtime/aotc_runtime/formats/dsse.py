@@ -1,7 +1,5 @@
 """DSSE envelopes: https://github.com/secure-systems-lab/dsse/blob/v1.0.2/envelope.md."""
 
-from __future__ import annotations
-
 import binascii
 
 from msgspec import Struct

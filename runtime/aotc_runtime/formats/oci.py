@@ -6,8 +6,6 @@ with these media types; index.json may be rewritten by registries' tools, so of 
 read.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """in-toto Statement v1: https://github.com/in-toto/attestation/blob/v1.1.0/spec/v1/statement.md."""
 
-from __future__ import annotations
-
 import msgspec
 from msgspec import Struct
 

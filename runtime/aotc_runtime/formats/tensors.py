@@ -5,8 +5,6 @@ JSON object of name to {dtype, shape, data_offsets}, then the data. Tensors must
 without holes or overlaps, in the order of their offsets.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import Annotated
 

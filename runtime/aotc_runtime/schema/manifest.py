@@ -9,8 +9,6 @@ Versions of the format:
 A reader takes its own major version and any minor version it knows.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

@@ -4,8 +4,6 @@ A `Leaf` holds the index of its tensor in the entry point's `inputs` or `outputs
 in sorted key order, which is the order in which jax flattens a dict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -32,19 +30,19 @@ class NoneNode(_Node, frozen=True, tag="none"):
 class DictNode(_Node, frozen=True, tag="dict"):
     """A dict with string keys."""
 
-    items: dict[str, Tree]
+    items: dict[str, "Tree"]
 
 
 class ListNode(_Node, frozen=True, tag="list"):
     """A list."""
 
-    items: tuple[Tree, ...]
+    items: tuple["Tree", ...]
 
 
 class TupleNode(_Node, frozen=True, tag="tuple"):
     """A plain tuple."""
 
-    items: tuple[Tree, ...]
+    items: tuple["Tree", ...]
 
 
 class NamedTupleNode(_Node, frozen=True, tag="namedtuple"):
@@ -52,7 +50,7 @@ class NamedTupleNode(_Node, frozen=True, tag="namedtuple"):
 
     type: str
     fields: tuple[str, ...]
-    items: tuple[Tree, ...]
+    items: tuple["Tree", ...]
 
 
 class RecordNode(_Node, frozen=True, tag="record"):
@@ -60,7 +58,7 @@ class RecordNode(_Node, frozen=True, tag="record"):
 
     type: str
     fields: tuple[str, ...]
-    items: tuple[Tree, ...]
+    items: tuple["Tree", ...]
 
 
 type Tree = Leaf | NoneNode | DictNode | ListNode | TupleNode | NamedTupleNode | RecordNode

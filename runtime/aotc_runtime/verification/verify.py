@@ -7,7 +7,7 @@ host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBund
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -41,6 +41,8 @@ from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.compatibility import check_host
 from aotc_runtime.verification.consistency import check_consistency
+
+type Host = HostFacts | Callable[[], HostFacts]
 
 
 class Root(Struct, frozen=True):
@@ -323,13 +325,14 @@ def choose_target(
 def examine(
     source: BlobSource,
     policy: TrustPolicy,
-    host: HostFacts,
+    host: Host,
     *,
     target: str | None = None,
     now: float | None = None,
 ) -> Verdict:
     """Everything that can be said about a bundle on this host, without loading it.
 
+    host: its facts, or what finds them out, which is asked only once the bundle is trusted.
     target: one of the bundle's, or None for the best this host can run.  now: the time of checking,
     seconds since the epoch, or None for this host's clock, which is then read once.
     """
@@ -350,11 +353,13 @@ def examine(
         gates.append("signatures")
         contents = read_contents(source, root, attested)  # 5, 6
         gates.append("digests")
-        raise_if(_check_policy(contents, attested, vouchers, policy, host, source.name))  # 7
+        raise_if(_check_policy(contents, attested, vouchers, policy, source.name))  # 7
+        facts = host if isinstance(host, HostFacts) else host()
+        raise_if(rules.check_runtime(facts, policy))
         gates.append("policy")
     except AotcError as error:
         return Verdict(root_digest, signers, "", None, tuple(gates), error.findings, None)
-    chosen, findings = choose_target(contents.manifests, host, target)  # 8 to 10
+    chosen, findings = choose_target(contents.manifests, facts, target)  # 8 to 10
     manifest = contents.manifests.get(chosen)
     bundle = None
     if not findings and manifest is not None:
@@ -371,7 +376,6 @@ def _check_policy(
     attested: set[str],
     vouchers: tuple[signatures.Voucher, ...],
     policy: TrustPolicy,
-    host: HostFacts,
     where: str,
 ) -> Iterator[Finding]:
     """docs/trust.md 7: everything that the policy refuses in the signed content."""
@@ -390,13 +394,12 @@ def _check_policy(
 
         yield from provenance.check_builds(vouchers, policy, where)
     yield from rules.check_fallbacks(manifests, policy)
-    yield from rules.check_runtime(host, policy)
 
 
 def verify(
     source: BlobSource,
     policy: TrustPolicy,
-    host: HostFacts,
+    host: Host,
     *,
     target: str | None = None,
     now: float | None = None,
