@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from aotc_runtime.errors import AotcError, BackendError, Finding, ShapeError
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.schema.tree import Leaf
+from aotc_runtime.schema.tree import Leaf, Tree
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray, as_array
@@ -44,15 +44,23 @@ WARMING_NANOSECONDS = 10_000_000
 class Served:
     """A profile as calls use it, with its counter."""
 
-    __slots__ = ("counter", "direct", "label", "outputs", "profile", "read")
+    __slots__ = ("counter", "direct", "finish", "label", "outputs", "profile")
 
-    def __init__(self, profile: ResidentProfile) -> None:
+    def __init__(self, profile: ResidentProfile, result: Tree) -> None:
         self.profile = profile
         self.label = profile.label
         self.outputs = profile.outputs
         self.direct = profile.direct
-        self.read = pjrt.reader(profile.outputs)
         self.counter = CallCounter()
+        self.finish = _finisher(result, profile.outputs)
+
+
+def _finisher(result: Tree, outputs: tuple[pjrt.Aval, ...]) -> Callable[[list[Buffer]], Any]:
+    """From device buffers to the result of a call with numpy arrays."""
+    if isinstance(result, Leaf):
+        return pjrt.reader_of_one(outputs[0])
+    read, build = pjrt.reader(outputs), trees.builder(result)
+    return lambda buffers: build(read(buffers))
 
 
 class LoadedEntryPoint:
@@ -71,7 +79,8 @@ class LoadedEntryPoint:
         self.spec: EntryPoint = spec
         self.signature: inspect.Signature = signature_of(spec)
         self._table: dict[Shapes, Served] = {
-            profile.record.input_shapes: Served(profile) for profile in resident.profiles
+            profile.record.input_shapes: Served(profile, spec.result)
+            for profile in resident.profiles
         }
         self._counters = {served.label: served.counter for served in self._table.values()}
         self._count = len(spec.parameters)
@@ -81,7 +90,8 @@ class LoadedEntryPoint:
         ]
         self._flat = all(isinstance(parameter.tree, Leaf) for parameter in spec.parameters)
         self._positional = positional_count(spec.parameters)
-        self._is_plain = self._flat and self._positional == self._count
+        # How many arguments a call has that is nothing but its leaves in order; or never.
+        self._plain_count = self._count if self._flat and self._positional == self._count else -1
         first = resident.profiles[0]
         self._dtypes = [aval.dtype for aval in first.inputs]
         self._scalars = [aval.shape == () for aval in first.inputs]
@@ -100,24 +110,22 @@ class LoadedEntryPoint:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
-        served = self._at_once(args) if self._is_plain and not kwargs else None
-        try:
-            if served is not None and served.direct is not None:
-                results = served.direct(*args)
-                is_jax = False
-            else:
+        served = None if kwargs else self._at_once(args)
+        if served is not None and served.direct is not None:
+            try:
+                result = served.finish(served.direct(*args))
+            except self._device.error as error:
+                failure = _failed(served.label, error)
+                self._refused(failure)
+                raise failure from error
+        else:
+            try:
                 leaves, is_jax = self._leaves(args, kwargs)
                 served = self._find(leaves)
-                results = self._execute(served, leaves)
-        except AotcError as error:
-            self._refused(error)
-            raise
-        except self._device.error as error:
-            assert served is not None, "XLA fails in an executable"
-            failure = _failed(served.label, error)
-            self._refused(failure)
-            raise failure from error
-        result = self._on_host(served, results, is_jax)
+                result = self._on_host(served, self._execute(served, leaves), is_jax)
+            except AotcError as error:
+                self._refused(error)
+                raise
         served.counter.observe(perf_counter_ns() - started)
         return result
 
@@ -125,15 +133,20 @@ class LoadedEntryPoint:
         """The profile of plain numpy arguments that need no conversion of any kind, if it may be
         called directly; None sends the call the long way, which knows every reason.
         """
-        if len(args) != self._count:
+        if len(args) != self._plain_count:
             return None
-        for leaf, dtype in zip(args, self._dtypes, strict=True):
-            # Identity: a dtype of another byte order is another object.
-            if type(leaf) is not np.ndarray or leaf.dtype is not dtype:
-                return None
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
         if "jax" in _MODULES or self._device.was_forked:
             return None
+        # Identity of types: a dtype of another byte order is another object.
+        if len(args) == 1:
+            leaf = args[0]
+            if type(leaf) is not np.ndarray or leaf.dtype is not self._dtypes[0]:
+                return None
+            return self._table.get((leaf.shape,))
+        for leaf, dtype in zip(args, self._dtypes, strict=True):
+            if type(leaf) is not np.ndarray or leaf.dtype is not dtype:
+                return None
         return self._table.get(tuple([leaf.shape for leaf in args]))
 
     def on_device(self, *args: Any, **kwargs: Any) -> Any:
@@ -334,10 +347,10 @@ class LoadedEntryPoint:
         return claimed
 
     def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
-        arrays = served.read(results)
-        if is_jax:
-            arrays = foreign_arrays.to_jax(arrays)
-        return self._build(arrays)
+        if not is_jax:
+            return served.finish(results)
+        arrays = [pjrt.to_numpy(b, a) for b, a in zip(results, served.outputs, strict=True)]
+        return self._build(foreign_arrays.to_jax(arrays))
 
     def _closed_error(self) -> ShapeError:
         return ShapeError(

@@ -33,37 +33,58 @@ class Latency(Struct, frozen=True):
         }
 
 
-class CallCounter:
-    """Counts the calls that one executable served; safe to use from many threads."""
+PENDING_MAX = 1024
+"""Calls whose latency waits for being sorted into buckets."""
 
-    __slots__ = ("_buckets", "_calls", "_lock", "_nanoseconds")
+
+class CallCounter:
+    """Counts the calls that one executable served; safe to use from many threads.
+
+    A call only appends to a list, which needs no lock of ours; whoever reads, and every
+    PENDING_MAX-th call, sorts what has gathered.
+    """
+
+    __slots__ = ("_buckets", "_calls", "_lock", "_nanoseconds", "_pending")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._pending: list[int] = []
         self.reset()
 
     def reset(self) -> None:
         """Forget what was counted."""
         with self._lock:
+            self._pending.clear()
             self._calls = 0
             self._nanoseconds = 0
             self._buckets = [0] * BUCKETS
 
     def observe(self, nanoseconds: int) -> None:
         """Count one call."""
-        bucket = nanoseconds.bit_length()
-        with self._lock:
-            self._calls += 1
-            self._nanoseconds += nanoseconds
-            self._buckets[bucket if bucket < BUCKETS else BUCKETS - 1] += 1
+        pending = self._pending
+        pending.append(nanoseconds)
+        if len(pending) >= PENDING_MAX:
+            with self._lock:
+                self._sort()
+
+    def _sort(self) -> None:
+        """Take what has gathered by now; other threads go on appending behind it."""
+        gathered = self._pending[:]
+        del self._pending[: len(gathered)]
+        self._calls += len(gathered)
+        self._nanoseconds += sum(gathered)
+        for nanoseconds in gathered:
+            self._buckets[min(nanoseconds.bit_length(), BUCKETS - 1)] += 1
 
     @property
     def calls(self) -> int:
-        return self._calls
+        with self._lock:
+            return self._calls + len(self._pending)
 
     def latency(self) -> Latency:
         """A consistent picture of this moment."""
         with self._lock:
+            self._sort()
             calls, nanoseconds, buckets = self._calls, self._nanoseconds, list(self._buckets)
         used = [index for index, count in enumerate(buckets) if count]
         shown = range(used[0], used[-1] + 1) if used else range(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from aotc_runtime.errors import Finding, ShapeError
@@ -188,7 +189,7 @@ def builder(tree: Tree) -> Builder:
     """A function that rebuilds the pytree from its leaves; made once, called often."""
     match tree:
         case Leaf(index=index):
-            return lambda leaves: leaves[index]
+            return itemgetter(index)
         case NoneNode():
             return lambda leaves: None
         case DictNode(items=items) if all(isinstance(child, Leaf) for child in items.values()):

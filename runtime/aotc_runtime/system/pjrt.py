@@ -355,6 +355,14 @@ def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
     return lambda buffers: [to_numpy(b, a) for b, a in zip(buffers, avals, strict=True)]
 
 
+def reader_of_one(aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
+    """As `reader`, for a call with one result, which is returned by itself."""
+    asarray = np.asarray
+    if aval.dtype.isbuiltin == _BUILT_IN:
+        return lambda buffers: asarray(buffers[0])
+    return lambda buffers: to_numpy(buffers[0], aval)
+
+
 DLPACK_CPU = 1
 """kDLCPU in dlpack.h."""
 
