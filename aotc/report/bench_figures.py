@@ -25,16 +25,17 @@ class Job(Struct, frozen=True):
 class Cold(Struct, frozen=True):
     """One fresh process that made its first calls.
 
-    stages: seconds by stage, in order, from starting the process to being ready. first, later:
-    microseconds of the first call and of the median one around the hundredth (`calls` were made;
-    slow programs make fewer). peak_bytes: resident memory at its highest, None where the system
-    does not tell.
+    stages: seconds by stage, in order, from starting the process to being ready. first, rested:
+    microseconds of the first call and of a median one after it, each after the same pause.
+    hundredth: of the median one around the hundredth in a row (`calls` were made; slow programs
+    make fewer). peak_bytes: resident memory at its highest, None where the system does not tell.
     """
 
     label: str
     stages: dict[str, float]
     first: float
-    later: float
+    rested: float
+    hundredth: float
     calls: int
     peak_bytes: int | None
 

@@ -33,6 +33,11 @@ AROUND_THE_HUNDREDTH = 11
 SECONDS_OF_CALLS = 5.0
 WARM_UP_PART = 0.2
 
+PAUSE = 0.02
+PAUSES = 9
+"""After seconds of nothing a call finds the processor's caches cold, the first as any later one:
+only calls after the same pause can be compared."""
+
 
 def main(
     reached: float, spawned: str, mode: str, bundle: str, trust: str, target: str, job: str
@@ -87,16 +92,25 @@ def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
     from aotc.report.bench_figures import Cold
 
     call = _caller(bundle, work)
-    times: list[float] = []
-    stop = time.perf_counter() + SECONDS_OF_CALLS
-    while len(times) < CALLS and (len(times) < 2 or time.perf_counter() < stop):
+
+    def microseconds() -> float:
         before = time.perf_counter()
         call()
-        times.append((time.perf_counter() - before) * 1e6)
-        if len(times) == 1:
-            peak = peak_bytes()
-    around = times[1:][-AROUND_THE_HUNDREDTH:]
-    return Cold(work.label, stages, times[0], statistics.median(around), len(times), peak)
+        return (time.perf_counter() - before) * 1e6
+
+    def rested() -> float:
+        time.sleep(PAUSE)
+        return microseconds()
+
+    first = rested()
+    peak = peak_bytes()
+    times = [first]
+    stop = time.perf_counter() + SECONDS_OF_CALLS
+    while len(times) < CALLS and (len(times) < 2 or time.perf_counter() < stop):
+        times.append(microseconds())
+    hundredth = statistics.median(times[1:][-AROUND_THE_HUNDREDTH:])
+    later = statistics.median(rested() for _ in range(PAUSES))
+    return Cold(work.label, stages, first, later, hundredth, len(times), peak)
 
 
 def _steady(bundle: LoadedBundle, job: Any) -> SteadyRun:

@@ -32,7 +32,7 @@ def test_one_document_holds_every_figure(aotc: Run, command: list[str]) -> None:
     assert min(cold["stages"].values()) >= 0 and cold["total"] > cold["first_call"] > 0
     (executable,) = document["executables"]
     assert executable["label"] == "predict[batch=8]"
-    assert executable["first_to_hundredth"] > 0 and executable["calls_before_hundredth"] >= 100
+    assert executable["first_to_rested"] > 0 and executable["calls_before_hundredth"] >= 100
     latency = executable["steady_us"]
     assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"]
     assert [each["threads"] for each in executable["throughput"]] == [1, 2, 3]

@@ -88,8 +88,8 @@ def document(label: str, threads: int) -> dict[str, Any]:
             {
                 "label": label,
                 "first_call_us": 1e9,
-                "hundredth_call_us": 0.5,
-                "first_to_hundredth": 2e5,
+                "rested_call_us": 0.5,
+                "first_to_rested": 2e5,
                 "steady_us": {"p50": 1.0, "p90": 123456.7, "p99": 9e6},
                 "throughput": [{"threads": n, "calls_per_second": 1e6 * n} for n in counts],
             }
