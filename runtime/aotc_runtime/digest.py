@@ -33,39 +33,61 @@ def sha256_bytes(data: bytes | bytearray | memoryview) -> bytes:
     return state.finalize()
 
 
-def sha256_each(data: Sequence[memoryview]) -> list[str]:
-    """The digest of each, in the order given: on every core of this process, the largest first.
+class Hashing:
+    """Digests in the making, in threads of their own, the largest data first.
 
     Pages of a mapped file are read as the hashing reaches them, so reading one blob overlaps with
-    hashing another.
+    hashing another. Little data waits for `finish`: threads would cost more than hashing takes.
     """
-    sizes = [len(view) for view in data]
-    # Taken from the end; a list's pop is atomic.
-    waiting = sorted(range(len(data)), key=lambda index: sizes[index])
-    # No digest looks like this: what a thread could not hash matches nothing.
-    digests = [""] * len(data)
 
-    def work() -> None:
-        while True:
+    def __init__(self, data: Sequence[memoryview], threads: int) -> None:
+        self._data = data
+        sizes = [len(view) for view in data]
+        # Taken from the end; a list's pop is atomic.
+        self._waiting = sorted(range(len(data)), key=lambda index: sizes[index])
+        # No digest looks like this: what a thread could not hash matches nothing.
+        self._digests = [""] * len(data)
+        self._threads: list[threading.Thread] = []
+        if sum(sizes) < PARALLEL_BYTES_MIN:
+            return
+        for _ in range(min(threads, len(data))):
+            thread = threading.Thread(target=self._work, name="aotc-hash", daemon=True)
             try:
-                index = waiting.pop()
-            except IndexError:
-                return
-            digests[index] = sha256(data[index])
-
-    helpers = []
-    if sum(sizes) >= PARALLEL_BYTES_MIN:
-        for _ in range(min(len(os.sched_getaffinity(0)), len(data)) - 1):
-            helper = threading.Thread(target=work, name="aotc-hash", daemon=True)
-            try:
-                helper.start()
+                thread.start()
             except RuntimeError:  # the process may have no more threads: those it has will do
                 break
-            helpers.append(helper)
-    work()
-    for helper in helpers:
-        helper.join()
-    return digests
+            self._threads.append(thread)
+
+    def _work(self) -> None:
+        while True:
+            try:
+                index = self._waiting.pop()
+            except IndexError:
+                return
+            self._digests[index] = sha256(self._data[index])
+
+    def finish(self) -> list[str]:
+        """The digest of each, in the order given; the calling thread helps."""
+        self._work()
+        for thread in self._threads:
+            thread.join()
+        return self._digests
+
+    def stop(self) -> None:
+        """Begin nothing more, and wait for what was begun."""
+        self._waiting.clear()
+        for thread in self._threads:
+            thread.join()
+
+
+def cores() -> int:
+    """How many processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def sha256_each(data: Sequence[memoryview]) -> list[str]:
+    """The digest of each, in the order given, on every core of this process."""
+    return Hashing(data, min(cores(), len(data)) - 1).finish()
 
 
 def is_digest(text: str) -> bool:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, overload
 
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
-from aotc_runtime.serving.resident import make_resident
+from aotc_runtime.serving.resident import Place, load_executables, make_resident
 from aotc_runtime.serving.states import State
 from aotc_runtime.system import host, pjrt
+from aotc_runtime.system.pjrt import Executable
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -109,12 +112,17 @@ def _load(
         lap("runtime")
         return facts
 
-    # XLA is started only for a bundle that is trusted.
-    verified = verify(source, policy, start_runtime, target=target)
-    lap("compatibility")
-    enter(State.LOADING)
-    resident = make_resident(verified)
-    lap("deserialize")
+    executables: dict[Place, Executable] = {}
+
+    def deserialize(manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]) -> None:
+        enter(State.LOADING)
+        executables.update(load_executables(manifest, blobs))
+        lap("deserialize")
+
+    # XLA is started only for a bundle that is trusted, and nothing runs before all is verified.
+    verified = verify(source, policy, start_runtime, target=target, meanwhile=deserialize)
+    resident = make_resident(verified, executables)
+    lap("weights")
     enter(State.WARMING)
     loaded = make_ready(resident)
     lap("fixtures")

@@ -107,6 +107,12 @@ def another_executable(arms: Arms) -> str:
     return code_of(bad, arms.policy, arms.host)
 
 
+def other_weights(arms: Arms) -> str:
+    digest = roles(arms.genuine)["weights"]
+    bad = arms.genuine.with_blob(digest, flipped(arms.genuine.blobs[digest]))
+    return code_of(bad, arms.policy, arms.host)
+
+
 def another_artifact(arms: Arms) -> str:
     arms.documents.root["artifactType"] = "application/x"
     return arms.signed()
@@ -201,12 +207,12 @@ VERIFY = [
     Check(verify.read_envelopes, ("subject != root.entry.digest", "False"), no_subject,
           "AOTC-E114"),
     Check(verify.read_envelopes, ("len(manifest.layers) != 1", "False"), two_layers, "AOTC-E114"),
-    Check(verify.read_contents, ("index.artifactType != oci.BUNDLE_TYPE", "False"),
+    Check(verify.begin_contents, ("index.artifactType != oci.BUNDLE_TYPE", "False"),
           another_artifact, "AOTC-E113"),
-    Check(verify.read_contents, ("manifest.target.name in manifests", "False"), a_target_twice,
+    Check(verify.begin_contents, ("manifest.target.name in manifests", "False"), a_target_twice,
           "AOTC-E116"),
-    Check(verify.read_contents, ("len(identities) != 1", "False"), two_versions, "AOTC-E116"),
-    Check(verify.read_contents, ("raise_if(_check_layers(image, manifest, source.name))", "pass"),
+    Check(verify.begin_contents, ("len(identities) != 1", "False"), two_versions, "AOTC-E116"),
+    Check(verify.begin_contents, ("raise_if(_check_layers(image, manifest, source.name))", "pass"),
           a_layer_unmentioned, "AOTC-E205"),
     Check(verify._check_layers, ("wanted.get(digest) != given.get(digest)", "False"),
           a_layer_unmentioned, "AOTC-E205"),
@@ -216,11 +222,12 @@ VERIFY = [
     Check(consistency.check_consistency,
           ("any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result))",
            "False"), a_deep_tree, "AOTC-E118"),
-    Check(verify.read_contents, ("if surplus", "if False"), a_blob_unreferenced, "AOTC-E204"),
+    Check(verify.begin_contents, ("if surplus", "if False"), a_blob_unreferenced, "AOTC-E204"),
     Check(verify._check_format, ("version not in", "version in [] and version not in"),
           a_later_format, "AOTC-E115"),
     Check(verify._hash_layers, ("found != digest", "False"), another_executable,
           "AOTC-E201"),
+    Check(verify.WeightsHashing.finish, ("found != digest", "False"), other_weights, "AOTC-E201"),
     Check(verify.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
           "AOTC-E505", "KeyError"),
     Check(verify.choose_target, ("if findings[best]", "if False"), on_host(isa=frozenset()),

@@ -7,7 +7,7 @@ import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.verification.verify import read_contents
+from aotc_runtime.verification.verify import begin_contents
 
 from .generator.contradictions import contradict, pair
 from .tampering import ACCEPTED, Documents, code_of, policy_for, signed
@@ -28,7 +28,7 @@ def test_it_is_this_check_that_refuses_them(arms: Arms, monkeypatch: pytest.Monk
         return arms.signed()
 
     call = 'raise_if(check_consistency(manifest, f"{source.name} {what}"))'
-    check = Check(read_contents, (call, "pass"), attack, "AOTC-E118")
+    check = Check(begin_contents, (call, "pass"), attack, "AOTC-E118")
     assert outcome(attack, arms) == check.code
     remove(check, monkeypatch)
     assert outcome(attack, arms) == ACCEPTED

@@ -151,7 +151,7 @@ RULES = [
     Check(verify._check_policy, (BLOBS, "()"), revoked_blob("executable"), "AOTC-E314"),
     Check(verify._check_policy, ("provenance.check_builds(vouchers, policy, where)", "()"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
-    Check(verify._check_policy, ("rules.check_runtime(host, policy)", "()"),
+    Check(verify.examine, ("[*rules.check_runtime(facts, policy)]", "[]"),
           under(accepts=Accepts(jaxlib=("0.0.1",))), "AOTC-E318"),
     Check(verify._check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
           under(name="other"), "AOTC-E306"),

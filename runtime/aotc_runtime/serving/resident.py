@@ -10,18 +10,22 @@ from msgspec import Struct
 
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
+    BundleManifest,
     EntryPoint,
     InputArgument,
     ProfileRecord,
     WeightArgument,
 )
-from aotc_runtime.schema.proof import VerifiedBundle
+from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.weights import weight_arrays
 from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Aval, Buffer, Executable
 
 Array = np.ndarray[Any, Any]
+
+Place = tuple[str, int]
+"""An entry point's name, and the number of one of its profiles."""
 
 
 class ResidentProfile(Struct, frozen=True):
@@ -60,14 +64,36 @@ class ResidentBundle(Struct, frozen=True):
     buffers: Mapping[tuple[str, str], Buffer]
 
 
-def make_resident(verified: VerifiedBundle) -> ResidentBundle:
-    """Map the weights and deserialize the executables; compiles nothing and runs nothing.
+def load_executables(
+    manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]
+) -> dict[Place, Executable]:
+    """Deserialize every executable of a target; compiles nothing and runs nothing.
 
+    blobs: the executables by digest. Raises BackendError (AOTC-E753).
+    """
+    device = pjrt.device()
+    device.register_custom_calls(manifest.requires.custom_call_targets)
+    return {
+        (name, index): device.deserialize(
+            blobs[record.executable.digest], _outputs(spec, record), label(name, record.sizes)
+        )
+        for name, spec in manifest.entry_points.items()
+        for index, record in enumerate(spec.profiles)
+    }
+
+
+def make_resident(
+    verified: VerifiedBundle, executables: Mapping[Place, Executable] | None = None
+) -> ResidentBundle:
+    """Map the weights and put them together with the executables; runs nothing.
+
+    executables: what `load_executables` made of this bundle's, or None to do it here.
     Raises BundleFormatError (AOTC-E117: a tensor is not what the manifest says), BackendError.
     """
     device = pjrt.device()
     manifest = verified.manifest
-    device.register_custom_calls(manifest.requires.custom_call_targets)
+    if executables is None:
+        executables = load_executables(manifest, verified.blobs)
     arrays: dict[tuple[str, str], Array] = {}
     buffers: dict[tuple[str, str], Buffer] = {}
     for set_name, weights in manifest.weights.items():
@@ -79,7 +105,8 @@ def make_resident(verified: VerifiedBundle) -> ResidentBundle:
             name,
             spec,
             tuple(
-                _profile(device, verified, name, spec, record, buffers) for record in spec.profiles
+                _profile(device, executables[name, index], name, spec, record, buffers)
+                for index, record in enumerate(spec.profiles)
             ),
         )
         for name, spec in manifest.entry_points.items()
@@ -89,15 +116,14 @@ def make_resident(verified: VerifiedBundle) -> ResidentBundle:
 
 def _profile(
     device: pjrt.Device,
-    verified: VerifiedBundle,
+    executable: Executable,
     name: str,
     spec: EntryPoint,
     record: ProfileRecord,
     buffers: Mapping[tuple[str, str], Buffer],
 ) -> ResidentProfile:
-    where = label(name, record.sizes)
     inputs = _avals([tensor.dtype for tensor in spec.inputs], record.input_shapes)
-    outputs = _avals([tensor.dtype for tensor in spec.outputs], record.output_shapes)
+    outputs = _outputs(spec, record)
     arguments: list[Buffer | int] = []
     for argument in record.arguments:
         match argument:
@@ -105,14 +131,18 @@ def _profile(
                 arguments.append(leaf)
             case WeightArgument(set=set_name, tensor=tensor):
                 arguments.append(buffers[set_name, tensor])
-    executable = device.deserialize(verified.blob(record.executable), outputs, where)
     weights = [argument for argument in arguments if not isinstance(argument, int)]
     direct = None
     is_donating = any(parameter.donated for parameter in spec.parameters)
     is_packed = any(pjrt.is_packed_in_xla(aval.dtype) for aval in inputs)
     if arguments == [*weights, *range(len(inputs))] and not is_donating and not is_packed:
         direct = device.compiled_call(executable, weights, inputs, outputs)
+    where = label(name, record.sizes)
     return ResidentProfile(where, record, executable, tuple(arguments), inputs, outputs, direct)
+
+
+def _outputs(spec: EntryPoint, record: ProfileRecord) -> tuple[Aval, ...]:
+    return _avals([tensor.dtype for tensor in spec.outputs], record.output_shapes)
 
 
 def _avals(dtypes: list[Any], shapes: tuple[tuple[int, ...], ...]) -> tuple[Aval, ...]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from aotc_runtime import canonical, limits
 from aotc_runtime.decoders import decoder
-from aotc_runtime.digest import sha256, sha256_each
+from aotc_runtime.digest import Hashing, cores, sha256, sha256_each
 from aotc_runtime.errors import (
     AotcError,
     BundleFormatError,
@@ -43,6 +43,7 @@ from aotc_runtime.verification.compatibility import check_host
 from aotc_runtime.verification.consistency import check_consistency
 
 type Host = HostFacts | Callable[[], HostFacts]
+type Meanwhile = Callable[[BundleManifest, Mapping[str, VerifiedBlob]], None]
 
 
 class Root(Struct, frozen=True):
@@ -173,8 +174,38 @@ def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str
     return envelopes, reached
 
 
+class WeightsHashing:
+    """docs/trust.md 6, the second half: the weights, while they are being hashed."""
+
+    def __init__(self, source: BlobSource, weights: Mapping[str, memoryview]) -> None:
+        self._where = source.name
+        self._digests = tuple(weights)
+        self._hashing = Hashing(tuple(weights.values()), cores())
+
+    def finish(self) -> None:
+        """Wait for it. Raises IntegrityError (AOTC-E201)."""
+        for digest, found in zip(self._digests, self._hashing.finish(), strict=True):
+            if found != digest:
+                where = f"{self._where} {digest} ({oci.WEIGHTS_TYPE})"
+                raise _integrity_error("AOTC-E201", where, digest, found)
+
+    def stop(self) -> None:
+        """Nothing of it is wanted any more."""
+        self._hashing.stop()
+
+
 def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Contents:
-    """docs/trust.md 2, 5 and 6: every blob below the root is the one whose digest was signed.
+    """As `begin_contents`, to its end: every blob below the root is the one that was signed."""
+    contents, weights = begin_contents(source, root, attested)
+    weights.finish()
+    return contents
+
+
+def begin_contents(
+    source: BlobSource, root: Root, attested: set[str]
+) -> tuple[Contents, WeightsHashing]:
+    """docs/trust.md 2, 5 and 6: every blob below the root is the one whose digest was signed, of
+    weights once their hashing is finished.
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
     E205 layers that are not what the manifest refers to; BundleFormatError.
@@ -214,7 +245,8 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
         where = f"{source.name} {surplus[0]}"
         expected = "only blobs that the root reaches"
         raise _integrity_error("AOTC-E204", where, expected, f"{len(surplus)} more")
-    return Contents(root.entry.digest, manifests, _hash_layers(source, layers), targets)
+    blobs, weights = _hash_layers(source, layers)
+    return Contents(root.entry.digest, manifests, blobs, targets), weights
 
 
 class _Versioned(Struct):
@@ -278,18 +310,23 @@ def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) ->
             )
 
 
-def _hash_layers(source: BlobSource, layers: Mapping[str, Descriptor]) -> dict[str, memoryview]:
-    """Hash every layer, on all cores; small ones are copied first, weights stay mapped."""
+def _hash_layers(
+    source: BlobSource, layers: Mapping[str, Descriptor]
+) -> tuple[dict[str, memoryview], WeightsHashing]:
+    """Every layer, copied and hashed; but weights stay mapped, and are being hashed."""
     data: dict[str, memoryview] = {}
+    weights: dict[str, memoryview] = {}
     for digest in sorted(layers):
         stored = _stored(source, layers[digest], digest)
-        mapped = layers[digest].mediaType == oci.WEIGHTS_TYPE
-        data[digest] = stored if mapped else memoryview(bytes(stored))
+        if layers[digest].mediaType == oci.WEIGHTS_TYPE:
+            weights[digest] = stored
+        else:
+            data[digest] = memoryview(bytes(stored))
     for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
         if found != digest:
             where = f"{source.name} {digest} ({layers[digest].mediaType})"
             raise _integrity_error("AOTC-E201", where, digest, found)
-    return data
+    return data | weights, WeightsHashing(source, weights)
 
 
 def choose_target(
@@ -322,6 +359,10 @@ def choose_target(
     return best, []
 
 
+def _nothing(_: BundleManifest, __: Mapping[str, VerifiedBlob]) -> None:
+    """What is done while weights are hashed, if nobody has anything to do."""
+
+
 def examine(
     source: BlobSource,
     policy: TrustPolicy,
@@ -329,12 +370,15 @@ def examine(
     *,
     target: str | None = None,
     now: float | None = None,
+    meanwhile: Meanwhile = _nothing,
 ) -> Verdict:
     """Everything that can be said about a bundle on this host, without loading it.
 
     host: its facts, or what finds them out, which is asked only once the bundle is trusted.
     target: one of the bundle's, or None for the best this host can run.  now: the time of checking,
-    seconds since the epoch, or None for this host's clock, which is then read once.
+    seconds since the epoch, or None for this host's clock, which is then read once.  meanwhile:
+    given the manifest of the chosen target and its executables, by digest, while the weights are
+    still being hashed; everything but the weights is verified by then.
     """
     now = time.time() if now is None else now
     gates: list[str] = []
@@ -351,16 +395,25 @@ def examine(
         vouchers = signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)  # 3, 4
         signers = signatures.signers_of(vouchers)
         gates.append("signatures")
-        contents = read_contents(source, root, attested)  # 5, 6
+        contents, weights = begin_contents(source, root, attested)  # 5, 6
+        try:
+            refused = [*_check_policy(contents, attested, vouchers, policy, source.name)]  # 7
+            if not refused:
+                facts = host if isinstance(host, HostFacts) else host()
+                refused = [*rules.check_runtime(facts, policy)]
+            if not refused:
+                chosen, findings = choose_target(contents.manifests, facts, target)  # 8 to 10
+                manifest = contents.manifests.get(chosen)
+                if not findings and manifest is not None:
+                    meanwhile(manifest, _executables(manifest, contents))
+            weights.finish()  # the end of 6
+        finally:
+            weights.stop()
         gates.append("digests")
-        raise_if(_check_policy(contents, attested, vouchers, policy, source.name))  # 7
-        facts = host if isinstance(host, HostFacts) else host()
-        raise_if(rules.check_runtime(facts, policy))
+        raise_if(refused)
         gates.append("policy")
     except AotcError as error:
         return Verdict(root_digest, signers, "", None, tuple(gates), error.findings, None)
-    chosen, findings = choose_target(contents.manifests, facts, target)  # 8 to 10
-    manifest = contents.manifests.get(chosen)
     bundle = None
     if not findings and manifest is not None:
         blobs = {
@@ -369,6 +422,17 @@ def examine(
         bundle = VerifiedBundle(root_digest, signers, manifest, blobs)
         gates.append("host")
     return Verdict(root_digest, signers, chosen, manifest, tuple(gates), tuple(findings), bundle)
+
+
+def _executables(manifest: BundleManifest, contents: Contents) -> dict[str, VerifiedBlob]:
+    """The executables of a target, by digest; hashed before the weights are."""
+    return {
+        profile.executable.digest: VerifiedBlob(
+            profile.executable.digest, contents.blobs[profile.executable.digest]
+        )
+        for entry_point in manifest.entry_points.values()
+        for profile in entry_point.profiles
+    }
 
 
 def _check_policy(
@@ -403,13 +467,14 @@ def verify(
     *,
     target: str | None = None,
     now: float | None = None,
+    meanwhile: Meanwhile = _nothing,
 ) -> VerifiedBundle:
     """As `examine`, but raises everything that was found.
 
     Raises BundleFormatError, IntegrityError, TrustError, IncompatibleRuntimeError,
     IncompatibleHostError, ResourceError.
     """
-    verdict = examine(source, policy, host, target=target, now=now)
+    verdict = examine(source, policy, host, target=target, now=now, meanwhile=meanwhile)
     raise_if(verdict.findings)
     assert verdict.bundle is not None, "no findings, so there is a bundle"
     return verdict.bundle
