@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aotc.packing.bundle import with_attestation
+from aotc.packing.files import tidy
 from aotc.signing.attest import attest, endorsement
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
@@ -22,6 +23,7 @@ def endorse(path: Path, signer: Signer) -> Attestation:
     A bundle that this key has signed the same way before is left as it is. Raises
     BundleFormatError, IntegrityError, UsageError (AOTC-E003, and what the signer raises).
     """
+    tidy(path.resolve())
     source = open_bundle(path)
     contents, _ = read_unverified(source)
     manifest = next(iter(contents.manifests.values()))

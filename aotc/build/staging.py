@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,19 +13,22 @@ import msgspec
 
 from aotc.errors import UsageError
 from aotc.stages import CapturedProgram
+from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
+    made = temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "")
     try:
-        made = tempfile.TemporaryDirectory(prefix="aotc-build-")
+        folder = made.__enter__()
     except OSError as error:
         raise _no_scratch(error) from error
-    with made as folder:
+    with ExitStack() as stack:
+        stack.push(made)
         try:
-            yield Path(folder)
+            yield folder
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

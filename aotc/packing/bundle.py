@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.packing.files import cannot_write, write_atomically, write_folder_atomically
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
+from aotc.temporaries import locked
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
@@ -146,21 +148,27 @@ def require_place(path: Path, form: Form) -> None:
         require_folder_place(path)
 
 
-def write(path: Path, form: Form, index: Index, blobs: Mapping[str, Blob]) -> int:
+def write(
+    path: Path,
+    form: Form,
+    index: Index,
+    blobs: Mapping[str, Blob],
+    check: Callable[[Path], None] = lambda written: None,
+) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    Raises UsageError (AOTC-E003).
+    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003).
     """
     members = _members(index, blobs)
     if form is Form.ARCHIVE:
-        return write_atomically(path, _archive(members))
-    return write_folder_atomically(path, members)
+        return write_atomically(path, _archive(members), check=check)
+    return write_folder_atomically(path, members, check)
 
 
 def pack(
     path: Path, form: Form, targets: Sequence[TargetParts], envelopes: Sequence[bytes] = ()
 ) -> Bundle:
-    """Write a bundle with its attestations in one step, and read it back to prove it.
+    """Write a bundle with its attestations in one step, read back before it replaces anything.
 
     envelopes: DSSE envelopes about the root that `assemble` gives. Raises UsageError (E003, E004).
     """
@@ -168,12 +176,15 @@ def pack(
     references = [_attestation(root, envelope, blobs) for envelope in envelopes]
     index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
     require_place(path, form)
-    size = write(path, form, index, blobs)
-    contents, _ = read_unverified(open_bundle(path))
     written = {parts.manifest.target.name: parts.manifest for parts in targets}
-    assert contents.root_digest == root.digest and contents.manifests == written, (
-        "a bundle reads back as it was written"
-    )
+
+    def reads_back(temporary: Path) -> None:
+        contents, _ = read_unverified(open_bundle(temporary))
+        assert contents.root_digest == root.digest and contents.manifests == written, (
+            "a bundle reads back as it was written"
+        )
+
+    size = write(path, form, index, blobs, reads_back)
     return Bundle(path=path, root_digest=root.digest, manifests=written, size_bytes=size)
 
 
@@ -204,17 +215,23 @@ def with_attestation(path: Path, envelope: bytes) -> None:
 
     Raises BundleFormatError, IntegrityError, UsageError.
     """
-    source = open_bundle(path)
-    contents, _ = read_unverified(source)
-    old = read_root(source)
-    types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
-    blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
-    root = _descriptor(old.entry, oci.BUNDLE_TYPE)
-    reference = _attestation(root, envelope, blobs)
-    others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in old.attestations]
-    references = [d for d in others if d.digest != reference.digest] + [reference]
-    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
-    write(path.resolve(), form_of(path), index, blobs)
+    with ExitStack() as stack:
+        try:
+            # Of two that sign at once, the second adds to what the first has written.
+            stack.enter_context(locked(path))
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        source = open_bundle(path)
+        contents, _ = read_unverified(source)
+        old = read_root(source)
+        types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
+        blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
+        root = _descriptor(old.entry, oci.BUNDLE_TYPE)
+        reference = _attestation(root, envelope, blobs)
+        others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in old.attestations]
+        references = [d for d in others if d.digest != reference.digest] + [reference]
+        index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
+        write(path.resolve(), form_of(path), index, blobs)
 
 
 def _descriptor(entry: Entry, artifact_type: str) -> Descriptor:

@@ -2,83 +2,118 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import os
-import shutil
 import stat
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from aotc.errors import UsageError
 from aotc.packing.exchange import exchange
+from aotc.temporaries import (
+    PART,
+    prefix_of,
+    remove_abandoned,
+    sync_folder,
+    temporary_file,
+    temporary_folder,
+    uninterrupted,
+)
 from aotc_runtime.errors import Finding
+
+OLD = ".old"
+"""The end of the name under which a replaced folder waits where names cannot be exchanged."""
+
+LAYOUT = "layout"
+"""Its name there."""
+
+ATTEMPTS = 100
+"""Of putting a folder in place while other processes do the same."""
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 """Of what did not exist before; what is replaced keeps its mode and, if possible, its owner."""
 
 
 def write_atomically(
-    path: Path, chunks: Iterable[bytes | memoryview], mode: int | None = None
+    path: Path,
+    chunks: Iterable[bytes | memoryview],
+    mode: int | None = None,
+    check: Callable[[Path], None] = lambda written: None,
 ) -> int:
     """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
 
-    mode: instead of that of the file that is replaced. Raises UsageError (AOTC-E003) if the place
+    mode: instead of that of the file that is replaced.  check: what was written, before it replaces
+    anything. Raises UsageError (AOTC-E003) if the place
     cannot be written.
     """
-    temporary = None
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        size = 0
-        with os.fdopen(descriptor, "wb") as file:
-            for chunk in chunks:
-                size += file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-            kept = _keep_owner(file.fileno(), path, FILE_MODE)
-        Path(temporary).chmod(kept if mode is None else mode)
-        Path(temporary).replace(path)
-        _sync_folder(path.parent)
+        with temporary_file(path) as (temporary, descriptor):
+            size = 0
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                for chunk in chunks:
+                    size += file.write(chunk)
+            kept = _keep_owner(descriptor, path, FILE_MODE)
+            os.fchmod(descriptor, kept if mode is None else mode)
+            os.fsync(descriptor)
+            check(temporary)
+            temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
-    finally:
-        if temporary is not None:
-            with suppress(FileNotFoundError):
-                Path(temporary).unlink()
     return size
 
 
-def write_folder_atomically(path: Path, members: Iterable[tuple[str, bytes | memoryview]]) -> int:
+def write_folder_atomically(
+    path: Path,
+    members: Iterable[tuple[str, bytes | memoryview]],
+    check: Callable[[Path], None] = lambda written: None,
+) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
-    Raises UsageError (AOTC-E003) if the place cannot be written.
+    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
+    cannot be written.
     """
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        temporary.chmod(FOLDER_MODE)
-        size = 0
-        for name, data in members:
-            file = temporary / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("wb") as stream:
-                size += stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-                os.fchmod(stream.fileno(), _keep_owner(stream.fileno(), path / name, FILE_MODE))
-        _keep_folders(temporary, path)
-        if not path.exists():
-            temporary.rename(path)
-        elif not exchange(temporary, path):
-            _replace_in_two_steps(path, temporary)
-        _sync_folder(path.parent)
+        with temporary_folder(path.parent, prefix_of(path)) as temporary:
+            temporary.chmod(FOLDER_MODE)
+            size = 0
+            for name, data in members:
+                file = temporary / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with file.open("wb") as stream:
+                    size += stream.write(data)
+                    stream.flush()
+                    kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
+                    os.fchmod(stream.fileno(), kept)
+                    os.fsync(stream.fileno())
+            _keep_folders(temporary, path)
+            check(temporary)
+            _put_in_place(temporary, path)
+        sync_folder(path.parent)
+        tidy(path)
     except OSError as error:
         raise cannot_write(path, error) from error
-    finally:
-        if temporary is not None:
-            _remove(temporary)
     return size
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    """Rename, or change places with what is there: another process may have just written it."""
+    for _ in range(ATTEMPTS):
+        try:
+            if path.exists() or path.is_symlink():
+                if not exchange(new, path):
+                    _replace_in_two_steps(path, new)
+            else:
+                new.rename(path)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY):
+                raise
+            lost = error
+    raise lost
 
 
 def _keep_owner(descriptor: int, old: Path, default: int) -> int:
@@ -100,36 +135,30 @@ def _keep_folders(new: Path, old: Path) -> None:
         try:
             replaced = old / Path(parent).relative_to(new)
             os.fchmod(descriptor, _keep_owner(descriptor, replaced, FOLDER_MODE))
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder, also one whose own mode forbids to empty it."""
-    for parent, _, _ in os.walk(folder):
-        with suppress(OSError):
-            descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                os.fchmod(descriptor, 0o700)
-            finally:
-                os.close(descriptor)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _replace_in_two_steps(path: Path, new: Path) -> None:
     """Where names cannot be exchanged: a kill in between leaves the old folder beside its place."""
-    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    path.rename(old / "layout")
-    new.rename(path)
-    _remove(old)
+    with temporary_folder(path.parent, prefix_of(path), OLD) as old, uninterrupted():
+        path.rename(old / LAYOUT)
+        try:
+            new.rename(path)
+        except OSError:
+            (old / LAYOUT).rename(path)
+            raise
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def tidy(path: Path) -> None:
+    """Remove what writers of this result left when they were killed; put back what they moved."""
+    if not os.path.lexists(path):
+        for old in path.parent.glob(f"{glob.escape(prefix_of(path))}*{OLD}/{LAYOUT}"):
+            with suppress(OSError):
+                old.rename(path)
+    for suffix in (PART, OLD):
+        remove_abandoned(path.parent, prefix_of(path), suffix)
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.errors import UsageError
+from aotc.temporaries import create_whole, prefix_of, remove_abandoned
 from aotc_runtime.errors import Finding
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
@@ -104,6 +104,8 @@ def generate_key_pair(
         )
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
+        remove_abandoned(path.parent, prefix_of(path))
+    for path in (private, public):
         if path.exists():
             raise _exists(path)
     key = new_key(key_type)
@@ -115,23 +117,12 @@ def generate_key_pair(
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
     )
-    # Exclusive creation with the final mode: never readable by others, never over another file.
-    created: list[Path] = []
-    complete = False
+    # With the final mode: never readable by others.
+    pair = ((private, secret, 0o600), (public, public_pem(key).encode(), 0o644))
     try:
-        for path, data, mode in (
-            (private, secret, 0o600),
-            (public, public_pem(key).encode(), 0o644),
-        ):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            created.append(path)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        complete = True
+        create_whole(*pair)
     except FileExistsError as error:
-        raise _exists(path) from error
+        raise _exists(private if error.filename2 == str(private) else public) from error
     except OSError as error:
         raise _error(
             "AOTC-E003",
@@ -140,11 +131,6 @@ def generate_key_pair(
             error.strerror or str(error),
             "check the folder and its permissions",
         ) from error
-    finally:
-        # Also when Ctrl-C comes between the two: half a pair is of no use and in the way.
-        if not complete:
-            for path in created:
-                path.unlink(missing_ok=True)
     return KeyPair(private, public, key_id(key))
 
 

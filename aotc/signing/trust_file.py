@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +10,9 @@ from cryptography.hazmat.primitives import serialization
 
 from aotc.errors import UsageError
 from aotc.signing.keys import KEY_BYTES_MAX
+from aotc.temporaries import create_whole
 from aotc_runtime.errors import Finding
 from aotc_runtime.verification.keys import PublicKey, load_public_key
-
-NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
-"""What file systems without hard links say."""
 
 
 def policy_text(name: str, public_keys: Sequence[str], threshold: int = 1) -> str:
@@ -40,7 +35,7 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
         found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
         raise _error("AOTC-E010", path, "as many keys as the threshold", found, "add --key")
     try:
-        _create(path, policy_text(name, pems, threshold).encode())
+        create_whole((path, policy_text(name, pems, threshold).encode(), 0o644))
     except FileExistsError as error:
         expected = "a file that does not exist yet"
         raise _error(
@@ -51,26 +46,6 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
         expected = "a place that can be written"
         raise _error("AOTC-E003", path, expected, found, "check the folder") from error
     return ids
-
-
-def _create(path: Path, data: bytes) -> None:
-    """A new file, whole or not at all. Raises OSError; FileExistsError if there is one already."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-        try:
-            os.link(temporary, path)
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            with path.open("xb") as file:
-                file.write(data)
-    finally:
-        Path(temporary).unlink()
 
 
 def read_public_key(file: Path) -> tuple[str, PublicKey]:

@@ -19,6 +19,7 @@ from aotc.config import isa
 from aotc.errors import CompileError, quoted
 from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob, Executable
+from aotc.temporaries import temporary_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
@@ -75,8 +76,7 @@ class XlaBackend:
             options={**target.options, **job.options},
             threads=target.threads,
         )
-        with tempfile.TemporaryDirectory(prefix="aotc-compile-") as name:
-            folder = Path(name)
+        with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
             (folder / "job.json").write_bytes(msgspec.json.encode(request))
             (folder / "module.bin").write_bytes(job.module.artifact)
             if job.constants:

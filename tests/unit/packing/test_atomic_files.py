@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from aotc.errors import UsageError
-from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.packing.files import tidy, write_atomically, write_folder_atomically
+from aotc.temporaries import create_whole, uninterrupted
 
 OLD = {"oci-layout": b"old", "blobs/a": b"old blob"}
 NEW = {"oci-layout": b"new", "index.json": b"{}", "blobs/b": b"new blob"}
@@ -173,72 +174,75 @@ def test_an_empty_folder_may_be_written_into(tmp_path: Path) -> None:
     assert contents(tmp_path / "layout") == NEW
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from aotc.packing import files
-from aotc.packing.files import write_atomically, write_folder_atomically
-
-path, kind, calls = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-
-def counted(function):
-    def call(*arguments, **named):
-        global calls
-        if calls == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        calls -= 1
-        return function(*arguments, **named)
-    return call
-
-for module, name in ((os, "fsync"), (Path, "replace"), (Path, "rename"), (Path, "chmod")):
-    setattr(module, name, counted(getattr(module, name)))
-files.exchange = counted((lambda one, other: False) if kind == "in two steps" else files.exchange)
-if kind == "file":
-    write_atomically(path, [b"new ", b"contents"])
-else:
-    write_folder_atomically(path, [("oci-layout", b"new"), ("index.json", b"{}")])
-"""
+def abandoned(path: Path, suffix: str = ".part") -> Path:
+    """A name as a killed writer leaves it."""
+    return path.with_name(f".{path.name}.abcdefgh{suffix}")
 
 
-@pytest.mark.parametrize("step", range(5))
-def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path: Path, step: int) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old contents")
-    command = [sys.executable, "-c", KILLED, str(path), "file", str(step)]
-    status = subprocess.run(command, check=False).returncode
-    assert status == (-signal.SIGKILL if step < 4 else 0)
-    assert path.read_bytes() == (b"old contents" if step < 3 else b"new contents")
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path, folder: bool) -> None:
+    path = tmp_path / "result"
+    left = abandoned(path)
+    if folder:
+        write_folder_atomically(left, OLD.items())
+        write_folder_atomically(path, NEW.items())
+    else:
+        left.write_bytes(b"half")
+        write_atomically(path, [b"new"])
+    assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("step", range(5))
-def test_a_kill_at_any_step_leaves_the_old_folder_or_the_new_one(tmp_path: Path, step: int) -> None:
-    path = tmp_path / "layout"
-    write_folder_atomically(path, OLD.items())
-    command = [sys.executable, "-c", KILLED, str(path), "folder", str(step)]
-    status = subprocess.run(command, check=False).returncode
-    assert status == (-signal.SIGKILL)
-    assert contents(path) == (OLD if step < 4 else {"oci-layout": b"new", "index.json": b"{}"})
+def test_what_another_process_is_writing_stays(tmp_path: Path) -> None:
+    left = abandoned(tmp_path / "result")
+    left.write_bytes(b"half")
+    with left.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        write_atomically(tmp_path / "result", [b"new"])
+        assert left.read_bytes() == b"half"
 
 
-def test_a_folder_that_was_exchanged_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = tmp_path / "layout"
-    write_folder_atomically(path, OLD.items())
-    command = [sys.executable, "-c", KILLED, str(path), "folder", "5"]
-    assert subprocess.run(command, check=False).returncode == 0
-    assert contents(tmp_path) == {"layout/oci-layout": b"new", "layout/index.json": b"{}"}
+@pytest.mark.parametrize("name", [".result.abc.part", ".other.abcdefgh.part", "result.part"])
+def test_other_names_are_nobodys_litter(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"precious")
+    write_atomically(tmp_path / "result", [b"new"])
+    assert (tmp_path / name).read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize("step", range(8))
-def test_where_names_cannot_be_exchanged_a_kill_leaves_a_whole_folder_too(
-    tmp_path: Path, step: int
+def test_a_folder_that_was_moved_aside_is_put_back(tmp_path: Path) -> None:
+    layout = tmp_path / "layout"
+    write_folder_atomically(abandoned(layout, ".old") / "layout", OLD.items())
+    tidy(layout)
+    assert contents(tmp_path) == {f"layout/{name}": data for name, data in OLD.items()}
+
+
+def test_new_files_are_written_all_or_none_and_never_over_another(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        create_whole((tmp_path / "a", b"1", 0o600), (tmp_path / "b", b"2", 0o644))
+    assert contents(tmp_path) == {"b": b"precious"}
+    create_whole((tmp_path / "a", b"1", 0o600), (tmp_path / "c", b"2", 0o644))
+    assert contents(tmp_path) == {"a": b"1", "b": b"precious", "c": b"2"}
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_there_are_no_hard_links_a_new_file_is_renamed_into_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "layout"
-    write_folder_atomically(path, OLD.items())
-    command = [sys.executable, "-c", KILLED, str(path), "in two steps", str(step)]
-    status = subprocess.run(command, check=False).returncode
-    assert status == (-signal.SIGKILL if step < 7 else 0)
-    new = {"oci-layout": b"new", "index.json": b"{}"}
-    # Between the two renames there is no folder; the old one is whole beside its place.
-    assert contents(path) == (OLD if step < 5 else {} if step == 5 else new)
-    kept = [contents(folder) for folder in tmp_path.glob(".layout.old.*/layout")]
-    assert kept == ([OLD] if step == 5 else [])
+    def no_links(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links on FAT")
+
+    monkeypatch.setattr(os, "link", no_links)
+    create_whole((tmp_path / "a", b"1", 0o644))
+    with pytest.raises(FileExistsError):
+        create_whole((tmp_path / "a", b"2", 0o644))
+    assert contents(tmp_path) == {"a": b"1"}
+
+
+def test_signals_wait_for_steps_that_belong_together(tmp_path: Path) -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt):
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("done")
+        steps.append("not reached")
+    assert steps == ["done"]

@@ -1,0 +1,192 @@
+"""The writes of every command: what they start from, and what may be there when they stop."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from aotc.build.endorse import endorse
+from aotc.packing import files
+from aotc.packing.bundle import Blob, Form, TargetParts, pack
+from aotc.signing.keys import generate_key_pair, load_private_key, public_pem
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import write_policy
+from aotc.stages import Bundle
+from aotc_runtime.errors import AotcError
+from aotc_runtime.formats import oci
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import read_unverified
+
+OLD, NEW, NONE = "old", "new", "none"
+
+SIGNERS = (LocalSigner.ephemeral(), LocalSigner.ephemeral())
+"""Made before anything is traced: the same signer adds the same signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that writes. prepare, run, state: of a folder.  states: those that are whole."""
+
+    prepare: Callable[[Path], None]
+    run: Callable[[Path], object]
+    state: Callable[[Path], str]
+    states: tuple[str, ...] = (OLD, NEW)
+
+
+def operations(bundle: Path) -> dict[str, Operation]:
+    """By name. bundle: a good one."""
+    parts = [_small(bundle)]
+    arrays = [b"PK\x05\x06", bytes(18), bytes(20_000)]
+
+    def packed(form: Form, name: str) -> Callable[[Path], Bundle]:
+        return lambda folder: pack(folder / name, form, parts)
+
+    def signed(name: str) -> Callable[[Path], object]:
+        return lambda folder: endorse(folder / name, SIGNERS[0])
+
+    return {
+        "sign a file": Operation(
+            packed(Form.ARCHIVE, "b.aotb"), signed("b.aotb"), _signed("b.aotb")
+        ),
+        "sign a folder": Operation(packed(Form.LAYOUT, "b"), signed("b"), _signed("b")),
+        "sign a folder where names cannot be exchanged": Operation(
+            packed(Form.LAYOUT, "b"), _in_two_steps(signed("b")), _signed("b"), (OLD, NEW, "aside")
+        ),
+        "build a new file": Operation(
+            lambda folder: None, packed(Form.ARCHIVE, "b.aotb"), _there("b.aotb"), (NONE, NEW)
+        ),
+        "build a new folder": Operation(
+            lambda folder: None, packed(Form.LAYOUT, "b"), _there("b"), (NONE, NEW)
+        ),
+        "build over a file": Operation(
+            _then(packed(Form.ARCHIVE, "b.aotb"), signed("b.aotb")),
+            packed(Form.ARCHIVE, "b.aotb"),
+            _unsigned("b.aotb"),
+        ),
+        "build over a folder": Operation(
+            _then(packed(Form.LAYOUT, "b"), signed("b")), packed(Form.LAYOUT, "b"), _unsigned("b")
+        ),
+        "keygen": Operation(
+            lambda folder: None,
+            lambda folder: generate_key_pair(folder / "ci", None),
+            _key_pair,
+            (NONE, "a private key", NEW),
+        ),
+        "trust init": Operation(
+            lambda folder: generate_key_pair(folder / "ci", None) and None,
+            lambda folder: write_policy(folder / "trust.toml", "digits", [folder / "ci.pub"], 1),
+            _policy,
+            (NONE, NEW),
+        ),
+        "write arrays": Operation(
+            lambda folder: (folder / "x.npz").write_bytes(b"old") and None,
+            lambda folder: files.write_atomically(folder / "x.npz", arrays),
+            lambda folder: {b"old": OLD, b"".join(arrays): NEW}.get(
+                (folder / "x.npz").read_bytes(), "half"
+            ),
+        ),
+    }
+
+
+def _small(bundle: Path) -> TargetParts:
+    """The parts of a bundle with one profile, so that few files are written."""
+    contents, _ = read_unverified(open_bundle(bundle))
+    manifest = next(iter(contents.manifests.values()))
+    name, entry_point = next(iter(manifest.entry_points.items()))
+    profile = entry_point.profiles[0]
+    small = msgspec.structs.replace(entry_point, profiles=(profile,))
+    weights = [ref.digest for set_ in manifest.weights.values() for ref in set_.blobs]
+    blobs = [
+        *(Blob(contents.blobs[digest], oci.WEIGHTS_TYPE) for digest in weights),
+        Blob(contents.blobs[profile.module.digest], oci.MODULE_TYPE),
+        Blob(contents.blobs[profile.executable.digest], oci.EXECUTABLE_TYPE),
+        Blob(contents.blobs[profile.fixture.digest], oci.FIXTURE_TYPE),
+    ]
+    return TargetParts(msgspec.structs.replace(manifest, entry_points={name: small}), blobs)
+
+
+def _then(*steps: Callable[[Path], object]) -> Callable[[Path], None]:
+    def run(folder: Path) -> None:
+        for step in steps:
+            step(folder)
+
+    return run
+
+
+def _in_two_steps(run: Callable[[Path], object]) -> Callable[[Path], object]:
+    """As on a file system, or a kernel, that cannot exchange two names."""
+
+    def without(folder: Path) -> object:
+        exchange = files.exchange
+        files.exchange = lambda one, other: False
+        try:
+            return run(folder)
+        finally:
+            files.exchange = exchange
+
+    return without
+
+
+def _envelopes(path: Path) -> int:
+    return len(read_unverified(open_bundle(path))[1])
+
+
+def _signed(name: str) -> Callable[[Path], str]:
+    def state(folder: Path) -> str:
+        if not (folder / name).exists():
+            (kept,) = folder.glob(f".{name}.*.old/layout")
+            return "aside" if _envelopes(kept) == 0 else "half"
+        return (OLD, NEW)[_envelopes(folder / name)]
+
+    return state
+
+
+def _unsigned(name: str) -> Callable[[Path], str]:
+    return lambda folder: (NEW, OLD)[_envelopes(folder / name)]
+
+
+def _there(name: str) -> Callable[[Path], str]:
+    return lambda folder: (
+        NEW if (folder / name).exists() and _envelopes(folder / name) == 0 else NONE
+    )
+
+
+def _key_pair(folder: Path) -> str:
+    private, public = folder / "ci.key", folder / "ci.pub"
+    if not private.exists():
+        return "half" if public.exists() else NONE
+    if private.stat().st_mode & 0o077:
+        return "readable by others"
+    pem = public_pem(load_private_key(private, None))
+    return "a private key" if not public.exists() else NEW if public.read_text() == pem else "half"
+
+
+def _policy(folder: Path) -> str:
+    path = folder / "trust.toml"
+    return NEW if path.exists() and len(read_policy(path).keys) == 1 else NONE
+
+
+def whole(operation: Operation, folder: Path) -> str:
+    """The state, or what is wrong with it."""
+    try:
+        found = operation.state(folder)
+    except (AotcError, OSError, ValueError) as error:
+        return f"half: {error}"
+    return found
+
+
+def litter(folder: Path) -> list[str]:
+    """Names that no reader asks for."""
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+
+
+def fresh(folder: Path, template: Path) -> Path:
+    """A copy of what an operation starts from."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(template, folder)
+    return folder

@@ -1,0 +1,71 @@
+"""One operation, stopped at every call in turn:
+`python -m tests.faults.sweep BUNDLE NAME FAULT FOLDER STRIDE`.
+
+A process of its own, with one thread, since it forks. Prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from .operations import NEW, Operation, fresh, litter, operations, whole
+from .tracer import Fault, run
+
+TEMPORARY = re.compile(
+    r"\.(?:b|b\.aotb|ci\.key|ci\.pub|trust\.toml|x\.npz)\.[a-z0-9_]{8}\.(?:part|old)"
+)
+
+ENDS = 6
+"""How many calls at the beginning and at the end are all hit, besides those that rename."""
+
+NEVER = -1
+"""No call has this number."""
+
+
+def sweep(operation: Operation, fault: Fault, folder: Path, stride: int) -> list[dict[str, object]]:
+    """What was there after each fault, and after the next run. stride: of the calls in the middle;
+    the first and the last ones are all hit.
+    """
+    template, work = folder / "template", folder / "work"
+    template.mkdir()
+    operation.prepare(template)
+    fresh(work, template)
+    ended = run(lambda: operation.run(work), fault, NEVER)
+    assert (ended.code, whole(operation, work), litter(work)) == (0, NEW, []), ended
+    count = len(ended.calls)
+    naming = [at for at, call in enumerate(ended.calls) if call.startswith(("rename", "link"))]
+    points = {*range(ENDS), *range(0, count, stride), *range(count - ENDS, count)}
+    points |= {at + step for at in naming for step in (-1, 0, 1)}
+    return [
+        _stopped(operation, fault, at, fresh(work, template))
+        for at in sorted(points & {*range(count)})
+    ]
+
+
+def _stopped(operation: Operation, fault: Fault, at: int, work: Path) -> dict[str, object]:
+    ended = run(lambda: operation.run(work), fault, at)
+    left = litter(work)
+    record: dict[str, object] = {
+        "at": at,
+        "call": ended.call,
+        "code": ended.code,
+        "state": whole(operation, work),
+        "litter": left,
+        "strange": [name for name in left if not TEMPORARY.fullmatch(name)],
+    }
+    if fault is Fault.KILL:
+        again = run(lambda: operation.run(work), fault, NEVER)
+        record |= {"again": again.code, "then": whole(operation, work), "left": litter(work)}
+    return record
+
+
+def main(bundle: str, name: str, fault: str, folder: str, stride: str) -> None:
+    operation = operations(Path(bundle))[name]
+    print(json.dumps(sweep(operation, Fault[fault], Path(folder), int(stride))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

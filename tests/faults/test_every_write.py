@@ -1,0 +1,93 @@
+"""Killed, interrupted or without room at every call that writes: the old result or the new one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILES = ("sign a file", "build over a file", "build a new file", "keygen", "trust init")
+FOLDERS = ("sign a folder", "build over a folder", "build a new folder")
+IN_TWO_STEPS = "sign a folder where names cannot be exchanged"
+
+KILLED = [*FILES, "write arrays", *FOLDERS, IN_TWO_STEPS]
+REFUSED = [*FILES, "write arrays", "sign a folder", IN_TWO_STEPS]
+
+STRIDE = 1 if os.environ.get("AOTC_FAULTS") == "all" else 6
+"""In folders, the same five calls are made for each file."""
+
+MEMORY = Path("/dev/shm")
+
+
+def outcomes(bundle: Path, name: str, fault: str, tmp_path: Path) -> list[dict[str, Any]]:
+    """A record for each call that was hit."""
+    # In memory if there is such a place: what is asked here is not whether the disk syncs.
+    where = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path
+    stride = STRIDE if "folder" in name else 1
+    with tempfile.TemporaryDirectory(dir=where) as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.faults.sweep", bundle, name, fault, folder, str(stride)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    records: list[dict[str, Any]] = json.loads(done.stdout)
+    assert len(records) >= 5 and all(record["call"] for record in records)
+    return records
+
+
+def states_of(name: str) -> set[str]:
+    if name == "keygen":
+        # Two names cannot appear in one step; a key without its public half is whole.
+        return {"none", "new", "a private key"}
+    new = name in ("build a new file", "build a new folder", "trust init")
+    return {"none", "new"} if new else {"old", "new"}
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
+    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    records = outcomes(digits_bundle[0], name, "KILL", tmp_path)
+    allowed = states_of(name) | ({"aside"} if name == IN_TWO_STEPS else set())
+    for record in records:
+        assert record["code"] == -9
+        assert record["state"] in allowed and record["strange"] == [], record
+        assert record["left"] == [], record
+        if name in ("keygen", "trust init") and record["state"] != "none":
+            # What exists is not overwritten.
+            assert (record["again"], record["then"]) == (2, record["state"]), record
+        else:
+            assert (record["again"], record["then"]) == (0, "new"), record
+    assert {record["state"] for record in records} == allowed, "each was met"
+    assert any(record["litter"] for record in records)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_ctrl_c_leaves_the_old_result_or_the_new_one_and_nothing_else(
+    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    for record in outcomes(digits_bundle[0], name, "INTERRUPT", tmp_path):
+        assert (record["code"], record["litter"]) == (130, []), record
+        assert record["state"] in states_of(name) - {"a private key"}, record
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_full_disk_is_an_error_of_ours_and_leaves_the_old_result_and_nothing_else(
+    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Calls that tidy up may fail without harm, and the last one only makes the rename last."""
+    records = outcomes(digits_bundle[0], name, "FULL", tmp_path)
+    for record in records:
+        assert record["code"] in (0, 2) and record["litter"] == [], record
+        assert record["state"] in states_of(name) - {"a private key"}, record
+        if record["code"] == 0:
+            assert record["state"] == "new", record
+    assert sum(record["code"] == 2 for record in records) > 3

@@ -1,0 +1,109 @@
+"""Two writers of one place at once, and a build that is killed: everybody ends well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.verify import read_unverified
+
+from .operations import operations, whole
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.faults.operations import operations
+operation = operations(Path(sys.argv[1]))[sys.argv[2]]
+for _ in range(25):
+    operation.run(Path(sys.argv[3]))
+"""
+
+SIGNER = """
+import sys
+from pathlib import Path
+from aotc.build.endorse import endorse
+from aotc.signing.signer import LocalSigner
+for _ in range(6):
+    endorse(Path(sys.argv[1]), LocalSigner.ephemeral())
+"""
+
+
+def at_once(code: str, *arguments: str | Path) -> None:
+    """Run the code in three processes."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in started:
+        _, said = process.communicate()
+        assert (process.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["build a new file", "build a new folder"])
+def test_builds_to_one_path_at_once_all_end_well(
+    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    at_once(WRITER, digits_bundle[0], name, tmp_path)
+    assert whole(operations(digits_bundle[0])[name], tmp_path) == "new"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["sign a file", "sign a folder"])
+def test_no_signature_is_lost_when_several_sign_at_once(
+    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    operations(digits_bundle[0])[name].prepare(tmp_path)
+    (path,) = tmp_path.iterdir()
+    at_once(SIGNER, path)
+    assert len(read_unverified(open_bundle(path))[1]) == 18
+    assert list(tmp_path.iterdir()) == [path]
+
+
+PROGRAM = """
+import os, pathlib, time
+pathlib.Path("writing").write_text(str(os.getpid()))
+pathlib.Path("writing").rename("traced")
+def f(x):
+    if not pathlib.Path("go").exists():
+        time.sleep(60)
+    return x + 1
+"""
+
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = [8], dtype = "float32" }
+fixtures.seed = 0
+"""
+
+
+def test_a_killed_build_leaves_nothing_that_the_next_one_does_not_remove(
+    tmp_path: Path,
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    (tmp_path / "tiny.py").write_text(PROGRAM)
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    command = [sys.executable, "-m", "aotc.cli.main", "build", "tiny.toml", "-o", "tiny.aotb"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as build:
+        while not (tmp_path / "traced").exists():
+            assert build.poll() is None
+        build.kill()
+    os.kill(int((tmp_path / "traced").read_text()), signal.SIGKILL)
+    assert not (tmp_path / "tiny.aotb").exists()
+    assert [path.name[:11] for path in temporary.iterdir()] == ["aotc-build-"]
+    (tmp_path / "go").touch()
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tiny.aotb").exists() and not list(temporary.iterdir())

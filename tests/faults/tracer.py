@@ -1,0 +1,164 @@
+"""A function run in a child process, with a fault at its n-th system call that changes files.
+
+By ptrace(2), as debuggers do, so that neither Python nor the code under test knows of it.
+Linux on x86-64, where aotc runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+TRACEME, PEEKUSER, POKEUSER, SYSCALL, SETOPTIONS = 0, 3, 6, 24, 0x4200
+SYSGOOD, EXITKILL = 1, 0x00100000
+ORIG_RAX, RAX, RSI, RDX, RDI = 15 * 8, 10 * 8, 13 * 8, 12 * 8, 14 * 8
+"""Offsets in struct user (sys/user.h)."""
+
+O_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+UNREACHABLE = {1, 2}
+"""Descriptors that are no files of ours: stdout and stderr."""
+
+OPENAT = 257
+CALLS = {
+    1: "write", 18: "pwrite64", 20: "writev", 40: "sendfile", 326: "copy_file_range",
+    74: "fsync", 75: "fdatasync", 76: "truncate", 77: "ftruncate", 285: "fallocate",
+    82: "rename", 264: "renameat", 316: "renameat2", 86: "link", 265: "linkat",
+    87: "unlink", 263: "unlinkat", 84: "rmdir", 83: "mkdir", 258: "mkdirat",
+    88: "symlink", 266: "symlinkat", 2: "open", OPENAT: "openat",
+    90: "chmod", 91: "fchmod", 268: "fchmodat", 93: "fchown", 73: "flock",
+}  # fmt: skip
+"""Of x86-64 (asm/unistd_64.h)."""
+
+GROWING = {"write", "pwrite64", "writev", "fsync", "openat", "mkdir", "linkat", "rename"}
+"""Calls that a full disk refuses."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+_libc.ptrace.restype = ctypes.c_long
+
+
+class Fault(Enum):
+    """What happens instead of the n-th call, or right before it."""
+
+    KILL = "kill -9"
+    INTERRUPT = "Ctrl-C"
+    FULL = "disk full"
+
+
+class Ended(NamedTuple):
+    """How the child ended. call: the one that was hit, or "" if it made fewer.  code: its exit
+    code, or minus the signal.  calls: all that it made.
+    """
+
+    call: str
+    code: int
+    calls: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Child:
+    pid: int
+
+    def peek(self, register: int) -> int:
+        ctypes.set_errno(0)
+        return int(_libc.ptrace(PEEKUSER, self.pid, register, None))
+
+    def poke(self, register: int, value: int) -> None:
+        _libc.ptrace(POKEUSER, self.pid, register, value)
+
+    def go_on(self, number: int = 0) -> int:
+        """Until its next stop, with a signal; its status."""
+        _libc.ptrace(SYSCALL, self.pid, None, number)
+        return os.waitpid(self.pid, 0)[1]
+
+
+def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
+    """Run the operation in a fork of this process. at: which call is hit, from 0."""
+    pid = os.fork()
+    if pid == 0:
+        _be_traced(operation)
+    child = _Child(pid)
+    status = os.waitpid(pid, 0)[1]
+    assert os.WIFSTOPPED(status), "this system lets no process trace its children"
+    _libc.ptrace(SETOPTIONS, pid, None, SYSGOOD | EXITKILL)
+    hit = ""
+    seen: list[str] = []
+    status = child.go_on()
+    while os.WIFSTOPPED(status):
+        number = os.WSTOPSIG(status)
+        if number != signal.SIGTRAP | 0x80:
+            status = child.go_on(number)
+            continue
+        call = _changes_files(child)
+        if fault is Fault.FULL and call not in GROWING:
+            call = ""
+        if call and len(seen) == at:
+            hit = call
+            status = _hit(child, fault)
+        else:
+            status = child.go_on()  # into the call
+            if os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGTRAP | 0x80:
+                status = child.go_on()  # and past it
+        seen += [call] if call else []
+    return Ended(hit, os.waitstatus_to_exitcode(status), tuple(seen))
+
+
+def _be_traced(operation: Callable[[], object]) -> None:
+    code = 70
+    try:
+        _libc.ptrace(TRACEME, 0, None, None)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        code = _outcome(operation)
+    finally:
+        os._exit(code)
+
+
+def _outcome(operation: Callable[[], object]) -> int:
+    """0 for a result, the family's exit code for an error of ours, 130 for Ctrl-C, 1 for a bug."""
+    from aotc_runtime.errors import AotcError
+
+    try:
+        operation()
+    except AotcError as error:
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except Exception:  # noqa: BLE001 - a fork must not return into its parent's code
+        traceback.print_exc(file=sys.stderr)
+        return 1
+    return 0
+
+
+def _changes_files(child: _Child) -> str:
+    """The name of the call that the child is about to make, if it changes files."""
+    number = child.peek(ORIG_RAX)
+    name = CALLS.get(number, "")
+    if number == OPENAT and not child.peek(RDX) & O_WRITING:
+        return ""
+    if name.startswith("write") and child.peek(RDI) in UNREACHABLE:
+        return ""
+    return name
+
+
+def _hit(child: _Child, fault: Fault) -> int:
+    if fault is Fault.KILL:
+        os.kill(child.pid, signal.SIGKILL)
+        return os.waitpid(child.pid, 0)[1]
+    if fault is Fault.INTERRUPT:
+        os.kill(child.pid, signal.SIGINT)
+        status = child.go_on()
+        while os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGINT:
+            status = child.go_on(signal.SIGINT)
+        return child.go_on() if os.WIFSTOPPED(status) else status
+    child.poke(ORIG_RAX, -1)
+    status = child.go_on()
+    child.poke(RAX, -errno.ENOSPC)
+    return child.go_on() if os.WIFSTOPPED(status) else status
