@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 
+from aotc_runtime.decoders import decoder
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.formats.statement import Statement
 from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
+from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.verify import read_unverified
 
 
@@ -30,6 +33,7 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
         "signatures": [claim for envelope in envelopes for claim in _claims(envelope)],
         "signatures_verified": False,
         "targets": {name: manifest_report(m) for name, m in contents.manifests.items()},
+        "blobs": roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
     }
 
 
@@ -45,9 +49,28 @@ def _claims(data: bytes) -> list[dict[str, Any]]:
             "key_id": signature.keyid,
             "predicate_type": statement.predicateType,
             "build_type": definition.get("buildType"),
+            **_build(bytes(statement.predicate)),
         }
         for signature in envelope.signatures
     ]
+
+
+def _build(predicate: bytes) -> dict[str, Any]:
+    """What a policy's rules on builds ask of provenance; nothing of a predicate that is none."""
+    try:
+        found = decoder(Provenance).decode(predicate)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    finished = found.runDetails.metadata.finishedOn
+    return {
+        "builder": found.runDetails.builder.id,
+        "finished_on": finished.isoformat().replace("+00:00", "Z") if finished else None,
+        "sources": {
+            f"{algorithm}:{digest}": source.name or source.uri
+            for source in found.sources()
+            for algorithm, digest in source.digest.items()
+        },
+    }
 
 
 def manifest_report(manifest: BundleManifest) -> dict[str, Any]:

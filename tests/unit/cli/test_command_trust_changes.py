@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -261,24 +262,28 @@ def test_check_says_which_rule_refuses_a_bundle_and_which_policy_accepts_it(
     refused(check, 5, "AOTC-E306")
 
 
+def test_any_blob_that_inspect_lists_can_be_revoked(
+    aotc: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
+) -> None:
+    bundle, genuine = digits_bundle
+    blobs: dict[str, str] = aotc("inspect", str(bundle), "--json").document["blobs"]
+    executables = [digest for digest, role in blobs.items() if role.startswith("executable")]
+    assert len(executables) >= 3
+    (tmp_path / "trust.toml").write_text(genuine.read_text())
+    assert aotc("trust", "revoke", "trust.toml", "--blob", executables[0]).exit_code == 0
+    done = aotc("trust", "check", "trust.toml", str(bundle))
+    assert (done.exit_code, done.codes) == (5, ["AOTC-E314"])
+    assert blobs[executables[0]] in done.stderr
+
+
 def test_what_a_build_states_satisfies_the_rules_that_name_it(
     aotc: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
 ) -> None:
-    """The provenance of `aotc build` itself: its time, its builder and all its sources."""
-    import base64
-    import json
-
-    from aotc_runtime.system.store import open_bundle
-    from aotc_runtime.verification.verify import read_unverified
-
+    """The provenance of `aotc build` itself, as `aotc inspect` shows it."""
     bundle, genuine = digits_bundle
-    _, (envelope,) = read_unverified(open_bundle(bundle))
-    predicate = json.loads(base64.b64decode(json.loads(envelope)["payload"]))["predicate"]
-    build = predicate["buildDefinition"]
-    stated = [build["externalParameters"]["manifest"], *build["resolvedDependencies"]]
-    sources = ["sha256:" + s["digest"]["sha256"] for s in stated if "digest" in s]
-    builder = predicate["runDetails"]["builder"]["id"]
-    finished = predicate["runDetails"]["metadata"]["finishedOn"]
+    (claim,) = aotc("inspect", str(bundle), "--json").document["signatures"]
+    sources, builder, finished = [*claim["sources"]], claim["builder"], claim["finished_on"]
+    assert "digits.toml" in claim["sources"].values()
     rules = f"minimum_build_time = {finished}\naccepts.builders = [{builder!r}]\n"
 
     def verified(listed: list[str]) -> Any:

@@ -211,7 +211,7 @@ def test_every_key_that_is_none_is_named() -> None:
         ({"keys": (TrustedKey(public_key=PEM, not_after=datetime(2026, 1, 1)),)}, "not_after"),
         ({"name": object()}, "trust policy"),
     ],
-    ids=str,
+    ids=["threshold", "schema", "time", "fallback", "id", "list", "limit", "window", "name"],
 )
 def test_a_policy_made_in_python_is_checked_as_one_that_was_read(
     change: dict[str, Any], place: str
