@@ -108,7 +108,7 @@ def test_a_policy_appears_whole_and_leaves_nothing_beside_it(
 def test_where_files_cannot_be_linked_the_policy_is_written_in_place(
     aotc: Run, refused: Run, tmp_path: Path, pair: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(*_: object) -> None:
+    def no_links(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
