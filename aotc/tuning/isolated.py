@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from aotc.tuning.messages import Answer, Job
 from aotc_runtime.errors import Finding
 
 LINES_SHOWN = 12
+
+SECONDS_MAX = 600.0
+"""Without a word of the measuring process: a turn takes three calls, so one of them hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +38,19 @@ def run(
     processes: Processes,
     on_done: Callable[[], None],
     worker: Sequence[str] = (sys.executable, "-P", "-m", "aotc.tuning.worker"),
+    seconds_max: float = SECONDS_MAX,
 ) -> Outcome:
     """Measure what the job says. on_done: called for each executable whose turns are over.
+    seconds_max: how long a turn may take; what hangs counts as crashed.
 
     Raises CompileError (AOTC-E912) if the default itself crashes, or the process does so without
     naming a candidate.
     """
     crashed: dict[str, str] = {}
     while True:
-        current, status, said = _attempt(job, folder, environment, processes, on_done, worker)
+        current, status, said = _attempt(
+            job, folder, environment, processes, on_done, worker, seconds_max
+        )
         answer = folder / messages.ANSWER_FILE
         if status == 0 and answer.exists():
             return Outcome(msgspec.json.decode(answer.read_bytes(), type=Answer), crashed)
@@ -71,6 +79,7 @@ def _attempt(
     processes: Processes,
     on_done: Callable[[], None],
     worker: Sequence[str],
+    seconds_max: float,
 ) -> tuple[str, int, list[str]]:
     """The candidate that ran last, the exit status, and the last lines of what was said."""
     (folder / messages.JOB_FILE).write_bytes(msgspec.json.encode(job))
@@ -89,12 +98,35 @@ def _attempt(
         ) as process,
     ):
         assert process.stdout is not None
+        watch = _Watch(process, seconds_max)
         for line in process.stdout:
+            watch.again()
             if line.startswith(messages.TURN):
                 current = line.removeprefix(messages.TURN).rstrip("\n")
             elif line.startswith(messages.DONE):
                 on_done()
         status = process.wait()
+        watch.stop()
         stderr.seek(0)
         said = stderr.read().decode(errors="replace").strip().splitlines()
     return current, status, said[-LINES_SHOWN:]
+
+
+class _Watch:
+    """Ends a process that says nothing for too long."""
+
+    def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
+        self._process, self._seconds = process, seconds
+        self._start()
+
+    def _start(self) -> None:
+        self._timer = threading.Timer(self._seconds, self._process.kill)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def again(self) -> None:
+        self._timer.cancel()
+        self._start()
+
+    def stop(self) -> None:
+        self._timer.cancel()

@@ -11,7 +11,7 @@ from benchmarks.compare.cases import CASES, EXAMPLES, MODELS
 from benchmarks.compare.contest import run_case
 from benchmarks.compare.contestants import CONTESTANTS
 from benchmarks.compare.picture import svg
-from benchmarks.compare.table import lines
+from benchmarks.compare.table import lines, tuned_lines
 from benchmarks.measure import OUT, machine
 
 
@@ -47,6 +47,10 @@ def main() -> None:
     }
     for line in lines(document):
         print(line)
+    if "aotc_tuned" in peers:
+        print("\nmedian call, their time divided by ours")
+        for line in tuned_lines(document):
+            print(line)
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(document, indent=1) + "\n")
     options.picture.write_text(svg(document))

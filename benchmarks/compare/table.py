@@ -13,6 +13,8 @@ UNITS = (
     f"{'':<16}{'ms':>7}{'ms':>8}{'ms':>7}{'ms':>7}{'MB':>6}{'kB':>8}"
     f"{'us':>9}{'us':>9}   {'of aotc; < is where aotc loses':>30}{'--tune':>8}"
 )
+OURS = {"aotc": "to_ours", "aotc --tune": "to_tuned"}
+
 LOSS_BELOW = 0.95
 """Closer than that is noise on a shared machine."""
 
@@ -52,3 +54,24 @@ def _row(name: str, result: dict[str, Any]) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:6.2f}{'<' if value < LOSS_BELOW else ' '} "
+
+
+def tuned_lines(document: dict[str, Any]) -> Iterator[str]:
+    """A Markdown table of the median call: others' time divided by ours, untuned and tuned."""
+    others = [
+        name
+        for name in dict.fromkeys(name for case in document["cases"].values() for name in case)
+        if not name.startswith("aotc")
+    ]
+    columns = ["aotc --tune / aotc", *(f"{name} / {by}" for name in others for by in OURS)]
+    yield f"| | {' | '.join(columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for case, results in document["cases"].items():
+        cells = [_p50(results.get("aotc --tune", {}), "to_ours")]
+        for name in others:
+            cells += [_p50(results.get(name, {}), base) for base in OURS.values()]
+        yield f"| {case} | {' | '.join(cells)} |"
+
+
+def _p50(result: dict[str, Any], base: str) -> str:
+    return f"{result[base]['p50']:.2f}" if base in result else "-"

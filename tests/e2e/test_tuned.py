@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -11,16 +11,21 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc.backends.xla.compile import XlaBackend
 from aotc.build.pipeline import Built, build
-from aotc.build.tune import Measure
+from aotc.build.tune import Measure, Tuning
 from aotc.config.target import builtin_folder
+from aotc.errors import CompileError
 from aotc.report.build import build_report
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.stages import CompileJob, Executable
 from aotc.tuning import tuning_file
 from aotc.tuning.tuning_file import Recorded
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     InputArgument,
+    LeftOutCandidate,
     MeasuredCandidate,
     ParityRan,
     ProfileRecord,
@@ -72,12 +77,12 @@ class Place:
     signer: LocalSigner
     built: Built
 
-    def again(self, name: str, recorded: Recorded | None) -> Built:
+    def again(self, name: str, tuning: Tuning | None) -> Built:
         return build(
             self.folder / "manifest.toml",
             output=self.folder / f"{name}.aotb",
             signer=self.signer,
-            tuning=recorded,
+            tuning=tuning,
         )
 
     def recorded(self) -> Recorded:
@@ -202,3 +207,31 @@ def test_a_target_that_this_host_cannot_run_stays_as_it_is_with_a_note(place: Pl
     built = place.again("noted", Recorded(file, "changed"))
     assert all(record.tuned is msgspec.UNSET for record in records(built).values())
     assert f"not tuned: this host cannot run target few: {reason}" in built.notes
+
+
+class FaultyBackend(XlaBackend):
+    """Refuses one candidate, and compiles another with weights that are not the program's."""
+
+    def compile(self, job: CompileJob) -> Executable:
+        if "xla_backend_optimization_level" in job.options:
+            raise CompileError(Finding("AOTC-E901", job.label, "a program", "too odd", ""))
+        if "xla_cpu_prefer_vector_width" in job.options and job.label.startswith("dense"):
+            job = replace(job, constants={0: np.zeros((24, 40), np.float32)})
+        return super().compile(job)
+
+
+def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_with_the_reason(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aotc.build.pipeline.backend_for", lambda platform: FaultyBackend())
+    built = place.again("faulty", Measure())
+    left_out = {
+        each.name: each.reason
+        for each in evidence(records(built)["dense"]).candidates
+        if isinstance(each, LeftOutCandidate)
+    }
+    assert left_out["o2"] == "AOTC-E901: too odd"
+    assert left_out["wide"].startswith("its results differ from plain JAX by up to ")
+    assert list(left_out) == ["o2", "wide"]
+    assert evidence(records(built)["dense"]).choice in ("default", "captured")
+    assert isinstance(records(built)["dense"].parity, ParityRan)

@@ -16,7 +16,7 @@ from benchmarks.compare.cases import CASES, Case, manifest_text
 from benchmarks.compare.contest import run_case
 from benchmarks.compare.contestants import CONTESTANTS, Contestant, LeftOutError, serve
 from benchmarks.compare.picture import svg
-from benchmarks.compare.table import lines
+from benchmarks.compare.table import lines, tuned_lines
 
 JIT = Contestant("jax.jit", "jit")
 NOT_INSTALLED = Contestant("iree <here>", "iree")
@@ -63,6 +63,18 @@ def test_losses_are_marked_and_missing_peers_are_named_with_the_reason(
     assert rows["beside a tuned"][-5:] == ["1.00", "1.00", "1.00", "1.00", "1.25"]
     assert rows[NOT_INSTALLED.name] == ["left", "out:", "no", "such", "module"]
     assert not any("<" in cell for cell in rows["aotc"])
+
+
+def test_what_tuning_brought_is_a_table_of_ratios_before_and_after(
+    document: dict[str, Any],
+) -> None:
+    results = document["cases"]["mlp-batch8"]
+    results["aotc --tune"] = figures(0.2, 8.0)
+    rows = [line.split(" | ") for line in tuned_lines(document)]
+    assert rows[0][:3] == ["|", "aotc --tune / aotc", "slow to start / aotc"]
+    place = rows[0].index("beside a tuned / aotc --tune")
+    assert rows[-1][:3] == ["| mlp-batch8", "0.80", "0.50"]
+    assert rows[-1][place] == "1.25"
 
 
 def test_the_picture_is_well_formed_and_names_everyone(document: dict[str, Any]) -> None:

@@ -26,6 +26,8 @@ folder = sys.argv[1]
 job = json.load(open(folder + "/tune.json"))
 for target in job["targets"]:
     print("turn " + target, flush=True)
+    if target == "{hanging}":
+        __import__("time").sleep(60)
     if target == "{crashing}":
         print("the reason", file=sys.stderr, flush=True)
         os.abort()
@@ -39,7 +41,7 @@ json.dump(answer, open(folder + "/tuned.json", "w"))
 """
 
 
-def outcome(folder: Path, crashing: str) -> tuple[isolated.Outcome, int]:
+def outcome(folder: Path, crashing: str, hanging: str = "") -> tuple[isolated.Outcome, int]:
     steps: list[None] = []
     done = isolated.run(
         JOB,
@@ -47,7 +49,8 @@ def outcome(folder: Path, crashing: str) -> tuple[isolated.Outcome, int]:
         dict(os.environ),
         Processes(),
         lambda: steps.append(None),
-        worker=[sys.executable, "-c", WORKER.format(crashing=crashing)],
+        worker=[sys.executable, "-c", WORKER.format(crashing=crashing, hanging=hanging)],
+        seconds_max=3 if hanging else 60,
     )
     return done, len(steps)
 
@@ -61,6 +64,12 @@ def test_a_candidate_that_crashes_is_left_out_and_named(tmp_path: Path) -> None:
     done, _ = outcome(tmp_path, "eigen")
     assert done.crashed == {"eigen": "killed by SIGABRT"}
     assert [set(times.rounds) for times in done.answer.times] == [{"default"}, {"wide"}]
+
+
+def test_a_candidate_that_hangs_is_left_out_too(tmp_path: Path) -> None:
+    done, _ = outcome(tmp_path, "", hanging="wide")
+    assert done.crashed == {"wide": "killed by SIGKILL"}
+    assert [set(times.rounds) for times in done.answer.times] == [{"default"}, {"eigen"}]
 
 
 def test_if_the_default_crashes_so_does_the_build_with_what_was_said(tmp_path: Path) -> None:
