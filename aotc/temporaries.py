@@ -163,7 +163,7 @@ def _written(path: Path, data: bytes, mode: int) -> Iterator[Path]:
 
 def _link_new(temporary: Path, path: Path) -> None:
     try:
-        os.link(temporary, path, follow_symlinks=False)
+        os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise

@@ -43,6 +43,7 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
     """
     try:
         data = tomllib.loads(text)
+        _check_integers(data)
     except (ValueError, RecursionError) as error:
         raise TrustError(_invalid(where, error)) from error
     policy = _typed(data, where)
@@ -64,6 +65,17 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         keys.append(key)
     raise_if(findings)
     return msgspec.structs.replace(policy, keys=tuple(keys))
+
+
+def _check_integers(value: Any) -> None:
+    """Raise ValueError for an integer that TOML does not allow; in hexadecimal, tomllib reads one
+    of any length, which Python then refuses to print.
+    """
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_integers(item)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer of more than 64 bits")
 
 
 def _typed(data: Any, where: str) -> TrustPolicy:

@@ -228,7 +228,7 @@ def test_new_files_are_written_all_or_none_and_never_over_another(tmp_path: Path
 def test_where_there_are_no_hard_links_a_new_file_is_renamed_into_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(*_: object, **__: object) -> None:
+    def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "no links on FAT")
 
     monkeypatch.setattr(os, "link", no_links)

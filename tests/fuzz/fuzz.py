@@ -1,0 +1,25 @@
+"""Coverage-guided fuzzing of one reader: `python -m tests.fuzz.fuzz READER CORPUS [OPTIONS]`.
+
+By atheris (extra `fuzz`), which stops at the first exception that is no AotcError, and writes down
+the input that raised it. OPTIONS are libFuzzer's.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["aotc_runtime", "tomllib"]):
+    from tests.fuzz.readers import READERS, read
+
+
+def main() -> None:
+    name = sys.argv.pop(1)
+    assert name in READERS, f"one of {', '.join(READERS)}"
+    atheris.Setup(sys.argv, lambda data: read(name, data) and None)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

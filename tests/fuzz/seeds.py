@@ -1,0 +1,66 @@
+"""Good inputs of every reader, from a good bundle and its policy:
+`python -m tests.fuzz.seeds BUNDLE POLICY FOLDER`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from aotc_runtime.formats import oci
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.verify import read_root, read_unverified
+
+SMALL = 65_536
+"""Bytes: longer seeds slow a fuzzer down more than they tell it."""
+
+
+def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
+    """By the reader's name."""
+    source = open_bundle(bundle)
+    contents, envelopes = read_unverified(source)
+    root = read_root(source)
+    image = next(iter(contents.targets.values()))
+
+    def blob(digest: str) -> bytes:
+        return bytes(source.blob(digest) or b"")
+
+    layers = [(layer.mediaType, blob(layer.digest)) for layer in image.layers]
+    return {
+        "tar": [_beginning(bundle.read_bytes()), bytes(1024)],
+        "index": [bytes(source.file(oci.INDEX_FILE) or b"")],
+        "root": [blob(root.entry.digest)],
+        "image": [blob(json.loads(blob(root.entry.digest))["manifests"][0]["digest"])],
+        "attestation": [blob(entry.digest) for entry in root.attestations],
+        "manifest": [blob(image.config.digest)],
+        "envelope": list(envelopes),
+        "statement": [base64.b64decode(json.loads(data)["payload"]) for data in envelopes],
+        "tensors": [data for kind, data in layers if kind == oci.FIXTURE_TYPE][:3],
+        "policy": [policy.read_bytes()],
+        "key": [_between(policy.read_text(), "-----BEGIN", "KEY-----\n")],
+        "version": [b"1.0.0", b"1.2.3-rc1+cuda", b"1.0.post2"],
+    }
+
+
+def _beginning(archive: bytes) -> bytes:
+    """The two small documents of an archive, and an end mark."""
+    return archive[:SMALL] if len(archive) < SMALL else archive[:2048] + bytes(1024)
+
+
+def _between(text: str, first: str, last: str) -> bytes:
+    begin = text.index(first)
+    return text[begin : text.rindex(last) + len(last)].encode()
+
+
+def main(bundle: str, policy: str, folder: str) -> None:
+    for name, found in seeds(Path(bundle), Path(policy)).items():
+        place = Path(folder, name)
+        place.mkdir(parents=True, exist_ok=True)
+        for number, data in enumerate(found):
+            (place / f"seed-{number}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,157 @@
+"""Somebody changes the file between its verification and its use: what runs is what was hashed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc_runtime.errors import AotcError
+
+loading = importlib.import_module("aotc_runtime.load")
+"""The module; the package's `load` is its function."""
+
+Bundle = tuple[Path, Path]
+Change = Callable[[Path], None]
+
+
+def replaced(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(b"x" * path.stat().st_size)
+    other.replace(path)
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def rewritten(path: Path) -> None:
+    """All of it in place, as nobody should: the weights, which are mapped, as well."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(bytes(size))
+
+
+def answer(bundle: aotc_runtime.LoadedBundle) -> bytes:
+    image = np.arange(64, dtype=np.float32).reshape(1, 64)
+    result = bundle["predict"](image)
+    return b"".join(np.asarray(result[name]).tobytes() for name in sorted(result))
+
+
+@pytest.fixture
+def copy(digits_bundle: Bundle, tmp_path: Path) -> Path:
+    path = tmp_path / "digits.aotb"
+    path.write_bytes(digits_bundle[0].read_bytes())
+    return path
+
+
+@pytest.fixture
+def expected(digits_bundle: Bundle) -> bytes:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        return answer(bundle)
+
+
+AFTER = pytest.mark.parametrize("step", ["open_bundle", "verify", "make_resident"])
+
+
+def meanwhile(step: str, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change something right after this step of `load` has returned."""
+    function = getattr(loading, step)
+
+    def and_then(*arguments: object, **named: object) -> object:
+        result = function(*arguments, **named)
+        change()
+        return result
+
+    monkeypatch.setattr(loading, step, and_then)
+
+
+@AFTER
+@pytest.mark.parametrize("change", [replaced, removed])
+def test_a_file_that_is_replaced_or_removed_while_it_loads_is_the_one_that_was_opened(
+    step: str,
+    change: Change,
+    copy: Path,
+    expected: bytes,
+    digits_bundle: Bundle,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    meanwhile(step, lambda: change(copy), monkeypatch)
+    with aotc_runtime.load(copy, trust=digits_bundle[1]) as bundle:
+        assert answer(bundle) == expected
+
+
+@AFTER
+def test_a_file_that_is_rewritten_while_it_loads_never_becomes_ready(
+    step: str, copy: Path, digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is hashed, the digests tell; afterwards executables are copies, and other weights
+    do not match the fixtures."""
+    meanwhile(step, lambda: rewritten(copy), monkeypatch)
+    with pytest.raises(AotcError) as refused:
+        aotc_runtime.load(copy, trust=digits_bundle[1])
+    assert (
+        refused.value.code
+        == {
+            "open_bundle": "AOTC-E106",
+            "verify": "AOTC-E131",
+            "make_resident": "AOTC-E701",
+        }[step]
+    )
+
+
+@pytest.mark.parametrize("change", [replaced, rewritten, removed])
+def test_a_file_that_changes_after_aotc_verify_is_verified_again_by_load(
+    change: Change, copy: Path, digits_bundle: Bundle
+) -> None:
+    command = [sys.executable, "-m", "aotc_runtime", "verify", copy, "--trust", digits_bundle[1]]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    change(copy)
+    with pytest.raises(AotcError) as refused:
+        aotc_runtime.load(copy, trust=digits_bundle[1])
+    assert refused.value.code in ("AOTC-E103", "AOTC-E105", "AOTC-E108")
+
+
+TRUNCATED = """
+import importlib, os, sys
+import aotc_runtime
+load = importlib.import_module("aotc_runtime.load")
+step = getattr(load, sys.argv[3])
+def and_then(*arguments, **named):
+    result = step(*arguments, **named)
+    os.truncate(sys.argv[1], 4096)
+    return result
+setattr(load, sys.argv[3], and_then)
+try:
+    aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+except aotc_runtime.AotcError as error:
+    sys.exit(error.code)
+"""
+
+
+@AFTER
+def test_a_file_that_is_cut_while_it_loads_ends_the_process_or_is_refused(
+    step: str, copy: Path, digits_bundle: Bundle
+) -> None:
+    """A page that is gone is a SIGBUS, which no reader of mapped files can turn into an error."""
+    command = [sys.executable, "-c", TRUNCATED, str(copy), str(digits_bundle[1]), step]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, -signal.SIGBUS), done
+    assert done.returncode != 1 or done.stderr.startswith("AOTC-E"), done.stderr
+
+
+def test_a_file_that_is_cut_before_it_is_loaded_is_refused(
+    copy: Path, digits_bundle: Bundle
+) -> None:
+    os.truncate(copy, 4096)
+    with pytest.raises(AotcError) as refused:
+        aotc_runtime.load(copy, trust=digits_bundle[1])
+    assert refused.value.code == "AOTC-E103"

@@ -1,0 +1,90 @@
+"""Verifying and loading run no code of the bundle: an audit hook forbids whatever could."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LOADING = """
+import json, os, sys
+import msgspec
+import numpy
+import aotc_runtime
+
+ALLOWED = ("aotc_runtime", "numpy", "jaxlib", "ml_dtypes", "msgspec", "cryptography", "scipy")
+STANDARD = sys.stdlib_module_names
+FORBIDDEN = ("compile", "subprocess.", "os.system", "os.exec", "os.spawn", "os.posix_spawn",
+             "os.fork", "os.forkpty", "socket.", "pickle.", "marshal.load", "code.__new__",
+             "shelve.", "ftplib.", "urllib.", "webbrowser.", "pty.", "os.remove", "os.rename",
+             "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.", "tempfile.")
+PACKAGES = os.path.dirname(os.path.dirname(numpy.__file__))
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+seen, refused = set(), []
+
+ANNOTATIONS = os.path.join(os.path.dirname(msgspec.__file__), "_utils.py")
+
+def importing():
+    frame = sys._getframe()
+    while frame is not None:
+        # msgspec and typing evaluate the annotations of this reader's own types.
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        if frame.f_code.co_filename == ANNOTATIONS and "class_annotations" in frame.f_code.co_name:
+            return True
+        frame = frame.f_back
+    return False
+
+def hook(event, arguments):
+    seen.add(event)
+    bad = event.startswith(FORBIDDEN)
+    if event in ("exec", "compile", "marshal.loads", "code.__new__"):
+        # What the import system executes is checked when it is imported.
+        bad = not importing()
+    elif event == "import":
+        name, path = arguments[0].split(".")[0], arguments[1]
+        bad = name not in STANDARD and name.lstrip("_") not in ALLOWED and name not in ALLOWED
+    elif event == "ctypes.dlopen":
+        bad = arguments[0] is not None and not str(arguments[0]).startswith((PACKAGES, "lib"))
+    elif event == "open":
+        bad = isinstance(arguments[2], int) and bool(arguments[2] & WRITING)
+    if bad:
+        refused.append((event, repr(arguments)[:200]))
+        raise RuntimeError(f"forbidden: {event} {arguments!r:.200}")
+
+sys.addaudithook(hook)
+with aotc_runtime.load(sys.argv[1], trust=sys.argv[2]) as bundle:
+    result = bundle["predict"](numpy.zeros((1, 64), numpy.float32))
+    result["label"]
+try:
+    __import__("aotc")
+except RuntimeError:
+    refused.clear()
+else:
+    refused.append("the hook forbids nothing")
+sys.stdout.write(json.dumps({"refused": refused, "seen": sorted(seen)}))
+"""
+
+
+@pytest.mark.parametrize("form", ["archive", "folder"])
+def test_loading_and_calling_executes_compiles_unpickles_spawns_and_writes_nothing(
+    form: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    from .tampering import in_memory, write_folder
+
+    path = digits_bundle[0]
+    if form == "folder":
+        path = write_folder(tmp_path / "layout", in_memory(path))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, str(path), str(digits_bundle[1])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    said = json.loads(done.stdout)
+    assert said["refused"] == []
+    assert {"open", "import"} <= set(said["seen"]), "the hook was asked"
