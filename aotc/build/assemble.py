@@ -19,7 +19,6 @@ from aotc_runtime.schema.manifest import (
     BundleManifest,
     Dimension,
     EntryPoint,
-    OutOfProfilePolicy,
     Parity,
     ProfileRecord,
     Requirements,
@@ -97,7 +96,7 @@ def target_parts(
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
             dimensions={
-                name: Dimension(minimum=spec.minimum, maximum=spec.maximum)
+                name: Dimension(minimum=spec.minimum, maximum=spec.maximum, multiple_of=1)
                 for name, spec in manifest.dimensions.items()
             },
             weights={
@@ -117,7 +116,8 @@ def _entry_point(captured: CapturedEntryPoint, profiles: tuple[ProfileRecord, ..
         result=captured.result,
         outputs=captured.outputs,
         dimensions=captured.dimensions,
-        out_of_profile=OutOfProfilePolicy.FAIL,
+        relations=(),
+        out_of_profile={},
         bound=captured.bound,
         static=captured.static,
         tolerance=captured.tolerance,

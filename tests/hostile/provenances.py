@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from aotc.signing.signer import LocalSigner
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.manifest import (
+    BundleManifest,
+    CompileHere,
+    DimensionPolicy,
+    OutOfProfilePolicy,
+    Pad,
+    Split,
+)
 from aotc_runtime.schema.policy import TrustedKey
 
 from .tampering import (
@@ -91,8 +97,13 @@ def key_of(
 
 
 def declaring(documents: Documents, fallback: str) -> BundleManifest:
-    """The manifest with a fallback for which the format may have no word yet."""
+    """The manifest with a policy for its dimension."""
     found = msgspec.convert(documents.manifest, BundleManifest)
-    word: Any = StrEnum("word", {"IT": fallback})
-    entry_point = msgspec.structs.replace(found.entry_points["predict"], out_of_profile=word.IT)
+    policies: dict[str, DimensionPolicy] = {
+        "pad": Pad(fill={}, mask="", length="", proof=()),
+        "split": Split(proof=()),
+        "compile": CompileHere(meanwhile=OutOfProfilePolicy.FAIL, most=1, seconds=1),
+    }
+    chosen = {"batch": policies[fallback]} if fallback in policies else {}
+    entry_point = msgspec.structs.replace(found.entry_points["predict"], out_of_profile=chosen)
     return msgspec.structs.replace(found, entry_points={"predict": entry_point})

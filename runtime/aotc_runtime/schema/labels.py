@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.schema.manifest import (
+    CompileHere,
+    EntryPoint,
+    OutOfProfilePolicy,
+    Pad,
+    Split,
+    TensorSpec,
+)
+
+_POLICIES = {
+    Pad: OutOfProfilePolicy.PAD,
+    Split: OutOfProfilePolicy.SPLIT,
+    CompileHere: OutOfProfilePolicy.COMPILE,
+}
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:
@@ -16,6 +29,15 @@ def label(entry_point: str, sizes: Mapping[str, int]) -> str:
     """predict[batch=8]."""
     inside = sizes_text(sizes)
     return f"{entry_point}[{inside}]" if inside else entry_point
+
+
+def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:
+    """What a call does whose size matches no profile, by dimension."""
+    policies = entry_point.out_of_profile
+    return {
+        name: _POLICIES[type(policies[name])] if name in policies else OutOfProfilePolicy.FAIL
+        for name in entry_point.dimensions
+    }
 
 
 def tensor_text(spec: TensorSpec) -> str:

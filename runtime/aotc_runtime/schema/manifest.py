@@ -29,9 +29,15 @@ Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|
 
 
 class OutOfProfilePolicy(StrEnum):
-    """What a call does whose shapes match no profile."""
+    """What a call does whose size in a dimension matches no profile, each going further than the
+    one before: it is refused; padded to the next profile, the results cut back; split into several
+    calls, the results joined; compiled for its sizes from the bundled module.
+    """
 
     FAIL = "fail"
+    PAD = "pad"
+    SPLIT = "split"
+    COMPILE = "compile"
 
 
 class DType(StrEnum):
@@ -250,9 +256,68 @@ class LiftedConstant(_Part, frozen=True):
     shape: tuple[Size, ...]
 
 
+class Trial(_Part, frozen=True):
+    """One comparison of a call that was padded or split with one of exactly its sizes.
+
+    sizes: of the call.  profile: those it was padded to, or split into.  fill: what the padding was
+    filled with: "declared", or a value that shows whatever leaks, such as "nan" or "largest"; ""
+    for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.
+    """
+
+    sizes: dict[str, Positive]
+    profile: dict[str, Positive]
+    fill: str
+    max_abs: Decimal
+    max_rel: Decimal
+    ulp_max: Count
+
+
+class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):
+    """Fill the inputs up to the next profile, and cut every output axis that carries the dimension.
+
+    fill: input path to the number its padding is filled with, as Python writes it; 0 (false) for
+    the others.  mask: parameter that the loader passes, not the caller: a boolean array, true where
+    the dimension is real.  length: likewise, the real size as an integer scalar.  proof: why this
+    changes nothing.
+    """
+
+    fill: dict[str, str]
+    mask: str
+    length: str
+    proof: tuple[Trial, ...]
+
+
+class Split(_Part, frozen=True, tag="split", tag_field="policy"):
+    """Call several times and join the outputs; every input and output carries the dimension on at
+    most one axis, and by itself.
+    """
+
+    proof: tuple[Trial, ...]
+
+
+class CompileHere(_Part, frozen=True, tag="compile", tag_field="policy"):
+    """Compile the symbolic module for the call's sizes, beside the calls, where the policy of the
+    deployment allows it.
+
+    meanwhile: what calls do until the executable is there.  most: executables kept, the least
+    recently used is given back.  seconds: a compilation that takes longer is given up.
+    """
+
+    meanwhile: OutOfProfilePolicy
+    most: Positive
+    seconds: Positive
+
+
+type DimensionPolicy = Pad | Split | CompileHere
+
+
 class EntryPoint(_Part, frozen=True):
     """A named pure function.
 
+    dimensions: those its inputs use, sorted.  relations: what must hold between them, such as
+    "batch*seq <= 16384".  out_of_profile: by dimension; a call that no profile fits in one that is
+    not listed is refused.  symbolic: the StableHLO with symbolic dimensions, only for a policy that
+    compiles.
     parameters: what a call passes, in the function's order.  bound: parameter to weights set.
     static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
     became weights.
@@ -264,19 +329,22 @@ class EntryPoint(_Part, frozen=True):
     result: Tree
     outputs: tuple[TensorSpec, ...]
     dimensions: tuple[str, ...]
-    out_of_profile: OutOfProfilePolicy
+    relations: tuple[str, ...]
+    out_of_profile: dict[str, DimensionPolicy]
     bound: dict[str, str]
     static: dict[str, str]
     tolerance: Tolerance
     lifted: tuple[LiftedConstant, ...]
     profiles: tuple[ProfileRecord, ...]
+    symbolic: BlobRef | UnsetType = UNSET
 
 
 class Dimension(_Part, frozen=True):
-    """The accepted sizes of a named dimension, both ends included."""
+    """The accepted sizes of a named dimension: both ends included, and multiples of one number."""
 
     minimum: Positive
     maximum: Positive
+    multiple_of: Positive
 
 
 class WeightTensor(_Part, frozen=True):

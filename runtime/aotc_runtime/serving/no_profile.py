@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.schema.labels import sizes_text, tensor_text
-from aotc_runtime.schema.manifest import EntryPoint, TensorSpec
+from aotc_runtime.schema.labels import policies_of, sizes_text, tensor_text
+from aotc_runtime.schema.manifest import EntryPoint, OutOfProfilePolicy, TensorSpec
 
 Shape = tuple[int, ...]
 
@@ -76,6 +76,7 @@ def _disagreement(name: str, dimension: str, users: Mapping[str, int]) -> Findin
 def _not_compiled(
     name: str, spec: EntryPoint, shapes: Sequence[Shape], sizes: Mapping[str, Mapping[str, int]]
 ) -> Finding:
+    policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
     profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
     asked = sizes_text({d: next(iter(users.values())) for d, users in sizes.items()})
     given = ", ".join(
@@ -87,7 +88,7 @@ def _not_compiled(
         code="AOTC-E611",
         where=name,
         expected=f"one of the profiles {profiles}; calls outside of them "
-        f"{spec.out_of_profile.value}",
+        + (policies or OutOfProfilePolicy.FAIL.value),
         found=f"{asked} ({given})" if asked else given,
         hint="call with a profile's sizes, or add this one to `profiles` and build again",
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.labels import policies_of
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import FALLBACKS, TrustPolicy
 from aotc_runtime.verification.versions import version_key
@@ -100,14 +101,16 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
     furthest = FALLBACKS.index(policy.furthest_fallback)
     for manifest in manifests:
         for name, entry_point in manifest.entry_points.items():
-            declared = entry_point.out_of_profile.value
-            if FALLBACKS.index(declared) > furthest:
+            for dimension, policy_ in policies_of(entry_point).items():
+                if FALLBACKS.index(policy_) <= furthest:
+                    continue
+                where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
                 yield Finding(
                     code="AOTC-E319",
-                    where=f"{manifest.name} {manifest.version} {name} for {manifest.target.name}",
+                    where=f"{where}, {dimension}",
                     expected=f"{' or '.join(FALLBACKS[: furthest + 1])} for calls whose shapes "
                     "match no profile, the policy's furthest_fallback",
-                    found=declared,
+                    found=policy_.value,
                     hint="build the entry point with another policy, or move furthest_fallback",
                 )
 

@@ -181,7 +181,7 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E101",
         lambda d: d.manifest["entry_points"]["predict"]["inputs"][0].update(dtype="object"),
     ),
-    "an unknown policy": ("AOTC-E101", entry_point(out_of_profile="guess")),
+    "an unknown policy": ("AOTC-E101", entry_point(out_of_profile={"batch": {"policy": "guess"}})),
     "an unknown kind of tree": ("AOTC-E101", entry_point(result={"node": "pickle", "data": ""})),
     "a negative shape": (
         "AOTC-E101",

@@ -59,7 +59,7 @@ DOCUMENT: dict[str, Any] = {
         "stablehlo": "1.22.0",
     },
     "accepts_jaxlib": ["0.11.2", "0.12.0"],
-    "dimensions": {"batch": {"minimum": 1, "maximum": 2}},
+    "dimensions": {"batch": {"minimum": 1, "maximum": 2, "multiple_of": 1}},
     "weights": {},
     "entry_points": {
         "predict": {
@@ -80,7 +80,8 @@ DOCUMENT: dict[str, Any] = {
                 {"path": "result", "dtype": "float32", "shape": ["batch"], "weak_type": False}
             ],
             "dimensions": ["batch"],
-            "out_of_profile": "fail",
+            "relations": [],
+            "out_of_profile": {},
             "bound": {},
             "static": {},
             "tolerance": {"rtol": "1e-05", "atol": "1e-06"},
