@@ -26,16 +26,11 @@ from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
 from aotc.tuning import isolated, messages, tuning_file
 from aotc.tuning.candidates import DEFAULT, Candidate, candidates_for
 from aotc.tuning.choose import MARGIN, choose, summarize
+from aotc.tuning.evidence import evidence
 from aotc.tuning.hosts import unsuited
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile, choices
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import (
-    LeftOutCandidate,
-    MeasuredCandidate,
-    Target,
-    Tuned,
-    TuningCandidate,
-)
+from aotc_runtime.schema.manifest import Target, Tuned
 
 type Parts = Callable[[Target, Mapping[tuple[str, int], Executable]], TargetParts]
 """The parts of a target with these executables."""
@@ -281,17 +276,7 @@ def _chosen(
     }
     measured = summarize(rounds) if rounds else {}
     choice = choose(measured) if measured else DEFAULT
-    evidence: list[TuningCandidate] = []
-    for attempt in tries:
-        name = attempt.candidate.name
-        if name in measured:
-            p50, relative = measured[name].p50_us, measured[name].relative
-            evidence.append(
-                MeasuredCandidate(name=name, p50_us=f"{p50:.1f}", relative=f"{relative:.3f}")
-            )
-        else:
-            reason = attempt.reason or reasons.get(name) or "the default was not measured"
-            evidence.append(LeftOutCandidate(name=name, reason=reason))
+    reasons |= {attempt.candidate.name: attempt.reason for attempt in tries if attempt.reason}
     taken = next(attempt for attempt in tries if attempt.candidate.name == choice)
     assert taken.executable is not None, "only what was compiled is measured"
     return replace(
@@ -300,7 +285,7 @@ def _chosen(
             choice=choice,
             options=dict(sorted(taken.candidate.options.items())),
             captured=weights.arguments(profile) if taken.candidate.captures else (),
-            candidates=tuple(evidence),
+            candidates=tuple(evidence([t.candidate.name for t in tries], measured, reasons)),
             rounds=min((len(times) for times in rounds.values()), default=0),
             margin=repr(MARGIN),
             processor=answer.processor,
