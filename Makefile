@@ -9,6 +9,9 @@ DEMO := out/demo
 INTEROP := out/interop
 T ?= tests
 JOBS ?= 2
+READER ?=
+FUZZ_SECONDS ?= 60
+RUNS ?= -1
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +44,12 @@ test-interop: ## Verify with other people's tools, sign with a PKCS#11 token (in
 	$(INTEROP)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,interop]'
 	AOTC_INTEROP=1 $(INTEROP)/venv/bin/python -m pytest tests/interop
+
+fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
+
+mutate: $(STAMP) ## Remove every check of the readers and the verifier in turn; list the survivors
+	$(BIN)/python -m tests.hostile.mutation
 
 bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.cold_start

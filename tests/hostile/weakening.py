@@ -89,7 +89,7 @@ def remove(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = check.without
     assert part.count(old) == 1, f"{old!r} stands once in {function.__name__}"
     code = compile(module.replace(part, part.replace(old, new)), str(path), "exec")
-    found = [c for c in _inside(code) if c.co_qualname == function.__qualname__]
+    found = [c for c in inside(code) if c.co_qualname == function.__qualname__]
     assert len(found) == 1
     monkeypatch.setattr(function, "__code__", found[0])
 
@@ -102,11 +102,12 @@ def shows_that_it_matters(check: Check, arms: Arms, monkeypatch: pytest.MonkeyPa
     assert outcome(check.attack, arms) == check.then
 
 
-def _inside(code: CodeType) -> Iterator[CodeType]:
+def inside(code: CodeType) -> Iterator[CodeType]:
+    """The code of every function in this code."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from _inside(constant)
+            yield from inside(constant)
 
 
 def codes_in(*modules: Any) -> set[str]:
