@@ -12,16 +12,24 @@ MARGIN = 0.03
 """What part of the default's time a choice has to save: less is noise, and not worth an option."""
 
 
+WINS = 0.75
+"""In what part of the rounds a choice has to be faster than the default: on a busy host, medians of
+a few rounds differ by more than the margin for nothing."""
+
 TIE = 0.01
 """What is this close to the fastest is as fast: noise does not choose among equals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds."""
+    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds.
+    wins, rounds: in how many it was faster than the default, and how many there were.
+    """
 
     p50_us: float
     relative: float
+    wins: int
+    rounds: int
 
 
 def summarize(rounds: Mapping[str, Sequence[float]]) -> dict[str, Measured]:
@@ -31,23 +39,33 @@ def summarize(rounds: Mapping[str, Sequence[float]]) -> dict[str, Measured]:
     does not decide.
     """
     base = rounds[DEFAULT]
+    ratios = {
+        name: [time / default for time, default in zip(times, base, strict=True)]
+        for name, times in rounds.items()
+    }
     return {
         name: Measured(
             p50_us=statistics.median(times),
-            relative=statistics.median(
-                time / default for time, default in zip(times, base, strict=True)
-            ),
+            relative=statistics.median(ratios[name]),
+            wins=sum(ratio < 1 for ratio in ratios[name]),
+            rounds=len(times),
         )
         for name, times in rounds.items()
     }
 
 
 def choose(measured: Mapping[str, Measured], margin: float = MARGIN) -> str:
-    """The fastest candidate if it saves at least the margin, else the default.
+    """The fastest candidate that saves at least the margin, and does so in most rounds; else the
+    default.
 
     measured: in the order of preference, which decides among those that are as fast.
     """
-    fastest = min(each.relative for each in measured.values())
-    if fastest > 1 - margin:
+    better = {
+        name: each.relative
+        for name, each in measured.items()
+        if each.relative <= 1 - margin and each.wins >= WINS * each.rounds
+    }
+    if not better:
         return DEFAULT
-    return next(name for name, each in measured.items() if each.relative <= fastest * (1 + TIE))
+    fastest = min(better.values())
+    return next(name for name, relative in better.items() if relative <= fastest * (1 + TIE))

@@ -18,6 +18,7 @@ def evidence(
                 name=name,
                 p50_us=f"{measured[name].p50_us:.1f}",
                 relative=f"{measured[name].relative:.3f}",
+                wins=measured[name].wins,
             )
         else:
             reason = reasons.get(name, "the default was not measured")

@@ -197,7 +197,9 @@ def test_the_report_has_the_choice_and_its_evidence(place: Place) -> None:
     report = build_report(place.built)
     profile = report["targets"]["few"]["entry_points"]["dense"]["profiles"][0]
     assert profile["tuned"]["choice"] == evidence(records(place.built)["dense"]).choice
-    assert {"status", "name", "p50_us", "relative"} == set(profile["tuned"]["candidates"][0])
+    assert {"status", "name", "p50_us", "relative", "wins"} == set(
+        profile["tuned"]["candidates"][0]
+    )
 
 
 def test_a_target_that_this_host_cannot_run_stays_as_it_is_with_a_note(place: Place) -> None:

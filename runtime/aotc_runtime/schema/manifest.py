@@ -176,12 +176,13 @@ class Cost(_Part, frozen=True):
 
 class MeasuredCandidate(_Part, frozen=True, tag="measured", tag_field="status"):
     """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds in
-    which all took turns.
+    which all took turns.  wins: rounds in which it was faster than the default.
     """
 
     name: str
     p50_us: Decimal
     relative: Decimal
+    wins: Count
 
 
 class LeftOutCandidate(_Part, frozen=True, tag="left-out", tag_field="status"):

@@ -20,7 +20,7 @@ TUNED = Tuned(
     options={"xla_cpu_experimental_ynn_fusion_type": ""},
     captured=(),
     candidates=(
-        MeasuredCandidate(name="default", p50_us="12.5", relative="1.000"),
+        MeasuredCandidate(name="default", p50_us="12.5", relative="1.000", wins=0),
         LeftOutCandidate(name="wide", reason="killed by SIGABRT"),
     ),
     rounds=9,
