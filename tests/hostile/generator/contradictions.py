@@ -36,6 +36,14 @@ CONTRADICTIONS: dict[str, Any] = {
     "fields without items": lambda m, e, p: e["parameters"][0].update(
         tree=pair("record", "T", "a", "b")
     ),
+    "a field twice": lambda m, e, p: e["parameters"][0].update(
+        tree={
+            "node": "record",
+            "type": "T",
+            "fields": ["a", "a"],
+            "items": [LEAF, {"node": "none"}],
+        }
+    ),
     "fields that are no names": lambda m, e, p: e["parameters"][0].update(
         tree=pair("namedtuple", "T", "a b")
     ),
