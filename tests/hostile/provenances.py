@@ -12,7 +12,6 @@ from aotc_runtime.schema.manifest import (
     BundleManifest,
     CompileHere,
     DimensionPolicy,
-    OutOfProfilePolicy,
     Pad,
     Split,
 )
@@ -102,7 +101,7 @@ def declaring(documents: Documents, fallback: str) -> BundleManifest:
     policies: dict[str, DimensionPolicy] = {
         "pad": Pad(fill={}, mask="", length="", proof=()),
         "split": Split(proof=()),
-        "compile": CompileHere(meanwhile=OutOfProfilePolicy.FAIL, most=1, seconds=1),
+        "compile": CompileHere(most=1, seconds=1),
     }
     chosen = {"batch": policies[fallback]} if fallback in policies else {}
     entry_point = msgspec.structs.replace(found.entry_points["predict"], out_of_profile=chosen)

@@ -289,7 +289,8 @@ def test_the_policy_narrows_the_runtimes_and_never_widens_them(
         ("split", "pad", True),
         ("compile", "split", True),
         ("compile", "compile", False),
-        ("compile", None, False),
+        ("compile", None, True),
+        ("split", None, False),
     ],
 )
 def test_an_entry_point_that_falls_back_further_than_the_policy_allows_is_named(

@@ -278,8 +278,8 @@ class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):
 
     fill: input path to the number its padding is filled with, as Python writes it; 0 (false) for
     the others.  mask: parameter that the loader passes, not the caller: a boolean array, true where
-    the dimension is real.  length: likewise, the real size as an integer scalar.  proof: why this
-    changes nothing.
+    the dimension is real; where several dimensions name the same one, true where all of them are.
+    length: likewise, the real size as an integer scalar.  proof: why this changes nothing.
     """
 
     fill: dict[str, str]
@@ -300,16 +300,28 @@ class CompileHere(_Part, frozen=True, tag="compile", tag_field="policy"):
     """Compile the symbolic module for the call's sizes, beside the calls, where the policy of the
     deployment allows it.
 
-    meanwhile: what calls do until the executable is there.  most: executables kept, the least
-    recently used is given back.  seconds: a compilation that takes longer is given up.
+    meanwhile: what calls do until the executable is there; they are refused where it is left out.
+    most: executables kept, the least recently used is given back.  seconds: a compilation that
+    takes longer is given up.
     """
 
-    meanwhile: OutOfProfilePolicy
     most: Positive
     seconds: Positive
+    meanwhile: Pad | Split | UnsetType = UNSET
 
 
 type DimensionPolicy = Pad | Split | CompileHere
+
+
+class Symbolic(_Part, frozen=True):
+    """The entry point for all accepted sizes at once.
+
+    module: StableHLO whose @main has symbolic dimensions, and no others than those of its arguments'
+    shapes.  arguments: what @main takes, in its order.
+    """
+
+    module: BlobRef
+    arguments: tuple[Argument, ...]
 
 
 class EntryPoint(_Part, frozen=True):
@@ -317,7 +329,7 @@ class EntryPoint(_Part, frozen=True):
 
     dimensions: those its inputs use, sorted.  relations: what must hold between them, such as
     "batch*seq <= 16384".  out_of_profile: by dimension; a call that no profile fits in one that is
-    not listed is refused.  symbolic: the StableHLO with symbolic dimensions, only for a policy that
+    not listed is refused.  symbolic: what can be compiled for other sizes, only for a policy that
     compiles.
     parameters: what a call passes, in the function's order.  bound: parameter to weights set.
     static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
@@ -337,7 +349,7 @@ class EntryPoint(_Part, frozen=True):
     tolerance: Tolerance
     lifted: tuple[LiftedConstant, ...]
     profiles: tuple[ProfileRecord, ...]
-    symbolic: BlobRef | UnsetType = UNSET
+    symbolic: Symbolic | UnsetType = UNSET
 
 
 class Dimension(_Part, frozen=True):

@@ -1,6 +1,7 @@
 """The trust policy: the TOML file at the deploy side, `schema = 1` (docs/trust.md has an example).
 
-Only `schema`, `name` and one `[[keys]]` have to be stated; a rule that is left out refuses nothing.
+Only `schema`, `name` and one `[[keys]]` have to be stated; a rule that is left out refuses nothing,
+but for furthest_fallback, which then refuses compiling.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ Fallback = Literal["fail", "pad", "split", "compile"]
 
 FALLBACKS: tuple[str, ...] = get_args(Fallback)
 """What a call may do whose shapes match no profile, each going further than the one before."""
+
+FALLBACK_UNSTATED: Fallback = "split"
+"""How far a policy goes that does not say: nothing is compiled in production unless it says so."""
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -80,7 +84,8 @@ class SizeLimits(_Table, frozen=True):
 class TrustPolicy(_Table, frozen=True):
     """Whose signatures count, how many are needed, and for which bundles.
 
-    furthest_fallback: no entry point may declare more for calls whose shapes match no profile.
+    furthest_fallback: no entry point may declare more for calls whose shapes match no profile; None
+    allows everything but compiling.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]

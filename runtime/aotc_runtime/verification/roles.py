@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import UNSET
+
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats.oci import ImageManifest
@@ -38,3 +40,5 @@ def _layers(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
             yield profile.module.digest, f"module {place}"
             yield profile.fixture.digest, f"fixture {place}"
             yield profile.executable.digest, f"executable {place}"
+        if entry_point.symbolic is not UNSET:
+            yield entry_point.symbolic.module.digest, f"symbolic module {name}"

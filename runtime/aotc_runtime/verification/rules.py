@@ -12,7 +12,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import policies_of
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.policy import FALLBACKS, TrustPolicy
+from aotc_runtime.schema.policy import FALLBACK_UNSTATED, FALLBACKS, TrustPolicy
 from aotc_runtime.verification.versions import version_key
 from aotc_runtime.version import VERSION
 
@@ -96,9 +96,7 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
 
 def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
     """docs/trust.md 7: AOTC-E319, for every entry point of every target that goes too far."""
-    if policy.furthest_fallback is None:
-        return
-    furthest = FALLBACKS.index(policy.furthest_fallback)
+    furthest = FALLBACKS.index(policy.furthest_fallback or FALLBACK_UNSTATED)
     for manifest in manifests:
         for name, entry_point in manifest.entry_points.items():
             for dimension, policy_ in policies_of(entry_point).items():

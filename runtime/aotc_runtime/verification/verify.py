@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from aotc_runtime import canonical, limits
 from aotc_runtime.decoders import decoder
@@ -284,6 +284,8 @@ def _references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
             add(profile.module, oci.MODULE_TYPE)
             add(profile.executable, oci.EXECUTABLE_TYPE)
             add(profile.fixture, oci.FIXTURE_TYPE)
+        if entry_point.symbolic is not UNSET:
+            add(entry_point.symbolic.module, oci.MODULE_TYPE)
     return found
 
 
