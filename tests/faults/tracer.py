@@ -37,7 +37,7 @@ CALLS = {
 }  # fmt: skip
 """Of x86-64 (asm/unistd_64.h)."""
 
-GROWING = {"write", "pwrite64", "writev", "fsync", "openat", "mkdir", "linkat", "rename"}
+GROWING = {"write", "pwrite64", "writev", "fsync", "openat", "mkdir", "link", "linkat", "rename"}
 """Calls that a full disk refuses."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
