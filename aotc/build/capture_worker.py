@@ -101,10 +101,8 @@ def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
         profiles=tuple(
             CapturedProfile(
                 sizes=profile.sizes,
-                input_shapes=tuple(
-                    tuple(leaf.aval.shape) for leaf in profile.call.leaves if not leaf.is_weight
-                ),
-                output_shapes=tuple(tuple(x.shape) for x in jax.tree.leaves(profile.outputs)),
+                input_shapes=profile.shapes().inputs,
+                output_shapes=profile.shapes().outputs,
                 arguments=profile.arguments,
                 module=portable(profile.lowered.compiler_ir("stablehlo")),
             )

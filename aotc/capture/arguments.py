@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from aotc.capture import program, raised, tree
+from aotc.capture import keys, program, raised, tree
 from aotc.capture.weights import Weights, check_x64
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -28,7 +28,7 @@ from aotc.config.problem import with_article
 from aotc.config.toml_source import KeyPath
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import ParameterKind
+from aotc_runtime.schema.manifest import KeyImpl, ParameterKind
 
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL_ONLY,
@@ -63,13 +63,21 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class FlatLeaf:
-    """One leaf of a call. owner: weights set or parameter.  path: of the leaf within it."""
+    """One leaf of a call. owner: weights set or parameter.  path: of the leaf within it.
+
+    aval: as the function sees it.
+    """
 
     owner: str
     path: str
     is_weight: bool
     donated: bool
     aval: jax.ShapeDtypeStruct
+
+    @property
+    def data(self) -> jax.ShapeDtypeStruct:
+        """As the module takes it: for random keys their data."""
+        return keys.data_aval(self.aval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +89,15 @@ class FlatCall:
     leaves: Sequence[FlatLeaf]
 
     def __call__(self, *leaves: Any) -> Any:
-        """Call the user's function with these leaves in place of the abstract ones."""
+        """Call the user's function with these leaves in place of the abstract ones.
+
+        leaves: as the module takes them; the function gets random keys for their data.
+        """
         iterator = iter(leaves)
         values: dict[str, Any] = dict(self.plan.fixed)
         for parameter, abstract in self.trees.items():
-            structure = jax.tree.structure(abstract)
-            values[parameter] = jax.tree.unflatten(
-                structure, [next(iterator) for _ in range(structure.num_leaves)]
+            values[parameter] = jax.tree.map(
+                lambda aval: keys.wrapped(next(iterator), aval), abstract
             )
         positional = [values.pop(name) for name in self.plan.positional]
         return self.plan.function(*positional, **values)
@@ -239,7 +249,10 @@ def abstract_input(
     match spec:
         case InputLeaf(shape=shape, dtype=dtype):
             concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in shape)
-            return jax.ShapeDtypeStruct(concrete, jnp.dtype(dtype.value))
+            is_key = isinstance(dtype, KeyImpl)
+            return jax.ShapeDtypeStruct(
+                concrete, keys.dtype_of(dtype) if is_key else jnp.dtype(dtype.value)
+            )
         case InputDict(items=items):
             return {
                 key: abstract_input(child, sizes, manifest, (*at, key))

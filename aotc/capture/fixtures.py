@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.capture import tree
+from aotc.capture import keys, tree
 from aotc.capture.arguments import CallPlan, FlatCall, call, like_value
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -25,6 +25,7 @@ from aotc.config.build_manifest import (
 )
 from aotc.errors import CaptureError
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import DType, KeyImpl
 
 Where = Callable[..., str]
 """`BuildManifest.where` for keys below one `fixtures` table."""
@@ -41,7 +42,7 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
 def fixture_inputs(
     plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int]
 ) -> dict[str, Array]:
-    """The fixture's input leaves by path at one shape profile.
+    """The fixture's input leaves by path at one shape profile; random keys are their data.
 
     Raises CaptureError (AOTC-E831).
     """
@@ -55,7 +56,7 @@ def fixture_inputs(
                 at = ("entry_points", plan.name, "inputs", *path.split("/"))
                 value = like_value(leaf, sizes, manifest, at, evaluate=call)
                 for inner, array in tree.leaf_paths(value):
-                    found[tree.join(path, inner)] = np.asarray(array)
+                    found[tree.join(path, inner)] = np.asarray(keys.data_of(array))
             elif recorded is not None:
                 found[path] = _cut(recorded, path, leaf, sizes, where)
             else:
@@ -107,6 +108,10 @@ def _cut(
             "add it to the file",
         )
     array = recorded[path]
+    of_keys = ""
+    if isinstance(leaf.dtype, KeyImpl):
+        of_keys = f", data of {leaf.dtype.dtype_name}{list(leaf.shape)}"
+        leaf = InputLeaf((*leaf.shape, leaf.dtype.words), DType.UINT32)
     fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
     fits = fits and all(
         size > 0 if isinstance(axis, str) else size == axis
@@ -115,9 +120,11 @@ def _cut(
     if not fits:
         raise _refusal(
             f"{where('file')} {path}",
-            f"{leaf.dtype.value}{list(leaf.shape)}",
+            f"{leaf.dtype.value}{list(leaf.shape)}{of_keys}",
             f"{array.dtype.name}{list(array.shape)}",
-            "record the array with the dtype and shape of the input",
+            "record jax.random.key_data(keys)"
+            if of_keys
+            else "record the array with the dtype and shape of the input",
         )
     for index, (axis, size) in enumerate(zip(leaf.shape, _shape(leaf, sizes), strict=True)):
         if isinstance(axis, str):
@@ -143,9 +150,13 @@ def _draw(
 def _drawn(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """Random values: normal or, with a range, uniform floats; uniform integers in their range."""
+    """Random values: normal or, with a range, uniform floats; uniform integers in their range; for
+    keys any bits, which are all valid.
+    """
     shape = _shape(leaf, sizes)
     generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])
+    if isinstance(leaf.dtype, KeyImpl):
+        return generator.integers(0, 1 << 32, (*shape, leaf.dtype.words), np.uint32)
     dtype = jnp.dtype(leaf.dtype.value)
     if dtype == np.bool_:
         return generator.integers(0, 2, shape).astype(np.bool_)
@@ -182,11 +193,11 @@ def reference_outputs(flat: FlatCall, leaves: Sequence[Array]) -> dict[str, Arra
 
     The function is called by Python's own rules for its signature and not by the capture's, whose
     mistakes would otherwise be in both. leaves: weights, then inputs, in the order of the flat
-    call.
+    call; random keys, here and in the result, are their data.
     """
     remaining = iter(leaves)
     arrays = {
-        parameter: jax.tree.map(lambda _: next(remaining), abstract)
+        parameter: jax.tree.map(lambda aval: keys.wrapped(next(remaining), aval), abstract)
         for parameter, abstract in flat.trees.items()
     }
     function = flat.plan.function
@@ -199,4 +210,4 @@ def reference_outputs(flat: FlatCall, leaves: Sequence[Array]) -> dict[str, Arra
         return function(*bound.args, **bound.kwargs)
 
     result = jax.jit(as_people_call)(arrays)
-    return {path: np.asarray(leaf) for path, leaf in tree.leaf_paths(result)}
+    return {path: np.asarray(keys.data_of(leaf)) for path, leaf in tree.leaf_paths(result)}

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from aotc import private
-from aotc.capture import raised, tree
+from aotc.capture import keys, raised, tree
 from aotc.config.problem import with_article
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType
@@ -209,11 +209,15 @@ def _structure(outputs: Any) -> str:
 def check_donation(
     donated: Iterable[tuple[str, Any]], outputs: Iterable[Any], where: str
 ) -> Iterator[Finding]:
-    """Donated leaves by path whose buffer no output can take over; jax only warns of them."""
+    """Donated leaves by path whose buffer no output can take over; jax only warns of them.
+
+    outputs: as the module gives them.
+    """
     free = Counter(short(leaf) for leaf in outputs)
     for path, leaf in donated:
-        if free[short(leaf)]:
-            free[short(leaf)] -= 1
+        data = short(keys.data_aval(leaf))
+        if free[data]:
+            free[data] -= 1
             continue
         yield Finding(
             code="AOTC-E837",
@@ -226,7 +230,7 @@ def check_donation(
 
 
 def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
-    """A dtype the bundle format knows."""
+    """A dtype of data that the bundle format knows."""
     if str(dtype) not in SHIPPABLE_DTYPES:
         extended = str(dtype).startswith("key<")
         yield Finding(

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from aotc import private
-from aotc.capture import axes, explain, refuse, tree
+from aotc.capture import axes, explain, keys, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.weights import CLOSURE, Weights
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec, profiles_of
@@ -23,6 +23,7 @@ from aotc_runtime.schema.manifest import (
     Argument,
     DType,
     InputArgument,
+    KeyImpl,
     LiftedConstant,
     Parameter,
     TensorSpec,
@@ -31,11 +32,19 @@ from aotc_runtime.schema.manifest import (
 from aotc_runtime.schema.tree import Tree
 
 
+class Shapes(NamedTuple):
+    """What a module takes, without weights, and gives: shapes in leaf order."""
+
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class TracedProfile:
     """One entry point traced and lowered at one profile; `lowered` still lives in jax.
 
-    arguments: the lowered module's parameters in order.  lifted: closed-over arrays by tensor name.
+    outputs: abstract, as the function returns them.  arguments: the lowered module's parameters in
+    order.  lifted: closed-over arrays by tensor name.
     """
 
     sizes: dict[str, int]
@@ -45,6 +54,9 @@ class TracedProfile:
     lowered: Any
     arguments: tuple[Argument, ...]
     lifted: dict[str, np.ndarray[Any, Any]]
+
+    def shapes(self) -> Shapes:
+        return _shapes(self.call, self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +79,27 @@ def _where(name: str, sizes: Mapping[str, int]) -> str:
     return f"{name}[{assignment}]" if assignment else name
 
 
-def _trace(call: FlatCall, where: str, root: Path) -> Any:
-    """A `jax.stages.Traced` of the flat call. Raises CaptureError (E825, E826, E828, E829)."""
+def _trace(call: FlatCall, where: str, root: Path) -> tuple[Any, list[KeyImpl | None]]:
+    """A `jax.stages.Traced` of the flat call over data, and which of its outputs are random keys.
+
+    Raises CaptureError (E825, E826, E828, E829).
+    """
+    impls: list[KeyImpl | None] = []
 
     def checked(*leaves: Any) -> Any:
         result = call(*leaves)
         raise_if(refuse.check_outputs(result, where))
-        return result
+        impls[:] = [keys.impl_of(leaf) for leaf in jax.tree.leaves(result)]
+        return jax.tree.map(keys.data_of, result)
 
     donated = tuple(index for index, leaf in enumerate(call.leaves) if leaf.donated)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=explain.NARROWED)
-            return jax.jit(checked, donate_argnums=donated).trace(
-                *(leaf.aval for leaf in call.leaves)
+            traced = jax.jit(checked, donate_argnums=donated).trace(
+                *(leaf.data for leaf in call.leaves)
             )
+            return traced, impls
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
@@ -91,7 +109,7 @@ def _trace(call: FlatCall, where: str, root: Path) -> Any:
 def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedProfile:
     """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837)."""
     where = _where(call.plan.name, sizes)
-    traced = _trace(call, where, root)
+    traced, impls = _trace(call, where, root)
     leaves = tree.leaf_paths(traced.out_info)
     donated = [
         (tree.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
@@ -119,7 +137,7 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
     return TracedProfile(
         sizes=sizes,
         call=call,
-        outputs=traced.out_info,
+        outputs=keys.key_avals(traced.out_info, impls),
         weak_types=tuple(aval.weak_type for aval in traced.jaxpr.out_avals),
         lowered=lowered,
         arguments=tuple(_argument(index, names, call) for index in parts.kept),
@@ -154,7 +172,7 @@ def trace_entry_point(
         finding
         for leaf in call_at(all_sizes[0]).leaves
         for finding in refuse.check_dtype(
-            leaf.aval.dtype, tree.join(leaf.owner, leaf.path), manifest.where("entry_points", name)
+            leaf.data.dtype, tree.join(leaf.owner, leaf.path), manifest.where("entry_points", name)
         )
     )
     profiles = tuple(
@@ -171,18 +189,20 @@ def trace_entry_point(
     inputs = tuple(
         TensorSpec(
             path=tree.join(leaf.owner, leaf.path),
-            dtype=DType(str(leaf.aval.dtype)),
-            shape=_axes(dimensions, box, {p: shapes[0][index] for p, shapes in at_points.items()}),
+            dtype=DType(str(leaf.data.dtype)),
+            shape=_axes(dimensions, box, {p: s.inputs[index] for p, s in at_points.items()}),
             weak_type=False,
+            key_impl=keys.impl_of(leaf.aval),
         )
         for index, leaf in enumerate(input_leaves)
     )
     outputs = tuple(
         TensorSpec(
             path=path,
-            dtype=DType(str(leaf.dtype)),
-            shape=_axes(dimensions, box, {p: shapes[1][index] for p, shapes in at_points.items()}),
+            dtype=DType(str(keys.data_aval(leaf).dtype)),
+            shape=_axes(dimensions, box, {p: s.outputs[index] for p, s in at_points.items()}),
             weak_type=first.weak_types[index],
+            key_impl=keys.impl_of(leaf),
         )
         for index, (path, leaf) in enumerate(tree.leaf_paths(first.outputs))
     )
@@ -222,9 +242,6 @@ def trace_entry_point(
     )
 
 
-Shapes = tuple[list[tuple[int, ...]], list[tuple[int, ...]]]
-
-
 def _sizes_at_points(
     profiles: tuple[TracedProfile, ...],
     manifest: BuildManifest,
@@ -239,7 +256,7 @@ def _sizes_at_points(
     at_points: dict[tuple[int, ...], Shapes] = {}
     for profile in profiles:
         point = tuple(profile.sizes[name] for name in dimensions)
-        at_points[point] = _shapes(profile.call, profile.outputs)
+        at_points[point] = profile.shapes()
     box: dict[str, tuple[int, int]] = {}
     for name in dimensions:
         low, *_, high = sorted({p.sizes[name] for p in profiles}) * 2
@@ -252,7 +269,7 @@ def _sizes_at_points(
             continue
         try:
             call = call_at(dict(zip(dimensions, corner, strict=True)))
-            outputs = jax.eval_shape(call, *(leaf.aval for leaf in call.leaves))
+            outputs = jax.eval_shape(call, *(leaf.data for leaf in call.leaves))
         except Exception:  # noqa: BLE001 - sizes between profiles need not work in the user's code
             continue
         if refuse.signature(outputs) == refuse.signature(profiles[0].outputs):
@@ -261,9 +278,9 @@ def _sizes_at_points(
 
 
 def _shapes(call: FlatCall, outputs: Any) -> Shapes:
-    return (
-        [tuple(leaf.aval.shape) for leaf in call.leaves if not leaf.is_weight],
-        [tuple(leaf.shape) for leaf in jax.tree.leaves(outputs)],
+    return Shapes(
+        tuple(tuple(leaf.data.shape) for leaf in call.leaves if not leaf.is_weight),
+        tuple(tuple(keys.data_aval(leaf).shape) for leaf in jax.tree.leaves(outputs)),
     )
 
 

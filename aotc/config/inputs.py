@@ -1,6 +1,7 @@
 """The inputs of an entry point: trees of arrays, as a manifest writes them.
 
     { shape = ["batch", 64], dtype = "float32" }                    an array
+    { shape = ["batch"], dtype = "key<fry>" }                       random keys with a type
     { like = "train.model:initial_state", arguments = { … } }       whatever the function returns
     any other table                                                 a dict of inputs
     an array                                                        a list of inputs
@@ -24,20 +25,26 @@ from aotc.config.fields import (
 )
 from aotc.config.problem import Problem, show, spell, unknown_key, unknown_reference
 from aotc.config.toml_source import KeyPath
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.manifest import DType, KeyImpl
 
 WIDE_DTYPES = frozenset({DType.INT64, DType.UINT64, DType.FLOAT64, DType.COMPLEX128})
 """What jax narrows to 32 bits unless it is told not to."""
+
+KEY_DTYPES = {impl.dtype_name: impl for impl in KeyImpl}
+"""Implementations of typed random keys by the names of their dtypes."""
 
 _ARRAY_EXAMPLE = '{ shape = ["batch", 64], dtype = "float32" }'
 
 
 @dataclass(frozen=True, slots=True)
 class InputLeaf:
-    """An array. shape: sizes, or names of dimensions; () for a scalar."""
+    """An array. shape: sizes, or names of dimensions; () for a scalar.
+
+    dtype: for random keys with a type their implementation; the shape counts keys, not their words.
+    """
 
     shape: tuple[int | str, ...]
-    dtype: DType
+    dtype: DType | KeyImpl
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +137,12 @@ class InputReader:
                 hint = "use a size or the name of a dimension; expressions are not possible here"
             self.problems.append(unknown_reference(path, "dimension", name, self.dimensions, hint))
 
-    def _dtype(self, name: Any, path: KeyPath) -> DType:
+    def _dtype(self, name: Any, path: KeyPath) -> DType | KeyImpl:
+        if isinstance(name, str) and name in KEY_DTYPES:
+            return KEY_DTYPES[name]
         if not isinstance(name, str) or name not in {known.value for known in DType}:
-            expected = f"one of {', '.join(DType)}"
+            is_key = isinstance(name, str) and name.startswith("key")
+            expected = f"one of {', '.join([*(() if is_key else DType), *KEY_DTYPES])}"
             self._refuse(path, expected, show(name), "write the dtype's name as jax does")
             return DType.BOOL
         dtype = DType(name)

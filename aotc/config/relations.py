@@ -13,7 +13,7 @@ from aotc.config.inputs import InputLeaf, InputTree, dimensions_of, leaf_paths
 from aotc.config.models import EntryPointModel
 from aotc.config.problem import Problem, duplicates, spell, unknown_reference
 from aotc.config.toml_source import KeyPath
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.manifest import DType, KeyImpl
 
 type Inputs = Mapping[str, Mapping[str, InputTree | None]]
 """By entry point and parameter; None for an input that has a problem of its own."""
@@ -178,6 +178,14 @@ def _check_range(
             path=path,
             expected="ranges for numbers",
             found="a range for booleans, which are drawn from false and true",
+            hint="remove it",
+        )
+    elif isinstance(dtype, KeyImpl):
+        yield Problem(
+            code="AOTC-E807",
+            path=path,
+            expected="ranges for numbers",
+            found="a range for random keys, whose data are drawn from all bits",
             hint="remove it",
         )
     elif dtype is not None and "int" in dtype:

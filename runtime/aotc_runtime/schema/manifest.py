@@ -70,6 +70,34 @@ class DType(StrEnum):
     COMPLEX128 = "complex128"
 
 
+class KeyImpl(StrEnum):
+    """Implementations of typed random keys, by jax's names for them.
+
+    Key data are uint32 with the implementation's words in a last axis.
+    """
+
+    THREEFRY2X32 = "threefry2x32"
+    RBG = "rbg"
+    UNSAFE_RBG = "unsafe_rbg"
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype of such keys, as jax writes it."""
+        return _KEY_DTYPES[self]
+
+    @property
+    def words(self) -> int:
+        """How many numbers of 32 bits a key has."""
+        return 2 if self is KeyImpl.THREEFRY2X32 else 4
+
+
+_KEY_DTYPES = {
+    KeyImpl.THREEFRY2X32: "key<fry>",
+    KeyImpl.RBG: "key<rbg>",
+    KeyImpl.UNSAFE_RBG: "key<urbg>",
+}
+
+
 class ParameterKind(StrEnum):
     """How a parameter may be passed; the names of `inspect.Parameter`'s kinds."""
 
@@ -89,19 +117,21 @@ class BlobRef(_Part, frozen=True):
     size: Size
 
 
-class TensorSpec(_Part, frozen=True):
+class TensorSpec(_Part, frozen=True, omit_defaults=True):
     """One array of an entry point.
 
     path: names from the parameter (or the result) down to the leaf, joined by "/".
     shape: an integer, or an expression over dimension names such as "batch", "2*seq+1" or
         "batch*seq"; "?" where the axis varies in a way that is not multilinear.
     weak_type: jax's weak typing of a Python scalar result.
+    key_impl: of typed random keys; dtype and shape are then those of their data.
     """
 
     path: str
     dtype: DType
     shape: tuple[Size | str, ...]
     weak_type: bool
+    key_impl: KeyImpl | None = None
 
 
 class Parameter(_Part, frozen=True):

@@ -250,8 +250,11 @@ class LoadedEntryPoint:
                 continue
             if type(leaf) is DeviceArray and leaf.dtype == dtype:
                 continue
-            where = f"{self.name} {self.spec.inputs[index].path}"
-            is_jax = is_jax or foreign_arrays.is_jax(leaf)
+            spec = self.spec.inputs[index]
+            where = f"{self.name} {spec.path}"
+            if foreign_arrays.is_jax(leaf):
+                is_jax = True
+                leaf = foreign_arrays.without_key_type(leaf, spec, where)
             leaves[index] = as_array(leaf, dtype, self._scalars[index], where)
         return leaves, is_jax
 
@@ -350,7 +353,7 @@ class LoadedEntryPoint:
         if not is_jax:
             return served.finish(results)
         arrays = [pjrt.to_numpy(b, a) for b, a in zip(results, served.outputs, strict=True)]
-        return self._build(foreign_arrays.to_jax(arrays))
+        return self._build(foreign_arrays.to_jax(arrays, self.spec.outputs))
 
     def _closed_error(self) -> ShapeError:
         return ShapeError(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.schema.manifest import TensorSpec
 
 
 def is_jax(value: Any) -> bool:
@@ -14,12 +18,38 @@ def is_jax(value: Any) -> bool:
     return array is not None and isinstance(value, array)
 
 
-def to_jax(arrays: list[np.ndarray[Any, Any]]) -> list[Any]:
-    """numpy arrays as jax arrays; those that jax' settings would narrow stay numpy arrays."""
+def without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
+    """The data of a jax array of typed random keys; any other jax array as it is.
+
+    Raises ShapeError (AOTC-E606) for keys where the input takes none, or those of another
+    implementation, which would read other words into the same data.
+    """
     jax = sys.modules["jax"]
-    return [
-        jax.numpy.asarray(array)
-        if jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
-        else array
-        for array in arrays
-    ]
+    if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value
+    if spec.key_impl is not None and jax.random.key_impl(value) == spec.key_impl.value:
+        return jax.random.key_data(value)
+    expected = spec.dtype.value
+    hint = "this input takes no random keys; jax.random.key_data(key) is an array of uint32"
+    if spec.key_impl is not None:
+        expected = spec.key_impl.dtype_name
+        hint = f"make it with jax.random.key(seed, impl='{spec.key_impl.value}')"
+    raise ShapeError(
+        Finding(code="AOTC-E606", where=where, expected=expected, found=str(value.dtype), hint=hint)
+    )
+
+
+def to_jax(arrays: Sequence[np.ndarray[Any, Any]], specs: Sequence[TensorSpec]) -> list[Any]:
+    """numpy arrays as jax arrays, key data as typed keys; those that jax' settings would narrow
+    stay numpy arrays.
+    """
+    return [_to_jax(array, spec) for array, spec in zip(arrays, specs, strict=True)]
+
+
+def _to_jax(array: np.ndarray[Any, Any], spec: TensorSpec) -> Any:
+    jax = sys.modules["jax"]
+    if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+        return array
+    if spec.key_impl is not None:
+        return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=spec.key_impl.value)
+    return jax.numpy.asarray(array)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.schema.labels import policies_of, sizes_text, tensor_text
+from aotc_runtime.schema.labels import data_text, policies_of, sizes_text, tensor_text
 from aotc_runtime.schema.manifest import EntryPoint, OutOfProfilePolicy, TensorSpec
 
 Shape = tuple[int, ...]
@@ -43,13 +43,13 @@ def _impossible(
     if len(shape) != len(tensor.shape):
         axes = len(tensor.shape)
         hint = f"pass an array with {axes} {'axis' if axes == 1 else 'axes'}"
-        return Finding("AOTC-E612", where, tensor_text(tensor), found, hint)
+        return Finding("AOTC-E612", where, data_text(tensor), found, hint)
     if shape in compiled:
         return None
     for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
         if isinstance(wanted, int) and wanted != size:
             hint = f"axis {axis} has to be {wanted}: the program was captured so"
-            return Finding("AOTC-E612", where, tensor_text(tensor), found, hint)
+            return Finding("AOTC-E612", where, data_text(tensor), found, hint)
     return None
 
 

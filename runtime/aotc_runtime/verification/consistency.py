@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import data_text
 from aotc_runtime.schema.manifest import (
     BundleManifest,
+    DType,
     EntryPoint,
     Parameter,
     ParameterKind,
@@ -42,6 +44,7 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(place, expected, "one that is deeper")
             continue
         yield from _check_trees(entry_point, place)
+        yield from _check_keys(entry_point, place)
         yield from _check_parameters(entry_point.parameters, place)
         if not entry_point.profiles:
             yield _finding(place, "at least one profile", "none")
@@ -78,6 +81,23 @@ def _check_fields(tree: Tree, where: str) -> Iterator[Finding]:
             yield _finding(where, "one Python name for each item", found)
     for child in children(tree):
         yield from _check_fields(child, where)
+
+
+def _check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    """Random keys are described by their data: uint32, with the key's words in the last axis."""
+    profiles = entry_point.profiles
+    inputs = zip(*(profile.input_shapes for profile in profiles), strict=False)
+    outputs = zip(*(profile.output_shapes for profile in profiles), strict=False)
+    for spec, shapes in (
+        *zip(entry_point.inputs, inputs, strict=False),
+        *zip(entry_point.outputs, outputs, strict=False),
+    ):
+        if spec.key_impl is None:
+            continue
+        words = (spec.key_impl.words,)
+        if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
+            expected = f"key data: uint32 with a last axis of {words[0]}"
+            yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
 
 
 def _check_parameters(parameters: Sequence[Parameter], where: str) -> Iterator[Finding]:
