@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.schema.labels import data_text, policies_of, sizes_text, tensor_text
+from aotc_runtime.schema.labels import data_text, policies_of, sizes_text
 from aotc_runtime.schema.manifest import EntryPoint, OutOfProfilePolicy, TensorSpec
 
 Shape = tuple[int, ...]

@@ -60,6 +60,20 @@ CONTRADICTIONS: dict[str, Any] = {
     ),
     "too few input shapes": lambda m, e, p: p.update(input_shapes=[]),
     "too many output shapes": lambda m, e, p: p["output_shapes"].append([1]),
+    "keys that are no uint32": lambda m, e, p: (
+        e["inputs"][0].update(key_impl="rbg", shape=["batch", 4]),
+        [profile.update(input_shapes=[[n, 4]]) for n, profile in enumerate(e["profiles"])],
+    ),
+    "keys whose shape is no shape of data": lambda m, e, p: (
+        e["inputs"][0].update(key_impl="rbg", dtype="uint32"),
+        [profile.update(input_shapes=[[n, 4]]) for n, profile in enumerate(e["profiles"])],
+    ),
+    "input keys of another shape": lambda m, e, p: e["inputs"][0].update(
+        key_impl="rbg", dtype="uint32", shape=["batch", 4]
+    ),
+    "output keys of another shape": lambda m, e, p: e["outputs"][0].update(
+        key_impl="unsafe_rbg", dtype="uint32", shape=["batch", 4]
+    ),
     "an argument that is no input": lambda m, e, p: p["arguments"][-1].update(leaf=1),
     "an argument of no weights set": lambda m, e, p: p["arguments"][0].update(set="other"),
     "an argument that is no tensor": lambda m, e, p: p["arguments"][0].update(tensor="other"),

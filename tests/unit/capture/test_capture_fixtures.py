@@ -100,7 +100,7 @@ def test_a_range_beyond_the_dtype_is_refused(capture: Capture) -> None:
     [
         ("return {'a': 3}", "AOTC-E825"),
         ("raise ValueError('no')", "AOTC-E829"),
-        ("return jax.random.key(0)", "AOTC-E832"),
+        ("return jnp.zeros(3, 'int2')", "AOTC-E832"),
     ],
 )
 def test_a_like_function_that_gives_no_arrays_is_refused(

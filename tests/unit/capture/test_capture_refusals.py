@@ -314,10 +314,9 @@ def test_a_64_bit_type_is_fine_where_it_is_enabled(capture: Capture) -> None:
 @pytest.mark.parametrize(
     ("result", "path", "dtype"),
     [
-        ("jax.random.key(0)", "result", "key<fry>"),
-        ("x, [jax.random.key(0)]", "1/0", "key<fry>"),
         ("np.zeros(3, jax.dtypes.float0)", "result", "float0"),
         ("x.astype('int2')", "result", "int2"),
+        ("x, [x.astype('int2')]", "1/0", "int2"),
     ],
 )
 def test_an_output_dtype_that_the_format_lacks_is_refused(

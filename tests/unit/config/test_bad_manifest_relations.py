@@ -136,6 +136,13 @@ BAD: dict[str, Bad] = {
         "AOTC-E807", f"{FIXTURES}.ranges.mask",
         "ranges for numbers", "false and true", "remove it",
     ),
+    "a range for random keys": (
+        f"\n\n[{ENTRY}.fixtures]\nseed = 0",
+        f'\ninputs.key = {{ shape = [], dtype = "key<fry>" }}\n[{ENTRY}.fixtures]\n'
+        "ranges = { key = [0, 1] }",
+        "AOTC-E807", f"{FIXTURES}.ranges.key",
+        "ranges for numbers", "random keys", "remove it",
+    ),
     "a dimension nobody uses": (
         "[dimensions.batch]",
         "[dimensions.seq]\nrange = [1, 2]\nprofiles = [1]\n[dimensions.batch]",

@@ -170,6 +170,11 @@ BAD: dict[str, Bad] = {
         "AOTC-E805", f"{IMAGE}.dtype",
         "bfloat16, float16, float32, float64", '"float23"', "as jax does",
     ),
+    "an unknown dtype of keys": (
+        '"float32"', '"key<threefry>"',
+        "AOTC-E805", f"{IMAGE}.dtype",
+        "one of key<fry>, key<rbg>, key<urbg>", '"key<threefry>"', "as jax does",
+    ),
     "a dtype of 64 bits without enable_x64": (
         '"float32"', '"float64"',
         "AOTC-E805", f"{IMAGE}.dtype",

@@ -18,7 +18,7 @@ from aotc.config.build_manifest import (
     profiles_of,
     read_build_manifest,
 )
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.manifest import DType, KeyImpl
 
 Read = Callable[[str | bytes], BuildManifest]
 
@@ -93,6 +93,15 @@ def test_nested_inputs_keep_their_structure_and_leaf_paths(read: Read) -> None:
     assert step.static == {"depth": 3, "names": ["a", "b"], "options": {"fast": True}}
     assert step.fixtures.seed == 7
     assert step.fixtures.ranges["batch/image"] == (0, 0.5)
+
+
+@pytest.mark.parametrize("impl", KeyImpl)
+def test_the_dtype_of_random_keys_is_their_implementation(read: Read, impl: KeyImpl) -> None:
+    old = 'key = { shape = [], dtype = "uint32" }'
+    new = f'key = {{ shape = ["batch", 3], dtype = "{impl.dtype_name}" }}'
+    step = read(NESTED.replace(old, new).replace("key = [0, 9], ", "")).entry_points["step"]
+    assert step.inputs["key"] == InputLeaf(("batch", 3), impl)
+    assert dimensions_of(step.inputs["key"]) == {"batch"}
 
 
 def test_profiles_are_sorted_and_multiplied_over_the_dimensions_in_use(read: Read) -> None:
