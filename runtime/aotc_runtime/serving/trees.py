@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
@@ -66,6 +65,35 @@ def _kind(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
     return f"a {type(value).__name__}"
+
+
+class NamedTuple(tuple[Any, ...]):
+    """A result that was a named tuple: fields by name, in order, and what `typing.NamedTuple` has.
+
+    `collections.namedtuple` would make the class by running source text with the bundle's names.
+    """
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **changed: Any) -> NamedTuple:
+        strangers = changed.keys() - set(self._fields)
+        if strangers:
+            raise TypeError(f"{type(self).__name__} has no field {min(strangers)}")
+        return type(self)(changed.get(name, value) for name, value in self._asdict().items())
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
+        return f"{type(self).__name__}({inside})"
+
+
+def named_tuple(name: str, fields: tuple[str, ...]) -> type[NamedTuple]:
+    """A class of named tuples; names are what `verification.consistency` lets through."""
+    getters = {field: property(itemgetter(place)) for place, field in enumerate(fields)}
+    return type(name, (NamedTuple,), {"__slots__": (), "_fields": fields, **getters})
 
 
 Leaves = dict[int, Any] | list[Any]
@@ -205,9 +233,9 @@ def builder(tree: Tree) -> Builder:
             tupled = [builder(child) for child in children]
             return lambda leaves: tuple(build(leaves) for build in tupled)
         case NamedTupleNode(type=name, fields=fields, items=children):
-            class_: Any = namedtuple(name, fields)  # type: ignore[misc]
+            class_ = named_tuple(name, fields)
             parts = [builder(child) for child in children]
-            return lambda leaves: class_(*(build(leaves) for build in parts))
+            return lambda leaves: class_(build(leaves) for build in parts)
         case RecordNode(type=name, fields=fields, items=children):
             record = dict(zip(fields, (builder(child) for child in children), strict=True))
             return lambda leaves: Record(name, {f: build(leaves) for f, build in record.items()})

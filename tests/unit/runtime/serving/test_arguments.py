@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -181,6 +182,25 @@ def test_records_are_read_by_attribute_or_key_and_come_back_as_records() -> None
         built.x = 3
     with pytest.raises(AttributeError):
         _ = built.z
+
+
+def test_named_tuples_come_back_as_such_and_no_source_is_run_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing(*_: Any, **__: Any) -> Any:
+        raise AssertionError("source text was run")
+
+    for name in ("eval", "exec", "compile"):
+        monkeypatch.setattr(f"builtins.{name}", nothing)
+    built = builder(tree({"node": "namedtuple", **PAIR}))([1, 2])
+    assert built == (1, 2) and (built.x, built.y) == (1, 2) and built._fields == ("x", "y")
+    assert repr(built) == "Point(x=1, y=2)" and built._asdict() == {"x": 1, "y": 2}
+    assert built._replace(y=3) == (1, 3) and isinstance(built._replace(y=3), type(built))
+    assert copy.deepcopy(built) == built and type(copy.copy(built)) is type(built)
+    with pytest.raises(TypeError, match="no field z"):
+        built._replace(z=1)
+    with pytest.raises(AttributeError):
+        built.x = 3
 
 
 def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
