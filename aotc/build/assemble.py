@@ -7,8 +7,9 @@ from math import prod
 
 from msgspec import UNSET
 
+from aotc.build.policies import Proofs, policies
 from aotc.build.staging import Staging
-from aotc.config.build_manifest import BuildManifest
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.stages import CapturedEntryPoint, CapturedProgram, Executable
 from aotc_runtime.formats import oci
@@ -24,6 +25,7 @@ from aotc_runtime.schema.manifest import (
     Requirements,
     Target,
     TensorSpec,
+    Trial,
     WeightSet,
     WeightTensor,
 )
@@ -50,13 +52,19 @@ def target_parts(
     weights: Mapping[str, Sequence[Blob]],
     built_with: BuiltWith,
     staging: Staging,
+    proofs: Proofs,
 ) -> TargetParts:
-    """The bundle manifest of one target, with every blob it refers to."""
+    """The bundle manifest of one target, with every blob it refers to.
+
+    executables: for the profiles of the target, which are some of the captured ones.
+    """
     blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
     entry_points = {}
     for name, captured in program.entry_points.items():
         records = []
         for index, profile in enumerate(captured.profiles):
+            if (name, index) not in executables:
+                continue
             executable = executables[name, index]
             parts = (
                 Blob(profile.module.artifact, oci.MODULE_TYPE),
@@ -85,7 +93,9 @@ def target_parts(
                     tuned=UNSET if executable.tuned is None else executable.tuned,
                 )
             )
-        entry_points[name] = _entry_point(captured, tuple(records))
+        entry_points[name] = _entry_point(
+            captured, manifest.entry_points[name], proofs.get(name, {}), tuple(records)
+        )
     return TargetParts(
         manifest=BundleManifest(
             format_version=FORMAT_VERSION,
@@ -96,7 +106,9 @@ def target_parts(
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
             dimensions={
-                name: Dimension(minimum=spec.minimum, maximum=spec.maximum, multiple_of=1)
+                name: Dimension(
+                    minimum=spec.minimum, maximum=spec.maximum, multiple_of=spec.multiple_of
+                )
                 for name, spec in manifest.dimensions.items()
             },
             weights={
@@ -108,7 +120,12 @@ def target_parts(
     )
 
 
-def _entry_point(captured: CapturedEntryPoint, profiles: tuple[ProfileRecord, ...]) -> EntryPoint:
+def _entry_point(
+    captured: CapturedEntryPoint,
+    spec: EntryPointSpec,
+    proofs: Mapping[str, tuple[Trial, ...]],
+    profiles: tuple[ProfileRecord, ...],
+) -> EntryPoint:
     return EntryPoint(
         function=captured.function,
         parameters=captured.parameters,
@@ -116,8 +133,8 @@ def _entry_point(captured: CapturedEntryPoint, profiles: tuple[ProfileRecord, ..
         result=captured.result,
         outputs=captured.outputs,
         dimensions=captured.dimensions,
-        relations=(),
-        out_of_profile={},
+        relations=spec.relations,
+        out_of_profile=policies(spec.out_of_profile, proofs),
         bound=captured.bound,
         static=captured.static,
         tolerance=captured.tolerance,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from aotc.build.assemble import Executables, Parities, target_parts, weight_blobs
+from aotc.build.policies import Proofs
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest
 from aotc.packing.bundle import TargetParts
@@ -30,7 +31,11 @@ class Assembler:
         self._weights = weight_blobs(program, staging)
 
     def of(
-        self, target: Target, executables: Executables, parities: Parities = MappingProxyType({})
+        self,
+        target: Target,
+        executables: Executables,
+        parities: Parities = MappingProxyType({}),
+        proofs: Proofs = MappingProxyType({}),
     ) -> TargetParts:
         return target_parts(
             self._manifest,
@@ -41,6 +46,7 @@ class Assembler:
             self._weights,
             self._built_with[target.platform],
             self._staging,
+            proofs,
         )
 
 

@@ -1,4 +1,4 @@
-"""`python -m aotc.build.capture_worker MANIFEST FOLDER`: trace a program into a staging folder.
+"""`python -m aotc.build.capture_worker MANIFEST FOLDER [TARGET...]`: trace into a staging folder.
 
 Runs in a process of its own because it imports jax and the user's code, and because jax must be
 imported with closed-over constants as arguments.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -20,7 +21,7 @@ from aotc.build.staging import Staging
 from aotc.capture import fixtures, program, raised
 from aotc.capture.trace import TracedEntryPoint, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
-from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
 from aotc.errors import CaptureError
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
@@ -29,7 +30,9 @@ from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 
 
-def capture(manifest_path: Path, staging: Staging, progress: Progress) -> CapturedProgram:
+def capture(
+    manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
+) -> CapturedProgram:
     """Trace everything the manifest names; weights and fixture inputs go to the staging folder.
 
     Raises CaptureError and BuildManifestError.
@@ -42,7 +45,8 @@ def capture(manifest_path: Path, staging: Staging, progress: Progress) -> Captur
     closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
-        traced = trace_entry_point(name, manifest, weights)
+        sizes = all_profiles_of(manifest, name, targets)
+        traced = trace_entry_point(name, manifest, weights, sizes)
         _check_x64(manifest)
         for index, profile in enumerate(traced.profiles):
             inputs = fixtures.fixture_inputs(traced.plan, manifest, profile.sizes)
@@ -112,13 +116,13 @@ def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
 
 
 def main() -> int:
-    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     staging = Staging(folder)
     progress = Progress.claim_stdout()
     try:
-        staging.write_program(capture(manifest_path, staging, progress))
+        staging.write_program(capture(manifest_path, targets, staging, progress))
     except AotcError as error:
         raised.show_cause(error)
         return child.report(folder, error)

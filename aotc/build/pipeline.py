@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from aotc.build import child, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.evidence import unproven
-from aotc.build.plan import compile_jobs, resolve_targets
+from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.staged import stage
 from aotc.build.staging import Staging, scratch_folder
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
@@ -103,6 +103,7 @@ def build(
     manifest = read_build_manifest(manifest_path)
     path = output or default_path(manifest.name, manifest.version)
     require_place(path, form)
+    names = tuple(targets) or manifest.targets
     resolved = resolve_targets(manifest, targets)
     not_tuned = tune.not_tuned(tuning, resolved)
     backends = {target.platform: backend_for(target.platform) for target in resolved}
@@ -111,10 +112,10 @@ def build(
     with scratch_folder() as scratch:
         staging = Staging(scratch)
         with clock.stage("capture"):
-            program = _capture(manifest, staging, processes, on_stage, on_output)
+            program = _capture(manifest, names, staging, processes, on_stage, on_output)
         with clock.stage("compile"), ThreadPoolExecutor(max_workers=workers) as pool:
-            reference = pool.submit(_reference, manifest, staging, processes, on_output)
-            planned = compile_jobs(program, resolved)
+            reference = pool.submit(_reference, manifest, names, staging, processes, on_output)
+            planned = compile_jobs(program, resolved, wanted_profiles(manifest, names, resolved))
             chosen: dict[Key, Tuned] = {}
             if isinstance(tuning, Recorded):
                 planned, chosen = tune.replay(planned, tuning, program, staging)
@@ -155,7 +156,7 @@ def build(
                         )
         unchecked = [parts.of(target, own(executables, target)) for target in resolved]
         with clock.stage("parity"):
-            parities = _parity(unchecked, staging, on_stage)
+            parities = _parity(unchecked, executables, staging, on_stage)
         with clock.stage("pack"):
             on_stage("pack", 0, 0)
             checked = [
@@ -164,21 +165,22 @@ def build(
             ]
             bundle, attestation = _write(path, form, checked, manifest, program, signer, stated)
         notes = (*unproven(program, staging), *tune.notes(not_tuned, executables))
-    names = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
+    labels = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(
         bundle=bundle,
         attestation=attestation,
         program=program,
-        compile_seconds={names[key]: e.compile_seconds for key, e in executables.items()},
+        compile_seconds={labels[key]: e.compile_seconds for key, e in executables.items()},
         seconds=clock.seconds,
         notes=notes,
         tuning_file=tune.file_of(executables, planned, not_tuned) if tuning else None,
-        diagnostics={names[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
+        diagnostics={labels[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
     )
 
 
 def _capture(
     manifest: BuildManifest,
+    targets: Sequence[str],
     staging: Staging,
     processes: Processes,
     on_stage: OnStage,
@@ -194,7 +196,7 @@ def _capture(
     on_stage("capture", 0, total)
     child.run(
         "aotc.build.capture_worker",
-        [str(manifest.path), str(staging.folder)],
+        [str(manifest.path), str(staging.folder), *targets],
         staging.folder,
         child.clean_environment({"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}),
         failure_code="AOTC-E835",
@@ -207,11 +209,15 @@ def _capture(
 
 
 def _reference(
-    manifest: BuildManifest, staging: Staging, processes: Processes, on_output: OnOutput
+    manifest: BuildManifest,
+    targets: Sequence[str],
+    staging: Staging,
+    processes: Processes,
+    on_output: OnOutput,
 ) -> None:
     child.run(
         "aotc.build.reference_worker",
-        [str(manifest.path), str(staging.folder)],
+        [str(manifest.path), str(staging.folder), *targets],
         staging.folder,
         child.clean_environment({"JAX_PLATFORMS": "cpu"}),
         failure_code="AOTC-E836",
@@ -223,7 +229,10 @@ def _reference(
 
 
 def _parity(
-    parts: list[TargetParts], staging: Staging, on_stage: OnStage
+    parts: list[TargetParts],
+    executables: Mapping[Key, Executable],
+    staging: Staging,
+    on_stage: OnStage,
 ) -> dict[str, dict[tuple[str, int], Parity]]:
     """Load the staged bundle as production would."""
     staged = stage(parts, staging.folder)
@@ -232,12 +241,11 @@ def _parity(
         target = part.manifest.target.name
         on_stage("parity", done, len(parts))
         outcomes = isolated.run(staged.bundle, staged.policy, target)
-        keys = _profile_keys(part.manifest)
-        found[target] = (
-            dict.fromkeys(keys, outcomes)
-            if isinstance(outcomes, ParityNotRun)
-            else {key: outcomes[key] for key in keys}
-        )
+        keys = dict(zip(_profile_keys(part.manifest), _captured(executables, target), strict=True))
+        found[target] = {
+            captured: outcomes if isinstance(outcomes, ParityNotRun) else outcomes[key]
+            for key, captured in keys.items()
+        }
     staged.bundle.unlink()
     return found
 
@@ -248,6 +256,11 @@ def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:
         for name, entry_point in manifest.entry_points.items()
         for index in range(len(entry_point.profiles))
     ]
+
+
+def _captured(executables: Mapping[Key, Executable], target: str) -> list[tuple[str, int]]:
+    """The captured profiles that a target has, in the order of its manifest."""
+    return sorted((name, index) for owner, name, index in executables if owner == target)
 
 
 def _write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aotc.config.build_manifest import BuildManifest
@@ -12,6 +12,19 @@ from aotc.stages import CapturedProgram, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import Target
+
+type Wanted = Mapping[str, Mapping[str, Sequence[Mapping[str, int]]]]
+"""Profiles by target and entry point."""
+
+
+def wanted_profiles(
+    manifest: BuildManifest, names: Sequence[str], targets: Sequence[Target]
+) -> Wanted:
+    """What each target is compiled for. names: the targets as written."""
+    return {
+        target.name: {entry: manifest.profiles(entry, name) for entry in manifest.entry_points}
+        for name, target in zip(names, targets, strict=True)
+    }
 
 
 def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:
@@ -48,9 +61,9 @@ def resolve_target(name: str, folder: Path, where: str) -> Target:
 
 
 def compile_jobs(
-    program: CapturedProgram, targets: Sequence[Target]
+    program: CapturedProgram, targets: Sequence[Target], wanted: Wanted
 ) -> dict[tuple[str, str, int], CompileJob]:
-    """Jobs by (target, entry point, profile index)."""
+    """Jobs by (target, entry point, profile index), of the profiles that the target is to have."""
     return {
         (target.name, name, index): CompileJob(
             label=label(name, profile.sizes), module=profile.module, target=target
@@ -58,4 +71,5 @@ def compile_jobs(
         for target in targets
         for name, entry_point in program.entry_points.items()
         for index, profile in enumerate(entry_point.profiles)
+        if profile.sizes in wanted[target.name][name]
     }

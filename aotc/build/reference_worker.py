@@ -1,4 +1,4 @@
-"""`python -m aotc.build.reference_worker MANIFEST FOLDER`: what plain JAX computes on the fixtures.
+"""`python -m aotc.build.reference_worker MANIFEST FOLDER [TARGET...]`: plain JAX on the fixtures.
 
 A process of its own with jax in its ordinary configuration, so that the reference shares nothing
 with the capture but the inputs and weights in the staging folder.
@@ -7,6 +7,7 @@ with the capture but the inputs and weights in the staging folder.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -17,12 +18,14 @@ from aotc.build.staging import Staging
 from aotc.capture import fixtures, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.weights import load, read_arrays
-from aotc.config.build_manifest import profiles_of, read_build_manifest
+from aotc.config.build_manifest import all_profiles_of, read_build_manifest
 from aotc.packing.weights import write_tensors
 from aotc_runtime.errors import AotcError
 
 
-def record(manifest_path: Path, staging: Staging, progress: Progress) -> None:
+def record(
+    manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
+) -> None:
     """Write one fixture file per entry point and profile: inputs and reference outputs."""
     manifest = read_build_manifest(manifest_path)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
@@ -38,7 +41,7 @@ def record(manifest_path: Path, staging: Staging, progress: Progress) -> None:
     for name, spec in manifest.entry_points.items():
         plan = plan_call(name, manifest)
         progress.started(f"running {name} ({spec.function})")
-        for index, sizes in enumerate(profiles_of(spec, manifest.dimensions)):
+        for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
             call = flat_call(plan, weights, manifest, sizes)
             inputs = read_arrays(staging.inputs(name, index))
             leaves = [
@@ -56,10 +59,10 @@ def record(manifest_path: Path, staging: Staging, progress: Progress) -> None:
 
 
 def main() -> int:
-    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     progress = Progress.claim_stdout()
     try:
-        record(manifest_path, Staging(folder), progress)
+        record(manifest_path, targets, Staging(folder), progress)
     except AotcError as error:
         raised.show_cause(error)
         return child.report(folder, error)

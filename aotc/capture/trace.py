@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from aotc import private
 from aotc.capture import axes, explain, keys, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.weights import CLOSURE, Weights
-from aotc.config.build_manifest import BuildManifest, EntryPointSpec, profiles_of
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import (
@@ -157,12 +157,14 @@ def _argument(index: int, constants: list[str], call: FlatCall) -> Argument:
 
 
 def trace_entry_point(
-    name: str, manifest: BuildManifest, weights: Mapping[str, Weights]
+    name: str,
+    manifest: BuildManifest,
+    weights: Mapping[str, Weights],
+    all_sizes: Sequence[Mapping[str, int]],
 ) -> TracedEntryPoint:
-    """Trace one entry point at all its profiles. Raises CaptureError."""
+    """Trace one entry point at these profiles. Raises CaptureError."""
     spec = manifest.entry_points[name]
     plan = plan_call(name, manifest)
-    all_sizes = profiles_of(spec, manifest.dimensions)
     dimensions = tuple(all_sizes[0])
 
     def call_at(sizes: Mapping[str, int]) -> FlatCall:

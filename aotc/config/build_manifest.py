@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aotc.config import document as toml
 from aotc.config import relations, toml_source
+from aotc.config.dimensions import Accepted, DimensionSpec, sizes_of
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size
 from aotc.config.inputs import (
@@ -29,14 +29,24 @@ from aotc.config.inputs import (
     leaf_paths,
 )
 from aotc.config.models import BuildManifestModel, EntryPointModel
+from aotc.config.policies import (
+    CompileSpec,
+    PadSpec,
+    PolicySpec,
+    SplitSpec,
+    policy_of,
+)
 from aotc.config.problem import Problem
-from aotc.config.relations import Inputs, table, tables
+from aotc.config.profiles import Inputs, Sizes, grid, normalized
+from aotc.config.tables import declared, table, tables
 from aotc.config.toml_source import KeyPath
 from aotc.config.validation import validate
 from aotc.errors import raise_if
+from aotc_runtime.schema.expressions import parse_relation
 
 __all__ = [
     "BuildManifest",
+    "CompileSpec",
     "DimensionSpec",
     "EntryPointSpec",
     "FixtureSpec",
@@ -46,9 +56,14 @@ __all__ = [
     "InputList",
     "InputTree",
     "Name",
+    "Overrides",
+    "PadSpec",
+    "PolicySpec",
     "Size",
     "SourceFile",
+    "SplitSpec",
     "WeightsSpec",
+    "all_profiles_of",
     "dimensions_of",
     "leaf_paths",
     "profiles_of",
@@ -80,15 +95,6 @@ class WeightsSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class DimensionSpec:
-    """minimum, maximum: accepted sizes, both included.  profiles: sizes compiled for, sorted."""
-
-    minimum: int
-    maximum: int
-    profiles: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class FixtureSpec:
     """Recorded inputs (file) or, without a file, random ones (seed).
 
@@ -106,7 +112,10 @@ class EntryPointSpec:
     """A function to build; every parameter is in one of bind, inputs and static.
 
     bind: parameter to weights set.  static: parameter to the value it is fixed to.  donate: inputs
-    whose buffers a call may reuse.  rtol, atol: the tolerance its executables are held to.
+    whose buffers a call may reuse.  profiles: in place of the grid of its dimensions, if any.
+    relations: as bundles write them; they hold for every profile and every accepted call.
+    out_of_profile: by dimension; `fail` for one that is not listed.  rtol, atol: the tolerance its
+    executables are held to.
     """
 
     function: str
@@ -114,9 +123,22 @@ class EntryPointSpec:
     inputs: Mapping[str, InputTree]
     static: Mapping[str, Any]
     donate: tuple[str, ...]
+    profiles: tuple[Sizes, ...]
+    relations: tuple[str, ...]
+    out_of_profile: Mapping[str, PolicySpec]
     rtol: float
     atol: float
     fixtures: FixtureSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """The profiles of one target, in place of those for all. dimensions: by name, sorted.
+    entry_points: those that list profiles of their own.
+    """
+
+    dimensions: Mapping[str, tuple[int, ...]]
+    entry_points: Mapping[str, tuple[Sizes, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +146,8 @@ class BuildManifest:
     """What a person asked for.
 
     path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
-    text: the file's bytes.  lines: by key path.  targets: as written.
+    text: the file's bytes.  lines: by key path.  targets: as written.  overrides: by target, as
+    written.
     """
 
     path: Path
@@ -138,6 +161,20 @@ class BuildManifest:
     weights: Mapping[str, WeightsSpec]
     dimensions: Mapping[str, DimensionSpec]
     entry_points: Mapping[str, EntryPointSpec]
+    overrides: Mapping[str, Overrides]
+
+    def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
+        """What an entry point is compiled for, for a target as written: every assignment of the
+        dimensions it uses, sorted; one empty one if it uses none.
+        """
+        spec, dimensions = self.entry_points[entry_point], self.dimensions
+        if changed := self.overrides.get(target):
+            dimensions = {
+                name: replace(known, profiles=changed.dimensions.get(name, known.profiles))
+                for name, known in dimensions.items()
+            }
+            spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
+        return profiles_of(spec, dimensions)
 
     def where(self, *keys: str | int) -> str:
         """For findings: "manifests/digits.toml:12 entry_points.predict.function"."""
@@ -168,17 +205,34 @@ def read_build_manifest(path: Path) -> BuildManifest:
 
 def profiles_of(
     entry_point: EntryPointSpec, dimensions: Mapping[str, DimensionSpec]
-) -> tuple[dict[str, int], ...]:
+) -> tuple[Sizes, ...]:
     """Every assignment of the dimensions an entry point uses, sorted; one empty one if none."""
-    used = sorted({name for tree in entry_point.inputs.values() for name in dimensions_of(tree)})
-    choices = [dimensions[name].profiles for name in used]
-    return tuple(dict(zip(used, sizes, strict=True)) for sizes in product(*choices))
+    if entry_point.profiles:
+        return entry_point.profiles
+    used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
+    sizes = {name: dimensions[name].profiles for name in used}
+    return grid(used, sizes, map(parse_relation, entry_point.relations))
+
+
+def all_profiles_of(
+    manifest: BuildManifest, entry_point: str, targets: Sequence[str]
+) -> tuple[Sizes, ...]:
+    """The profiles of an entry point for any of these targets, or the manifest's if none are given,
+    each once, sorted.
+    """
+    every = [
+        sizes
+        for target in targets or manifest.targets
+        for sizes in manifest.profiles(entry_point, target)
+    ]
+    unique = {tuple(sorted(sizes.items())): sizes for sizes in every}
+    return tuple(unique[key] for key in sorted(unique))
 
 
 def _read_inputs(data: Mapping[str, Any]) -> tuple[Inputs, list[Problem]]:
     enable_x64 = data.get("enable_x64", False)
     reader = InputReader(
-        dimensions=relations.declared(data, "dimensions"),
+        dimensions=declared(data, "dimensions"),
         enable_x64=enable_x64 if isinstance(enable_x64, bool) else None,
     )
     inputs = {
@@ -237,6 +291,13 @@ def _manifest(
             inputs=trees,
             static=entry.static,
             donate=tuple(entry.donate),
+            profiles=_listed(entry.profiles),
+            relations=tuple(map(normalized, entry.relations)),
+            out_of_profile={
+                dimension: policy
+                for dimension, raw in sorted(entry.out_of_profile.items())
+                if (policy := policy_of(raw)) is not None
+            },
             rtol=entry.tolerance.rtol,
             atol=entry.tolerance.atol,
             fixtures=FixtureSpec(
@@ -244,6 +305,34 @@ def _manifest(
             ),
         )
 
+    accepted = {
+        name: Accepted(dimension.range[0], dimension.range[1], dimension.multiple_of)
+        for name, dimension in sorted(model.dimensions.items())
+    }
+    dimensions = {
+        name: DimensionSpec(
+            minimum=known.minimum,
+            maximum=known.maximum,
+            multiple_of=known.multiple_of,
+            profiles=sizes_of(model.dimensions[name].profiles, known),
+        )
+        for name, known in accepted.items()
+    }
+    overrides = {
+        target: Overrides(
+            dimensions={
+                name: sizes_of(changed.profiles, accepted[name])
+                for name, changed in sorted(override.dimensions.items())
+                if changed.profiles is not None
+            },
+            entry_points={
+                name: _listed(changed.profiles)
+                for name, changed in sorted(override.entry_points.items())
+                if changed.profiles
+            },
+        )
+        for target, override in sorted(model.target.items())
+    }
     return BuildManifest(
         path=document.path,
         root=root,
@@ -257,15 +346,15 @@ def _manifest(
             name: WeightsSpec(source=file(weights.source), init=weights.init)
             for name, weights in sorted(model.weights.items())
         },
-        dimensions={
-            name: DimensionSpec(
-                minimum=dimension.range[0],
-                maximum=dimension.range[1],
-                profiles=tuple(sorted(dimension.profiles)),
-            )
-            for name, dimension in sorted(model.dimensions.items())
-        },
+        dimensions=dimensions,
         entry_points={
             name: entry_point(name, entry) for name, entry in sorted(model.entry_points.items())
         },
+        overrides=overrides,
     )
+
+
+def _listed(profiles: Iterable[Sizes]) -> tuple[Sizes, ...]:
+    """Profiles of a list, as a grid would have them."""
+    points = [dict(sorted(sizes.items())) for sizes in profiles]
+    return tuple(sorted(points, key=lambda sizes: tuple(sizes.values())))

@@ -38,18 +38,22 @@ class WeightsModel(_Model):
 
 
 class DimensionModel(_Model):
-    """`[dimensions.NAME]`: a named size."""
+    """`[dimensions.NAME]`: a named size. profiles: see `aotc.config.dimensions`."""
 
     range: Annotated[
         list[Size],
         accepting(lambda v: len(v) == 2, "[smallest, largest]", "give both ends"),
         Field(examples=["range = [1, 64]"]),
     ]
-    profiles: Annotated[
-        list[Size],
-        accepting(lambda v: len(v) > 0, "at least one size", "name the sizes to compile for"),
-        Field(examples=["profiles = [1, 8, 64]"]),
-    ]
+    profiles: Any = None
+    multiple_of: Size = 1
+
+
+Profiles = Annotated[
+    list[dict[Identifier, Size]],
+    accepting(lambda v: len(v) > 0, "at least one profile", "name the sizes to compile for"),
+]
+"""What a list of its own gives an entry point: each a size for every dimension."""
 
 
 class ToleranceModel(_Model):
@@ -77,15 +81,39 @@ class FixturesModel(_Model):
 
 
 class EntryPointModel(_Model):
-    """`[entry_points.NAME]`: a pure function to compile. inputs: see `aotc.config.inputs`."""
+    """`[entry_points.NAME]`: a pure function to compile. inputs: see `aotc.config.inputs`;
+    out_of_profile: see `aotc.config.policies`.
+    """
 
     function: Annotated[FunctionReference, Field(examples=['function = "digits.model:predict"'])]
     bind: dict[Identifier, str] = {}
     inputs: dict[Identifier, Any] = {}
     static: dict[Identifier, Plain] = {}
     donate: list[str] = []
+    profiles: Profiles = []
+    relations: list[str] = []
+    out_of_profile: dict[Identifier, Any] = {}
     tolerance: ToleranceModel = ToleranceModel()
     fixtures: FixturesModel = FixturesModel()
+
+
+class TargetDimensionModel(_Model):
+    """`[target.NAME.dimensions.NAME]`."""
+
+    profiles: Any = None
+
+
+class TargetEntryPointModel(_Model):
+    """`[target.NAME.entry_points.NAME]`."""
+
+    profiles: Profiles = []
+
+
+class TargetProfilesModel(_Model):
+    """`[target.NAME]`: profiles for one target, in place of those for all."""
+
+    dimensions: dict[str, TargetDimensionModel] = {}
+    entry_points: dict[str, TargetEntryPointModel] = {}
 
 
 class BuildManifestModel(_Model):
@@ -116,6 +144,7 @@ class BuildManifestModel(_Model):
         WeightsModel,
     ] = {}
     dimensions: dict[Identifier, DimensionModel] = {}
+    target: dict[str, TargetProfilesModel] = {}
     entry_points: Annotated[
         dict[Identifier, EntryPointModel],
         accepting(lambda v: len(v) > 0, "at least one entry point", "add [entry_points.predict]"),

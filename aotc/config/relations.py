@@ -6,35 +6,24 @@ still told about everything else. They pass over values of a wrong type: the mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from aotc.config.inputs import InputLeaf, InputTree, dimensions_of, leaf_paths
 from aotc.config.models import EntryPointModel
+from aotc.config.policies import check_policies
 from aotc.config.problem import Problem, duplicates, spell, unknown_reference
+from aotc.config.profiles import (
+    Inputs,
+    check_dimensions,
+    check_entry_points,
+    check_targets_profiles,
+)
+from aotc.config.tables import declared, table, tables
 from aotc.config.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
-type Inputs = Mapping[str, Mapping[str, InputTree | None]]
-"""By entry point and parameter; None for an input that has a problem of its own."""
-
 type Check = Callable[[Mapping[str, Any], Inputs], Iterator[Problem]]
-
-
-def table(value: object) -> dict[str, Any]:
-    """The value if it is a table, an empty one otherwise."""
-    return value if isinstance(value, dict) else {}
-
-
-def tables(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The tables of a table, with their names."""
-    return ((name, item) for name, item in table(value).items() if isinstance(item, dict))
-
-
-def declared(data: Mapping[str, Any], key: str) -> Collection[str] | None:
-    """The names that `[key.NAME]` tables declare; None if `key` is no table at all."""
-    value = data.get(key, {})
-    return value.keys() if isinstance(value, dict) else None
 
 
 def _array(value: object) -> list[Any]:
@@ -65,30 +54,6 @@ def check_origins(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
                 found="neither",
                 hint='add source = "params.safetensors", or init = "package.module:function"',
             )
-
-
-def check_dimensions(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
-    """Ranges the right way round; profiles within them, none twice."""
-    for name, dimension in tables(data.get("dimensions")):
-        path: KeyPath = ("dimensions", name)
-        profiles = _array(dimension.get("profiles"))
-        yield from duplicates((*path, "profiles"), profiles)
-        ends = [end for end in _array(dimension.get("range")) if _is_integer(end)]
-        if len(ends) != 2:
-            continue
-        low, high = ends
-        if low > high:
-            yield _reversed((*path, "range"), "[smallest, largest]", low, high)
-            continue
-        for index, size in enumerate(profiles):
-            if _is_integer(size) and size >= 1 and not low <= size <= high:
-                yield Problem(
-                    code="AOTC-E805",
-                    path=(*path, "profiles", index),
-                    expected=f"a size within range = [{low}, {high}]",
-                    found=spell(size),
-                    hint="widen the range, or remove the profile",
-                )
 
 
 def check_bindings(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
@@ -256,6 +221,9 @@ CHECKS: tuple[Check, ...] = (
     check_targets,
     check_origins,
     check_dimensions,
+    check_targets_profiles,
+    check_entry_points,
+    check_policies,
     check_bindings,
     check_parameters,
     check_donations,
