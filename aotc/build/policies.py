@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import UNSET
+
 from aotc.config.build_manifest import CompileSpec, PadSpec, PolicySpec, SplitSpec
-from aotc.config.policies import Fill
 from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Pad, Split, Trial
 
 type Proofs = Mapping[str, Mapping[str, tuple[Trial, ...]]]
@@ -20,16 +21,17 @@ def policies(
 
 
 def _policy(spec: PolicySpec, proof: tuple[Trial, ...]) -> DimensionPolicy:
-    match spec:
-        case PadSpec(fill=fill, mask=mask, length=length):
-            written = {path: fill_text(value) for path, value in fill.items()}
-            return Pad(fill=written, mask=mask, length=length, proof=proof)
-        case SplitSpec():
-            return Split(proof=proof)
-        case CompileSpec(meanwhile=meanwhile, most=most, seconds=seconds):
-            return CompileHere(meanwhile=meanwhile, most=most, seconds=seconds)
+    if isinstance(spec, CompileSpec):
+        return CompileHere(
+            most=spec.most,
+            seconds=spec.seconds,
+            meanwhile=UNSET if spec.meanwhile is None else _at_once(spec.meanwhile, proof),
+        )
+    return _at_once(spec, proof)
 
 
-def fill_text(value: Fill) -> str:
-    """A number as Python writes it."""
-    return repr(value)
+def _at_once(spec: PadSpec | SplitSpec, proof: tuple[Trial, ...]) -> Pad | Split:
+    if isinstance(spec, SplitSpec):
+        return Split(proof=proof)
+    fill = {path: repr(value) for path, value in spec.fill.items()}
+    return Pad(fill=fill, mask=spec.mask, length=spec.length, proof=proof)

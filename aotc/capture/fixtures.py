@@ -18,9 +18,12 @@ from aotc.capture import keys, tree
 from aotc.capture.arguments import CallPlan, FlatCall, call, like_value
 from aotc.config.build_manifest import (
     BuildManifest,
+    EntryPointSpec,
     FixtureSpec,
     InputLeaf,
     InputLike,
+    PadSpec,
+    at_once,
     leaf_paths,
 )
 from aotc.errors import CaptureError
@@ -49,6 +52,7 @@ def fixture_inputs(
     spec = manifest.entry_points[plan.name].fixtures
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")
     recorded = _read_npz(spec, where)
+    supplied = supplied_inputs(manifest.entry_points[plan.name], sizes, sizes)
     found: dict[str, Array] = {}
     for parameter, input_tree in plan.inputs.items():
         for path, leaf in leaf_paths(input_tree, parameter):
@@ -57,6 +61,8 @@ def fixture_inputs(
                 value = like_value(leaf, sizes, manifest, at, evaluate=call)
                 for inner, array in tree.leaf_paths(value):
                     found[tree.join(path, inner)] = np.asarray(keys.data_of(array))
+            elif path in supplied:
+                found[path] = supplied[path]
             elif recorded is not None:
                 found[path] = _cut(recorded, path, leaf, sizes, where)
             else:
@@ -69,6 +75,28 @@ def fixture_inputs(
                 f"an array named {extra}",
                 "remove it from the file",
             )
+    return found
+
+
+def supplied_inputs(
+    spec: EntryPointSpec, real: Mapping[str, int], padded: Mapping[str, int]
+) -> dict[str, Array]:
+    """What the loader passes by itself to a call of some sizes that is padded to others."""
+    masks: dict[str, set[str]] = {}
+    found: dict[str, Array] = {}
+    for dimension, policy in spec.out_of_profile.items():
+        pad = at_once(policy)
+        if isinstance(pad, PadSpec) and pad.mask:
+            masks.setdefault(pad.mask, set()).add(dimension)
+        if isinstance(pad, PadSpec) and pad.length:
+            found[pad.length] = np.asarray(real[dimension], np.int32)
+    for parameter, dimensions in masks.items():
+        leaf = spec.inputs[parameter]
+        assert isinstance(leaf, InputLeaf), "the manifest was checked"
+        found[parameter] = mask = np.ones(_shape(leaf, padded), np.bool_)
+        for axis, name in enumerate(leaf.shape):
+            if name in dimensions:
+                np.moveaxis(mask, axis, 0)[real[str(name)] :] = False
     return found
 
 

@@ -34,6 +34,7 @@ from aotc.config.policies import (
     PadSpec,
     PolicySpec,
     SplitSpec,
+    at_once,
     policy_of,
 )
 from aotc.config.problem import Problem
@@ -64,6 +65,7 @@ __all__ = [
     "SplitSpec",
     "WeightsSpec",
     "all_profiles_of",
+    "at_once",
     "dimensions_of",
     "leaf_paths",
     "profiles_of",

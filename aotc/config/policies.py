@@ -4,26 +4,28 @@
 batch = "split"
 seq = { policy = "pad", fill = { tokens = 0 }, mask = "mask", length = "length" }
 width = { policy = "compile", meanwhile = "pad", most = 8, seconds = 60 }
+
+A table stands for `meanwhile` as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from aotc.config.fields import Identifier, Size, accepting
+from aotc.config.fields import Identifier, Size
 from aotc.config.inputs import InputLeaf, InputLike, InputTree, leaf_paths
 from aotc.config.problem import Problem, closest, show, spell, unknown_reference
 from aotc.config.profiles import Inputs, used_dimensions
 from aotc.config.tables import table, tables
 from aotc.config.toml_source import KeyPath
 from aotc.config.validation import validate
-from aotc_runtime.schema.manifest import DType, OutOfProfilePolicy
+from aotc_runtime.schema.manifest import DType, KeyImpl
 
 type Fill = bool | int | float
 
@@ -46,14 +48,21 @@ class SplitSpec:
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """meanwhile: fail, pad or split.  most: executables kept.  seconds: for one compilation."""
+    """meanwhile: until the executable is there; None to fail.  most: executables kept.  seconds:
+    for one compilation.
+    """
 
-    meanwhile: OutOfProfilePolicy
+    meanwhile: PadSpec | SplitSpec | None
     most: int
     seconds: int
 
 
 type PolicySpec = PadSpec | SplitSpec | CompileSpec
+
+
+def at_once(spec: PolicySpec | None) -> PadSpec | SplitSpec | None:
+    """What a call can do without a compilation."""
+    return spec.meanwhile if isinstance(spec, CompileSpec) else spec
 
 
 class _Policy(BaseModel):
@@ -85,10 +94,7 @@ class CompileModel(_Policy):
     """Compile for the call's sizes."""
 
     policy: Literal["compile"]
-    meanwhile: Annotated[
-        str,
-        accepting(lambda v: v in ("fail", "pad", "split"), "fail, pad or split", "choose one"),
-    ] = "fail"
+    meanwhile: Any = "fail"
     most: Size = 8
     seconds: Size = 60
 
@@ -101,6 +107,9 @@ MODELS: Mapping[str, type[_Policy]] = {
 }
 
 
+MEANWHILE = ("fail", "pad", "split")
+
+
 def policy_of(raw: Any) -> PolicySpec | None:
     """The policy that a value without problems means; None for `fail`."""
     written = raw if isinstance(raw, dict) else {"policy": raw}
@@ -110,7 +119,7 @@ def policy_of(raw: Any) -> PolicySpec | None:
         case SplitModel():
             return SplitSpec()
         case CompileModel(meanwhile=meanwhile, most=most, seconds=seconds):
-            return CompileSpec(OutOfProfilePolicy(meanwhile), most, seconds)
+            return CompileSpec(at_once(policy_of(meanwhile)), most, seconds)
         case _:
             return None
 
@@ -127,7 +136,7 @@ def check_policies(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]
                 hint = "name a dimension of the entry point's inputs"
                 yield unknown_reference(path, "dimension", dimension, used, hint)
                 continue
-            problems = list(_check_form(raw, path))
+            problems = list(_check_form(raw, path, tuple(MODELS)))
             yield from problems
             if problems or used is None:
                 continue
@@ -145,17 +154,17 @@ def _known(tree: InputTree | None) -> InputTree:
     return tree
 
 
-def _check_form(raw: Any, path: KeyPath) -> Iterator[Problem]:
-    """The value by itself."""
-    choices = ", ".join(f'"{name}"' for name in MODELS)
+def _check_form(raw: Any, path: KeyPath, known: Sequence[str]) -> Iterator[Problem]:
+    """The value by itself. known: the policies it may be."""
+    choices = ", ".join(f'"{name}"' for name in known)
     policy = raw.get("policy") if isinstance(raw, dict) else raw
     if isinstance(raw, dict) and "policy" not in raw:
         hint = 'write { policy = "pad", … }'
         yield Problem("AOTC-E804", (*path, "policy"), "the key policy", "no such key", hint)
-    elif not isinstance(policy, str) or policy not in MODELS:
+    elif not isinstance(policy, str) or policy not in known:
         at = (*path, "policy") if isinstance(raw, dict) else path
         expected = f"one of {choices}" + ("" if isinstance(raw, dict) else ", or a table with one")
-        close = closest(policy, MODELS) if isinstance(policy, str) else None
+        close = closest(policy, known) if isinstance(policy, str) else None
         hint = f"did you mean {close}?" if close else "write the policy's name in quotes"
         yield Problem("AOTC-E805", at, expected, show(policy), hint)
     elif isinstance(raw, dict):
@@ -164,6 +173,8 @@ def _check_form(raw: Any, path: KeyPath) -> Iterator[Problem]:
             # A union of types says the same of each member.
             steps = [s for s in problem.path if not str(s).startswith(("literal[", "constrained"))]
             yield replace(problem, path=(*path, *steps), names=names)
+        if "meanwhile" in raw and policy == "compile":
+            yield from _check_form(raw["meanwhile"], (*path, "meanwhile"), MEANWHILE)
 
 
 def _check_against(
@@ -177,6 +188,8 @@ def _check_against(
 ) -> Iterator[Problem]:
     """The value beside the inputs. lengths: parameters named so far, with their dimensions."""
     spec = policy_of(raw)
+    if isinstance(spec, CompileSpec):
+        spec, path = spec.meanwhile, (*path, "meanwhile")
     if isinstance(spec, PadSpec):
         for leaf, value in spec.fill.items():
             yield from _check_fill((*path, "fill", leaf), leaf, value, dimension, leaves)
@@ -190,10 +203,7 @@ def _check_against(
             yield Problem("AOTC-E807", (*path, "length"), expected, found, hint)
         elif spec.length:
             lengths[spec.length] = dimension
-    splits = isinstance(spec, SplitSpec) or (
-        isinstance(spec, CompileSpec) and spec.meanwhile is OutOfProfilePolicy.SPLIT
-    )
-    for at, leaf_spec in leaves.items() if splits else ():
+    for at, leaf_spec in leaves.items() if isinstance(spec, SplitSpec) else ():
         shape = leaf_spec.shape if isinstance(leaf_spec, InputLeaf) else ()
         if shape.count(dimension) > 1:
             expected = f"inputs that carry {dimension} on at most one axis, to split them there"
@@ -228,8 +238,10 @@ def _check_fill(
         yield Problem("AOTC-E805", path, why, show(value), "correct the number")
 
 
-def _misfit(value: Any, dtype: DType | None) -> str | None:
+def _misfit(value: Any, dtype: DType | KeyImpl | None) -> str | None:
     """What a fill should be, if it is not: a value that the dtype holds. None: not known yet."""
+    if isinstance(dtype, KeyImpl):
+        return "an array of numbers: keys are padded with keys whose data is 0"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if dtype is None:
         return None if is_number or isinstance(value, bool) else "a number, true or false"
