@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.tallies import ServedCalls
 
 Bundles = Callable[[], Iterable[LoadedBundle]]
 
 
 def observe(meter: Meter, bundles: Bundles) -> None:
-    """Register aotc.calls, aotc.call.time, aotc.refusals and aotc.load.time with a meter.
+    """Register aotc.calls and aotc.call.time (by path and executable), aotc.refusals,
+    aotc.padding.elements (real and filled) and aotc.load.time with a meter.
 
     bundles: gives the bundles that are loaded when the meter asks.
     """
@@ -25,15 +27,14 @@ def observe(meter: Meter, bundles: Bundles) -> None:
     def calls(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
             for entry_point in bundle.entry_points.values():
-                for label, count in entry_point.calls.items():
-                    yield Observation(count, {**_identity(bundle), "executable": label})
+                for each in entry_point.served():
+                    yield Observation(each.latency.calls, _way(bundle, each))
 
     def call_time(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
             for entry_point in bundle.entry_points.values():
-                for label, latency in entry_point.latencies().items():
-                    attributes = {**_identity(bundle), "executable": label}
-                    yield Observation(latency.seconds, attributes)
+                for each in entry_point.served():
+                    yield Observation(each.latency.seconds, _way(bundle, each))
 
     def refusals(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
@@ -41,6 +42,16 @@ def observe(meter: Meter, bundles: Bundles) -> None:
                 for code, count in entry_point.refusals.items():
                     attributes = {"entry_point": entry_point.name, "code": code}
                     yield Observation(count, {**_identity(bundle), **attributes})
+
+    def padding(_: CallbackOptions) -> Iterator[Observation]:
+        for bundle in bundles():
+            for entry_point in bundle.entry_points.values():
+                attributes = {**_identity(bundle), "entry_point": entry_point.name}
+                for kind, count in (
+                    ("real", entry_point.padding.elements),
+                    ("filled", entry_point.padding.filled),
+                ):
+                    yield Observation(count, {**attributes, "kind": kind})
 
     def load_time(_: CallbackOptions) -> Iterator[Observation]:
         for bundle in bundles():
@@ -52,9 +63,16 @@ def observe(meter: Meter, bundles: Bundles) -> None:
         "aotc.call.time", [call_time], unit="s", description="Time of the calls served"
     )
     meter.create_observable_counter("aotc.refusals", [refusals], description="Calls refused")
+    meter.create_observable_counter(
+        "aotc.padding.elements", [padding], description="Elements of inputs that were padded"
+    )
     meter.create_observable_gauge(
         "aotc.load.time", [load_time], unit="s", description="Duration of each stage of loading"
     )
+
+
+def _way(bundle: LoadedBundle, each: ServedCalls) -> dict[str, str]:
+    return {**_identity(bundle), "path": each.path.value, "executable": each.executable}
 
 
 def _identity(bundle: LoadedBundle) -> dict[str, str]:

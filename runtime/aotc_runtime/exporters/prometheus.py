@@ -30,8 +30,9 @@ class BundleCollector(Collector):
         self._bundles = bundles
 
     def collect(self) -> Iterator[Metric]:
-        """aotc_bundle_info, aotc_load_seconds, aotc_compilations, aotc_call_seconds (histogram by
-        executable), aotc_refusals_total (by error code).
+        """aotc_bundle_info, aotc_load_seconds, aotc_compilations, aotc_compiled_total,
+        aotc_call_seconds (histogram by path and executable), aotc_padding_elements_total (real and
+        filled), aotc_refusals_total (by error code).
         """
         identity = ["bundle", "version"]
         info = GaugeMetricFamily(
@@ -44,7 +45,15 @@ class BundleCollector(Collector):
             "aotc_compilations", "Compilations while loading: 0, or a bug", labels=identity
         )
         calls = HistogramMetricFamily(
-            "aotc_call_seconds", "Calls served, by executable", labels=[*identity, "executable"]
+            "aotc_call_seconds", "Calls served", labels=[*identity, "path", "executable"]
+        )
+        padding = CounterMetricFamily(
+            "aotc_padding_elements",
+            "Elements of inputs that were padded: real ones, and those filled up with",
+            labels=[*identity, "entry_point", "kind"],
+        )
+        compiled = CounterMetricFamily(
+            "aotc_compiled", "Executables compiled for calls", labels=[*identity, "entry_point"]
         )
         refusals = CounterMetricFamily(
             "aotc_refusals", "Calls refused", labels=[*identity, "entry_point", "code"]
@@ -59,10 +68,17 @@ class BundleCollector(Collector):
             for entry_point in bundle.entry_points.values():
                 for code, count in entry_point.refusals.items():
                     refusals.add_metric([*name, entry_point.name, code], count)
-                for label, latency in entry_point.latencies().items():
+                for each in entry_point.served():
+                    latency = each.latency
                     pairs = zip(latency.bounds, latency.cumulative, strict=True)
                     buckets = [(repr(bound), float(count)) for bound, count in pairs]
                     calls.add_metric(
-                        [*name, label], [*buckets, ("+Inf", float(latency.calls))], latency.seconds
+                        [*name, each.path.value, each.executable],
+                        [*buckets, ("+Inf", float(latency.calls))],
+                        latency.seconds,
                     )
-        yield from (info, load, compilations, calls, refusals)
+                place = [*name, entry_point.name]
+                padding.add_metric([*place, "real"], entry_point.padding.elements)
+                padding.add_metric([*place, "filled"], entry_point.padding.filled)
+                compiled.add_metric(place, entry_point.compiled)
+        yield from (info, load, compilations, compiled, calls, padding, refusals)

@@ -8,6 +8,8 @@
 No spaces but around a relation's operator. Every such expression is a polynomial in the dimensions.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from operator import eq, ge, le
@@ -40,6 +42,32 @@ class Expression(Struct, frozen=True):
     def names(self) -> frozenset[str]:
         """The dimensions in it."""
         return frozenset(name for _, names in self.terms for name in names)
+
+    def linear(self) -> Linear | None:
+        """Itself as a multiple of one dimension and a constant, which a size can be solved for."""
+        factor, offset, dimension = 0, 0, ""
+        for coefficient, names in self.terms:
+            if not names:
+                offset += coefficient
+            elif len(names) > 1 or dimension not in ("", names[0]):
+                return None
+            else:
+                dimension = names[0]
+                factor += coefficient
+        return Linear(dimension, factor, offset) if factor else None
+
+
+class Linear(Struct, frozen=True):
+    """factor * dimension + offset; the factor is not 0."""
+
+    dimension: str
+    factor: int
+    offset: int
+
+    def solve(self, size: int) -> int | None:
+        """The size of the dimension at which this is `size`, if there is one."""
+        quotient, rest = divmod(size - self.offset, self.factor)
+        return quotient if rest == 0 else None
 
 
 class Relation(Struct, frozen=True):

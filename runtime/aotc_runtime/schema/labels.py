@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+
 from aotc_runtime.schema.manifest import (
     CompileHere,
     EntryPoint,
@@ -38,6 +40,22 @@ def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:
         name: _POLICIES[type(policies[name])] if name in policies else OutOfProfilePolicy.FAIL
         for name in entry_point.dimensions
     }
+
+
+def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
+    """By dimension, how a call may be padded or split; for those that compile, until they have."""
+    found: dict[str, Pad | Split] = {}
+    for name, policy in entry_point.out_of_profile.items():
+        now = policy.meanwhile if isinstance(policy, CompileHere) else policy
+        if now is not UNSET:
+            found[name] = now
+    return found
+
+
+def supplied_parameters(entry_point: EntryPoint) -> frozenset[str]:
+    """The parameters that the loader passes, not the caller: masks and lengths."""
+    pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
+    return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
 
 
 def tensor_text(spec: TensorSpec) -> str:

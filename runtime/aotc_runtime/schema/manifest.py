@@ -346,8 +346,8 @@ type DimensionPolicy = Pad | Split | CompileHere
 class Symbolic(_Part, frozen=True):
     """The entry point for all accepted sizes at once.
 
-    module: StableHLO whose @main has symbolic dimensions, and no others than those of its arguments'
-    shapes.  arguments: what @main takes, in its order.
+    module: StableHLO whose @main has symbolic dimensions, each of which its arguments' shapes tell.
+    arguments: what @main takes, in its order.
     """
 
     module: BlobRef

@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import inspect
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc_runtime.errors import AotcError, BackendError, Finding, ShapeError
+from aotc_runtime.errors import AotcError, Finding, ShapeError
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.schema.tree import Leaf, Tree
+from aotc_runtime.schema.tree import Leaf
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray, as_array
-from aotc_runtime.serving.no_profile import no_profile
-from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
+from aotc_runtime.serving.execution import Execution, Served, failed
+from aotc_runtime.serving.outside import Outside
+from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.signature import arguments_of, bind, positional_count, signature_of
-from aotc_runtime.serving.telemetry import CallCounter, Latency
+from aotc_runtime.serving.supplied import (
+    on_device,
+    passed_leaves,
+    passed_parameters,
+    supplied_inputs,
+)
+from aotc_runtime.serving.tallies import (
+    Padding,
+    Path,
+    ServedCalls,
+    Tallies,
+    entry_point_report,
+)
 from aotc_runtime.serving.threads import Threads
+from aotc_runtime.serving.ways import Result, Way, on_host
 from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Buffer
 
@@ -39,28 +52,6 @@ _MODULES = sys.modules
 
 WARMING_CALLS = 3
 WARMING_NANOSECONDS = 10_000_000
-
-
-class Served:
-    """A profile as calls use it, with its counter."""
-
-    __slots__ = ("counter", "direct", "finish", "label", "outputs", "profile")
-
-    def __init__(self, profile: ResidentProfile, result: Tree) -> None:
-        self.profile = profile
-        self.label = profile.label
-        self.outputs = profile.outputs
-        self.direct = profile.direct
-        self.counter = CallCounter()
-        self.finish = _finisher(result, profile.outputs)
-
-
-def _finisher(result: Tree, outputs: tuple[pjrt.Aval, ...]) -> Callable[[list[Buffer]], Any]:
-    """From device buffers to the result of a call with numpy arrays."""
-    if isinstance(result, Leaf):
-        return pjrt.reader_of_one(outputs[0])
-    read, build = pjrt.reader(outputs), trees.builder(result)
-    return lambda buffers: build(read(buffers))
 
 
 class LoadedEntryPoint:
@@ -77,34 +68,56 @@ class LoadedEntryPoint:
         spec = resident.spec
         self.name = resident.name
         self.spec: EntryPoint = spec
-        self.signature: inspect.Signature = signature_of(spec)
-        self._table: dict[Shapes, Served] = {
-            profile.record.input_shapes: Served(profile, spec.result)
+        self.parameters = passed_parameters(spec)
+        self.signature: inspect.Signature = signature_of(self.parameters)
+        supplied = supplied_inputs(spec)
+        profiles = [
+            Served(
+                profile,
+                spec.result,
+                on_device(supplied, profile.record.input_shapes, profile.record.sizes),
+            )
             for profile in resident.profiles
+        ]
+        self._passed = passed_leaves(spec)
+        self._is_all_passed = len(self._passed) == len(spec.inputs)
+        self._table: dict[Shapes, Served] = {
+            tuple(profile.record.input_shapes[leaf] for leaf in self._passed): served
+            for profile, served in zip(resident.profiles, profiles, strict=True)
         }
-        self._counters = {served.label: served.counter for served in self._table.values()}
-        self._count = len(spec.parameters)
+        # Not the executables: a bundle that was closed still reports what it served.
+        self._counters = [
+            (tuple(sorted(profile.record.sizes.items())), served.label, served.counter)
+            for profile, served in zip(resident.profiles, profiles, strict=True)
+        ]
+        self._count = len(self.parameters)
         self._flatteners = [
             trees.flattener(parameter.tree, f"{resident.name} {parameter.name}")
-            for parameter in spec.parameters
+            for parameter in self.parameters
         ]
-        self._flat = all(isinstance(parameter.tree, Leaf) for parameter in spec.parameters)
-        self._positional = positional_count(spec.parameters)
+        self._flat = self._is_all_passed and all(
+            isinstance(parameter.tree, Leaf) for parameter in self.parameters
+        )
+        self._positional = positional_count(self.parameters)
         # How many arguments a call has that is nothing but its leaves in order; or never.
         self._plain_count = self._count if self._flat and self._positional == self._count else -1
         first = resident.profiles[0]
         self._dtypes = [aval.dtype for aval in first.inputs]
+        self._expected = [(leaf, first.inputs[leaf].dtype) for leaf in self._passed]
         self._scalars = [aval.shape == () for aval in first.inputs]
-        self._donated = [
-            index
-            for parameter in spec.parameters
-            if parameter.donated
-            for index in leaf_indices(parameter.tree)
-        ]
+        self._execution = Execution(
+            resident.name,
+            [
+                index
+                for parameter in self.parameters
+                if parameter.donated
+                for index in leaf_indices(parameter.tree)
+            ],
+        )
         self._build = trees.builder(spec.result)
-        self._lock = threading.Lock()
-        self._refusals: dict[str, int] = {}
-        self._device = pjrt.device()
+        self._tallies = Tallies()
+        self._outside = Outside(resident, profiles, self._execution, self._tallies)
+        self._device = self._execution.device
         self._threads = threads
         self._closed = False
 
@@ -115,17 +128,20 @@ class LoadedEntryPoint:
             try:
                 result = served.finish(served.direct(*args))
             except self._device.error as error:
-                failure = _failed(served.label, error)
+                failure = failed(served.label, error)
                 self._refused(failure)
                 raise failure from error
-        else:
-            try:
-                leaves, is_jax = self._leaves(args, kwargs)
-                served = self._find(leaves)
-                result = self._on_host(served, self._execute(served, leaves), is_jax)
-            except AotcError as error:
-                self._refused(error)
-                raise
+            served.counter.observe(perf_counter_ns() - started)
+            return result
+        try:
+            leaves, is_jax = self._leaves(args, kwargs)
+            served = self._exact(leaves)
+            if served is None:
+                return self._run_outside(leaves, is_jax, started)
+            result = self._on_host(served, self._execution.execute(served, leaves), is_jax)
+        except AotcError as error:
+            self._refused(error)
+            raise
         served.counter.observe(perf_counter_ns() - started)
         return result
 
@@ -150,17 +166,27 @@ class LoadedEntryPoint:
         return self._table.get(tuple([leaf.shape for leaf in args]))
 
     def on_device(self, *args: Any, **kwargs: Any) -> Any:
-        """As a call, with `DeviceArray` leaves: what is fed back never leaves the device."""
+        """As a call, with `DeviceArray` leaves: what is fed back never leaves the device, unless
+        it has to be padded or cut.
+        """
         started = perf_counter_ns()
         try:
             leaves, _ = self._leaves(args, kwargs)
-            served = self._find(leaves)
-            results = self._execute(served, leaves)
+            served = self._exact(leaves)
+            if served is None:
+                way = self._way(leaves)
+                results = [
+                    DeviceArray(self._device.put(r, a) if type(r) is np.ndarray else r, a)
+                    for r, a in zip(way.run(leaves), way.outputs, strict=True)
+                ]
+                self._count_outside(way, started)
+                return self._build(results)
+            buffers = self._execution.execute(served, leaves)
         except AotcError as error:
             self._refused(error)
             raise
         result = self._build(
-            [DeviceArray(b, a) for b, a in zip(results, served.outputs, strict=True)]
+            [DeviceArray(b, a) for b, a in zip(buffers, served.outputs, strict=True)]
         )
         served.counter.observe(perf_counter_ns() - started)
         return result
@@ -173,23 +199,50 @@ class LoadedEntryPoint:
         started = perf_counter_ns()
         try:
             leaves, is_jax = self._leaves(args, kwargs)
-            served = self._find(leaves)
-            arguments, claimed = self._arguments(served.profile, leaves)
+            served = self._exact(leaves)
+            if served is None:
+                work = self._outside_later(leaves, is_jax, started)
+            else:
+                work = self._later(served, leaves, is_jax, started)
         except AotcError as error:
             self._refused(error)
             raise
 
         def run() -> Any:
             try:
-                results = self._run(served.profile, arguments, claimed)
+                return work()
             except AotcError as error:
                 self._refused(error)
                 raise
+
+        return self._threads.pool().submit(run)
+
+    def _later(
+        self, served: Served, leaves: list[Any], is_jax: bool, started: int
+    ) -> Callable[[], Any]:
+        """The call of an executable whose arguments are on the device already."""
+        execution = self._execution
+        arguments, claimed = execution.arguments(served.executable, leaves)
+
+        def work() -> Any:
+            results = execution.run(served.executable, arguments, claimed)
             result = self._on_host(served, results, is_jax)
             served.counter.observe(perf_counter_ns() - started)
             return result
 
-        return self._threads.pool().submit(run)
+        return work
+
+    def _outside_later(self, leaves: list[Any], is_jax: bool, started: int) -> Callable[[], Any]:
+        """A call outside of the profiles, of copies of its arguments."""
+        way = self._way(leaves)
+        finish = self._execution.copied(leaves, way.executable)
+
+        def work() -> Any:
+            with finish as copies:
+                results = way.run(copies)
+            return self._finished(way, results, is_jax, started)
+
+        return work
 
     async def call_async(self, *args: Any, **kwargs: Any) -> Any:
         """As a call, without holding up the event loop."""
@@ -202,33 +255,93 @@ class LoadedEntryPoint:
 
         Three calls, or fewer if they take long: what they save is a fraction of a millisecond.
         """
-        positional, named = arguments_of(self.spec.parameters, leaves)
+        positional, named = arguments_of(self.parameters, leaves)
         end = perf_counter_ns() + WARMING_NANOSECONDS
         for _ in range(WARMING_CALLS):
             self(*positional, **named)
             if perf_counter_ns() > end:
                 break
-        for counter in self._counters.values():
+        for _, _, counter in self._counters:
             counter.reset()
 
     @property
     def calls(self) -> dict[str, int]:
-        """Calls served, by executable."""
-        return {label: counter.calls for label, counter in self._counters.items()}
+        """Calls served, by the executable that did most of it."""
+        counts = {label: counter.calls for _, label, counter in self._counters}
+        for each in self._tallies.calls():
+            counts[each.executable] = counts.get(each.executable, 0) + each.latency.calls
+        return counts
+
+    def served(self) -> list[ServedCalls]:
+        """Calls served, by path and executable."""
+        exact = [
+            ServedCalls(Path.EXACT, label, counter.latency())
+            for _, label, counter in self._counters
+        ]
+        return [*exact, *self._tallies.calls()]
 
     @property
     def refusals(self) -> dict[str, int]:
         """Calls refused, by error code."""
-        with self._lock:
-            return dict(sorted(self._refusals.items()))
+        return self._tallies.refusals
 
-    def latencies(self) -> dict[str, Latency]:
-        """The latency of the calls served, by executable."""
-        return {label: counter.latency() for label, counter in self._counters.items()}
+    @property
+    def padding(self) -> Padding:
+        """What the inputs of all padded calls were filled up with."""
+        return self._tallies.padding[1]
+
+    @property
+    def compiled(self) -> int:
+        """Executables that were compiled for calls."""
+        compiler = self._outside.compiler
+        return compiler.compiled if compiler is not None else 0
+
+    def report(self) -> dict[str, Any]:
+        """What was counted; JSON-able. docs/serving.md tells every field."""
+        exact = [(sizes, counter.calls) for sizes, _, counter in self._counters]
+        compiler = self._outside.compiler
+        return entry_point_report(
+            self.served(),
+            self._tallies,
+            exact,
+            compiler.report() if compiler is not None else None,
+        )
 
     def _refused(self, error: AotcError) -> None:
-        with self._lock:
-            self._refusals[error.code] = self._refusals.get(error.code, 0) + 1
+        self._tallies.refused(error.code)
+
+    def _shapes(self, leaves: list[Any]) -> Shapes:
+        if self._is_all_passed:
+            return tuple([leaf.shape for leaf in leaves])
+        return tuple([leaves[index].shape for index in self._passed])
+
+    def _exact(self, leaves: list[Any]) -> Served | None:
+        """The profile of exactly these leaves, which get what it is supplied with."""
+        served = self._table.get(self._shapes(leaves))
+        if served is not None:
+            for leaf, array in served.supplied:
+                leaves[leaf] = array
+        return served
+
+    def _way(self, leaves: list[Any]) -> Way:
+        """How a call is served that no profile fits."""
+        if self._closed:
+            raise self._closed_error()
+        return self._outside.find(self._shapes(leaves))
+
+    def _run_outside(self, leaves: list[Any], is_jax: bool, started: int) -> Any:
+        way = self._way(leaves)
+        return self._finished(way, way.run(leaves), is_jax, started)
+
+    def _finished(self, way: Way, results: list[Result], is_jax: bool, started: int) -> Any:
+        arrays = [on_host(r, aval) for r, aval in zip(results, way.outputs, strict=True)]
+        result = self._build(foreign_arrays.to_jax(arrays, self.spec.outputs) if is_jax else arrays)
+        self._count_outside(way, started)
+        return result
+
+    def _count_outside(self, way: Way, started: int) -> None:
+        taken = perf_counter_ns() - started
+        self._tallies.served(way.path, way.executable, way.padding, way.parts, taken)
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], bool]:
         """The input leaves in order, each a checked numpy array or a DeviceArray; and whether any
@@ -244,7 +357,8 @@ class LoadedEntryPoint:
             for flatten, value in zip(self._flatteners, values, strict=True):
                 flatten(value, leaves)
         is_jax = False
-        for index, (leaf, dtype) in enumerate(zip(leaves, self._dtypes, strict=True)):
+        for index, dtype in self._expected:
+            leaf = leaves[index]
             # Identity: a dtype of another byte order is another object.
             if type(leaf) is np.ndarray and leaf.dtype is dtype:
                 continue
@@ -257,97 +371,6 @@ class LoadedEntryPoint:
                 leaf = foreign_arrays.without_key_type(leaf, spec, where)
             leaves[index] = as_array(leaf, dtype, self._scalars[index], where)
         return leaves, is_jax
-
-    def _find(self, leaves: list[Any]) -> Served:
-        shapes = tuple([leaf.shape for leaf in leaves])
-        served = self._table.get(shapes)
-        if served is None:
-            if self._closed:
-                raise self._closed_error()
-            raise no_profile(self.name, self.spec, shapes, list(self._table))
-        return served
-
-    def _execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
-        # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
-        if served.direct is None or "jax" in _MODULES or self._device.was_forked:
-            arguments, claimed = self._arguments(served.profile, leaves)
-            return self._run(served.profile, arguments, claimed)
-        buffers = [leaf.buffer() if type(leaf) is DeviceArray else leaf for leaf in leaves]
-        try:
-            return served.direct(*buffers)
-        except self._device.error as error:
-            raise _failed(served.label, error) from error
-
-    def _arguments(
-        self, profile: ResidentProfile, leaves: list[Any]
-    ) -> tuple[list[Buffer], list[DeviceArray]]:
-        """Every argument of the executable on the device, and the arrays this call uses up."""
-        if self._device.was_forked:
-            pjrt.device()  # raises
-        put = self._device.put
-        claimed = self._claim(leaves, profile.label) if self._donated else []
-        claimed_ids = {id(array) for array in claimed}
-        buffers: list[Any] = [None] * len(leaves)
-        arguments = []
-        for argument in profile.arguments:
-            if type(argument) is int:
-                buffer = buffers[argument]
-                if buffer is None:
-                    leaf = leaves[argument]
-                    if type(leaf) is DeviceArray:
-                        buffer = leaf.claimed() if id(leaf) in claimed_ids else leaf.buffer()
-                    else:
-                        buffer = put(np.ascontiguousarray(leaf), profile.inputs[argument])
-                    buffers[argument] = buffer
-                arguments.append(buffer)
-            else:
-                arguments.append(argument)
-        return arguments, claimed
-
-    def _run(
-        self, profile: ResidentProfile, arguments: list[Buffer], claimed: list[DeviceArray]
-    ) -> list[Buffer]:
-        try:
-            results = pjrt.execute(profile.executable, arguments)
-        except self._device.error as error:
-            for array in claimed:
-                array.give_back()
-            raise _failed(profile.label, error) from error
-        for array in claimed:
-            array.delete()
-        return results
-
-    def _claim(self, leaves: list[Any], label: str) -> list[DeviceArray]:
-        """Take the device arrays that this call donates, so that no other call can.
-
-        Raises ShapeError (AOTC-E631, E632).
-        """
-        donated = [leaves[i] for i in self._donated if type(leaves[i]) is DeviceArray]
-        everywhere = [id(leaf) for leaf in leaves if type(leaf) is DeviceArray]
-        for leaf in donated:
-            if everywhere.count(id(leaf)) > 1:
-                raise ShapeError(
-                    Finding(
-                        code="AOTC-E632",
-                        where=self.name,
-                        expected="a donated array passed once",
-                        found=f"{leaf!r} passed twice in one call",
-                        hint="pass a copy for the other argument: np.asarray(x)",
-                    )
-                )
-        claimed: list[DeviceArray] = []
-        try:
-            for leaf in leaves:
-                if type(leaf) is DeviceArray:
-                    leaf.buffer()
-            for leaf in donated:
-                leaf.claim(label)
-                claimed.append(leaf)
-        except ShapeError:
-            for leaf in claimed:
-                leaf.give_back()
-            raise
-        return claimed
 
     def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
         if not is_jax:
@@ -370,18 +393,8 @@ class LoadedEntryPoint:
         """Refuse further calls; calls that are running end as they would."""
         self._closed = True
         self._table = {}
+        self._outside.close()
 
     def __repr__(self) -> str:
-        return f"<entry point {self.name}{self.signature}: {', '.join(self._counters)}>"
-
-
-def _failed(label: str, error: Exception) -> BackendError:
-    return BackendError(
-        Finding(
-            code="AOTC-E755",
-            where=label,
-            expected="XLA to run the executable",
-            found=str(error).strip().splitlines()[0],
-            hint="the bundle stays usable; if memory ran out, free some or call with less",
-        )
-    )
+        labels = ", ".join(label for _, label, _ in self._counters)
+        return f"<entry point {self.name}{self.signature}: {labels}>"

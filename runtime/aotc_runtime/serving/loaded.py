@@ -101,15 +101,7 @@ class LoadedBundle:
                 for result in self._fixtures
             ],
             "entry_points": {
-                name: {
-                    "calls": entry_point.calls,
-                    "refusals": entry_point.refusals,
-                    "latency": {
-                        label: latency.to_json()
-                        for label, latency in entry_point.latencies().items()
-                    },
-                }
-                for name, entry_point in self._entry_points.items()
+                name: entry_point.report() for name, entry_point in self._entry_points.items()
             },
         }
 

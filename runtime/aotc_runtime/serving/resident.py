@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
+    Argument,
     BundleManifest,
+    Dimension,
+    DType,
     EntryPoint,
     InputArgument,
     ProfileRecord,
@@ -28,7 +31,7 @@ Place = tuple[str, int]
 """An entry point's name, and the number of one of its profiles."""
 
 
-class ResidentProfile(Struct, frozen=True):
+class ResidentExecutable(Struct, frozen=True):
     """One executable, ready to run.
 
     arguments: a device buffer for a bound weight, or the index of an input leaf.  direct: runs in
@@ -36,7 +39,6 @@ class ResidentProfile(Struct, frozen=True):
     """
 
     label: str
-    record: ProfileRecord
     executable: Executable
     arguments: tuple[Buffer | int, ...]
     inputs: tuple[Aval, ...]
@@ -44,12 +46,30 @@ class ResidentProfile(Struct, frozen=True):
     direct: Callable[..., list[Buffer]] | None
 
 
+class ResidentProfile(ResidentExecutable, frozen=True):
+    """The executable of a profile."""
+
+    record: ProfileRecord
+
+
+class ResidentSymbolic(Struct, frozen=True):
+    """What can be compiled for more sizes. arguments: as those of an executable.  options: of XLA,
+    by name, that the target was compiled with.
+    """
+
+    module: VerifiedBlob
+    arguments: tuple[Buffer | int, ...]
+    options: Mapping[str, str]
+
+
 class ResidentEntryPoint(Struct, frozen=True):
-    """An entry point with its executables."""
+    """An entry point with its executables. dimensions: those of the bundle, by name."""
 
     name: str
     spec: EntryPoint
+    dimensions: Mapping[str, Dimension]
     profiles: tuple[ResidentProfile, ...]
+    symbolic: ResidentSymbolic | None
 
 
 class ResidentBundle(Struct, frozen=True):
@@ -104,10 +124,12 @@ def make_resident(
         name: ResidentEntryPoint(
             name,
             spec,
+            manifest.dimensions,
             tuple(
-                _profile(device, executables[name, index], name, spec, record, buffers)
+                _profile(executables[name, index], name, spec, record, buffers)
                 for index, record in enumerate(spec.profiles)
             ),
+            _symbolic(verified, spec, buffers),
         )
         for name, spec in manifest.entry_points.items()
     }
@@ -115,37 +137,69 @@ def make_resident(
 
 
 def _profile(
-    device: pjrt.Device,
     executable: Executable,
     name: str,
     spec: EntryPoint,
     record: ProfileRecord,
     buffers: Mapping[tuple[str, str], Buffer],
 ) -> ResidentProfile:
-    inputs = _avals([tensor.dtype for tensor in spec.inputs], record.input_shapes)
+    inputs = avals([tensor.dtype for tensor in spec.inputs], record.input_shapes)
     outputs = _outputs(spec, record)
-    arguments: list[Buffer | int] = []
-    for argument in record.arguments:
+    arguments = _arguments(record.arguments, buffers)
+    direct = direct_call(executable, spec, arguments, inputs, outputs)
+    where = label(name, record.sizes)
+    return ResidentProfile(where, executable, arguments, inputs, outputs, direct, record)
+
+
+def _arguments(
+    arguments: Sequence[Argument], buffers: Mapping[tuple[str, str], Buffer]
+) -> tuple[Buffer | int, ...]:
+    found: list[Buffer | int] = []
+    for argument in arguments:
         match argument:
             case InputArgument(leaf=leaf):
-                arguments.append(leaf)
+                found.append(leaf)
             case WeightArgument(set=set_name, tensor=tensor):
-                arguments.append(buffers[set_name, tensor])
+                found.append(buffers[set_name, tensor])
+    return tuple(found)
+
+
+def _symbolic(
+    verified: VerifiedBundle, spec: EntryPoint, buffers: Mapping[tuple[str, str], Buffer]
+) -> ResidentSymbolic | None:
+    if spec.symbolic is UNSET:
+        return None
+    return ResidentSymbolic(
+        verified.blob(spec.symbolic.module),
+        _arguments(spec.symbolic.arguments, buffers),
+        verified.manifest.target.options,
+    )
+
+
+def direct_call(
+    executable: Executable,
+    spec: EntryPoint,
+    arguments: Sequence[Buffer | int],
+    inputs: Sequence[Aval],
+    outputs: Sequence[Aval],
+) -> Callable[..., list[Buffer]] | None:
+    """The executable in jaxlib's compiled call path, if it can run there."""
     weights = [argument for argument in arguments if not isinstance(argument, int)]
-    direct = None
     is_donating = any(parameter.donated for parameter in spec.parameters)
     is_packed = any(pjrt.is_packed_in_xla(aval.dtype) for aval in inputs)
-    if arguments == [*weights, *range(len(inputs))] and not is_donating and not is_packed:
-        direct = device.compiled_call(executable, weights, inputs, outputs)
-    where = label(name, record.sizes)
-    return ResidentProfile(where, record, executable, tuple(arguments), inputs, outputs, direct)
+    behind = arguments[len(weights) :]
+    in_order = all(isinstance(argument, int) for argument in behind)
+    if not in_order or [*behind] != [*range(len(inputs))] or is_donating or is_packed:
+        return None
+    return pjrt.device().compiled_call(executable, weights, inputs, outputs)
 
 
 def _outputs(spec: EntryPoint, record: ProfileRecord) -> tuple[Aval, ...]:
-    return _avals([tensor.dtype for tensor in spec.outputs], record.output_shapes)
+    return avals([tensor.dtype for tensor in spec.outputs], record.output_shapes)
 
 
-def _avals(dtypes: list[Any], shapes: tuple[tuple[int, ...], ...]) -> tuple[Aval, ...]:
+def avals(dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> tuple[Aval, ...]:
+    """Shapes and dtypes as jaxlib asks for them."""
     return tuple(
         Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
+from aotc_runtime.schema.manifest import Parameter, ParameterKind
 from aotc_runtime.serving import trees
 
 _KINDS = {
@@ -16,9 +17,9 @@ _KINDS = {
 }
 
 
-def signature_of(spec: EntryPoint) -> inspect.Signature:
-    """The signature callers see: bound and static parameters are gone."""
-    return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in spec.parameters])
+def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:
+    """The signature callers see: bound, static and supplied parameters are gone."""
+    return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in parameters])
 
 
 def bind(
@@ -40,13 +41,13 @@ def bind(
     return [bound.arguments[parameter] for parameter in signature.parameters]
 
 
-def positional_count(parameters: tuple[Parameter, ...]) -> int:
+def positional_count(parameters: Sequence[Parameter]) -> int:
     """How many parameters can be passed by position."""
     return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
 
 
 def arguments_of(
-    parameters: tuple[Parameter, ...], leaves: list[Any]
+    parameters: Sequence[Parameter], leaves: list[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments, by position and by name, whose leaves these are."""
     values = {parameter.name: trees.builder(parameter.tree)(leaves) for parameter in parameters}

@@ -10,8 +10,12 @@
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
     jaxlib.lapack: _lapack.initialize, registrations
 
-There is one client per process, made on first use. Executables come from `VerifiedBlob`s only, and
-nothing here can compile. None of these calls imports jax.
+    jaxlib.mlir: _mlir_libs._jax_mlir_ext.register_dialects, dialects.stablehlo, dialects.func
+    _jax.mlir.refine_polymorphic_shapes, Client.compile_and_load, CompileOptions
+
+There is one client per process, made on first use. Executables come from `VerifiedBlob`s only: from
+machine code, or from a symbolic module that is compiled for sizes where a policy allows it. None of
+these calls imports jax.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -262,8 +266,49 @@ class Device:
             ) from error
         return executable
 
+    def compile_symbolic(
+        self,
+        module: VerifiedBlob,
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+        options: Mapping[str, str],
+        where: str,
+    ) -> Executable:
+        """Compile a verified module with symbolic dimensions for the shapes of these inputs.
+
+        Takes tens of milliseconds and more, on the calling thread, other Python threads going on
+        meanwhile. Raises BackendError (AOTC-E756).
+        """
+        handlers = [self._handler(aval, self._sharding, True) for aval in outputs]
+        try:
+            from jaxlib import _jax, xla_client
+
+            refined = _jax.mlir.refine_polymorphic_shapes(
+                _with_static_main(bytes(module.data), [aval.shape for aval in inputs]),
+                enable_shape_assertions=True,
+                validate_static_shapes=True,
+                enable_shardy=False,
+            )
+            compile_options = xla_client.CompileOptions()
+            compile_options.env_option_overrides = sorted(options.items())
+            loaded = self._client.compile_and_load(refined, self._devices, compile_options)
+        except (self.error, ImportError, AttributeError, TypeError, ValueError) as error:
+            raise _backend_error(
+                "AOTC-E756",
+                where,
+                "XLA to compile the bundled module for these sizes",
+                _first_line(error),
+                "call with sizes of a profile, or add these to `profiles` and build again",
+            ) from error
+        executable = Executable(loaded, handlers)
+        # Should another thread load a bundle just now, `compilations` looks again.
+        with self._lock:
+            self._known[id(loaded)] = executable
+        return executable
+
     def compilations(self) -> int:
-        """Executables alive in XLA's client that did not come from `deserialize`: 0, or a bug.
+        """Executables alive in XLA's client that were neither deserialized nor compiled for calls
+        under a policy that allows it: 0, or a bug.
 
         One that another thread has just let go of is no longer known while XLA still takes it
         apart, so a count is believed only if it stays.
@@ -301,6 +346,52 @@ class Device:
     def pointer(self, buffer: Buffer) -> int:
         """The address of a device buffer."""
         return int(buffer.unsafe_buffer_pointer())
+
+
+def _with_static_main(artifact: bytes, shapes: Sequence[tuple[int, ...]]) -> bytes:
+    """The module, as bytecode, with a @main of these shapes that calls the symbolic one: XLA
+    refines what a function of static shapes calls.
+    """
+    from io import BytesIO
+
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import func, stablehlo
+
+    context = ir.Context()
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    with context, ir.Location.unknown():
+        module = stablehlo.deserialize_portable_artifact(context, artifact)
+        symbolic = ir.SymbolTable(module.operation)["main"]
+        ir.SymbolTable.set_symbol_name(symbolic, "symbolic")
+        ir.SymbolTable.set_visibility(symbolic, "private")
+        type_ = ir.FunctionType(ir.TypeAttr(symbolic.attributes["function_type"]).value)
+        elements = [ir.RankedTensorType(each).element_type for each in type_.inputs]
+        static = [
+            ir.RankedTensorType.get(list(shape), element)
+            for shape, element in zip(shapes, elements, strict=True)
+        ]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get(static, type_.results))
+            with ir.InsertionPoint(main.add_entry_block()):
+                converted = [
+                    stablehlo.ConvertOp(wanted, argument).result
+                    for wanted, argument in zip(type_.inputs, main.arguments, strict=True)
+                ]
+                call = func.CallOp(type_.results, "symbolic", converted)
+                func.ReturnOp(call.results)
+        bytecode = BytesIO()
+        module.operation.write_bytecode(bytecode)
+    return bytecode.getvalue()
+
+
+def aval_of(buffer: Buffer) -> Aval:
+    """Of a buffer that was made from an aval."""
+    aval: Aval = buffer.aval
+    return aval
 
 
 def execute(executable: Executable, arguments: list[Buffer]) -> list[Buffer]:

@@ -54,7 +54,7 @@ def test_the_report_holds_latency_by_executable(digits_bundle: tuple[Path, Path]
         bundle["predict"](np.zeros((8, 64), np.float32))
         bundle["predict"].on_device(np.zeros((8, 64), np.float32))
         report = json.loads(json.dumps(bundle.report()))
-    latency = report["entry_points"]["predict"]["latency"]
+    latency = report["entry_points"]["predict"]["paths"]["exact"]
     assert latency["predict[batch=8]"]["calls"] == 2
     assert latency["predict[batch=8]"]["at_most"][-1]["calls"] == 2
     assert latency["predict[batch=64]"]["calls"] == 0

@@ -1,0 +1,136 @@
+"""How a call is served whose sizes no profile has exactly: a pure choice, made before anything is
+touched and the same every time.
+
+Padded: to the cheapest profile that covers it. Split: along one dimension, into parts that profiles
+serve, as many of the largest as leave a rest that the others add up to, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+
+from msgspec import Struct
+
+from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
+
+Sizes = Mapping[str, int]
+
+PARTS_MAX = 1024
+"""Calls that one call is split into: more are a mistake of whoever sized the profiles."""
+
+SUMS_MAX = 2**24
+"""Sums that are looked through for a split, a bit each: profiles up to 4096 never need more."""
+
+
+class Direct(Struct, frozen=True):
+    """One call of a profile, padded where its sizes are larger. profile: its number."""
+
+    profile: int
+    sizes: dict[str, int]
+
+
+class Parts(Struct, frozen=True):
+    """Several calls, whose pieces of `dimension` follow each other."""
+
+    dimension: str
+    calls: tuple[Direct, ...]
+
+
+Route = Direct | Parts
+
+
+class Router:
+    """Chooses a route. Profiles are tried in the order of their cost."""
+
+    def __init__(
+        self, profiles: Sequence[ProfileRecord], policies: Mapping[str, OutOfProfilePolicy]
+    ) -> None:
+        self._profiles = [profile.sizes for profile in profiles]
+        self._order = sorted(range(len(profiles)), key=lambda index: _cost(profiles[index]))
+        self._padded = {name for name, p in policies.items() if p is OutOfProfilePolicy.PAD}
+        self.split = sorted(name for name, p in policies.items() if p is OutOfProfilePolicy.SPLIT)
+
+    def choose(self, sizes: Sizes) -> Route | None:
+        """The route of a call with these sizes; None if there is none."""
+        profile = self._covering(sizes)
+        if profile is not None:
+            return Direct(profile, dict(sizes))
+        for dimension in self.split:
+            parts = self._parts(sizes, dimension)
+            if parts is not None:
+                return Parts(dimension, parts)
+        return None
+
+    def pieces(self, sizes: Sizes, dimension: str) -> dict[int, int]:
+        """Sizes that a call like this may have in a dimension, each with the profile it takes."""
+        found = {}
+        for size in {profile[dimension] for profile in self._profiles}:
+            profile = self._covering({**sizes, dimension: size})
+            if profile is not None:
+                found[size] = profile
+        return found
+
+    def _covering(self, sizes: Sizes) -> int | None:
+        if sizes in self._profiles:
+            return self._profiles.index(sizes)  # type: ignore[arg-type]
+        return next((index for index in self._order if self._covers(index, sizes)), None)
+
+    def _covers(self, index: int, sizes: Sizes) -> bool:
+        return all(
+            size >= sizes[name] if name in self._padded else size == sizes[name]
+            for name, size in self._profiles[index].items()
+        )
+
+    def _parts(self, sizes: Sizes, dimension: str) -> tuple[Direct, ...] | None:
+        pieces = self.pieces(sizes, dimension)
+        parts = add_up(sizes[dimension], pieces)
+        if parts is None:
+            return None
+        return tuple(Direct(pieces[part], {**sizes, dimension: part}) for part in parts)
+
+
+def add_up(total: int, pieces: Collection[int]) -> list[int] | None:
+    """Pieces, the largest first and as many of it as possible, whose sum is the total; None if
+    there are none, or more than PARTS_MAX.
+    """
+    sizes = sorted(pieces, reverse=True)
+    if not sizes or total > sizes[0] * PARTS_MAX:
+        return None
+    # A rest holds fewer of the smaller pieces than the largest has units: among that many, some
+    # would add up to a multiple of the largest.
+    smaller = sizes[1] if len(sizes) > 1 else 0
+    bulk = max(0, total // sizes[0] - smaller - 1)
+    rest = total - bulk * sizes[0]
+    if rest > SUMS_MAX:
+        return None
+    sums = _sums_of_tails(sizes, rest)
+    if not sums[0] >> rest & 1:
+        return None
+    parts = [sizes[0]] * bulk
+    for place, size in enumerate(sizes):
+        count = rest // size
+        while not sums[place + 1] >> (rest - count * size) & 1:
+            count -= 1
+        parts += [size] * count
+        rest -= count * size
+    return parts if len(parts) <= PARTS_MAX else None
+
+
+def _sums_of_tails(sizes: Sequence[int], limit: int) -> list[int]:
+    """For each place, the sums up to the limit that the sizes from there on make, as bits."""
+    mask = (1 << (limit + 1)) - 1
+    sums = [1]
+    for size in reversed(sizes):
+        bits, step = sums[-1], size
+        while step <= limit:
+            bits |= bits << step & mask
+            step *= 2
+        sums.append(bits)
+    return sums[::-1]
+
+
+def _cost(profile: ProfileRecord) -> tuple[int, int, int, list[tuple[str, int]]]:
+    elements = sum(prod(shape) for shape in profile.input_shapes)
+    cost = profile.cost
+    return cost.flops, cost.bytes_accessed, elements, sorted(profile.sizes.items())

@@ -1,0 +1,162 @@
+"""The sizes that a call's shapes give to its dimensions, and whether they are accepted.
+
+AOTC-E612: shapes that no sizes lead to.  AOTC-E613: sizes that the bundle does not accept.
+AOTC-E611: sizes that are accepted and that no profile serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.schema.expressions import parse_expression, parse_relation
+from aotc_runtime.schema.labels import data_text, policies_of, sizes_text
+from aotc_runtime.schema.manifest import Dimension, EntryPoint, OutOfProfilePolicy, TensorSpec
+
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+Sizes = dict[str, int]
+
+
+def solve(
+    name: str, tensors: Sequence[TensorSpec], shapes: Shapes, known: Sequence[Shapes]
+) -> Sizes:
+    """The size of every dimension that these inputs tell, all of their axes agreeing.
+
+    tensors, shapes, known: of the inputs that a caller passes; known: in each profile.
+    Raises ShapeError (AOTC-E612).
+    """
+    findings = [
+        finding
+        for index, (tensor, shape) in enumerate(zip(tensors, shapes, strict=True))
+        if (finding := _impossible(name, tensor, shape, {each[index] for each in known}))
+    ]
+    if findings:
+        raise ShapeError(*findings)
+    told = _told(tensors, shapes)
+    torn = {d: users for d, users in told.items() if len({size for _, size in users}) > 1}
+    if torn:
+        raise ShapeError(*(_disagreement(name, d, users) for d, users in torn.items()))
+    sizes = {dimension: users[0][1] for dimension, users in told.items()}
+    findings = list(_other_axes(name, tensors, shapes, sizes))
+    if findings:
+        raise ShapeError(*findings)
+    return dict(sorted(sizes.items()))
+
+
+def check_accepted(
+    name: str, spec: EntryPoint, dimensions: Mapping[str, Dimension], sizes: Sizes
+) -> None:
+    """Raises ShapeError (AOTC-E613) for sizes outside of a range, no multiple, or unrelated."""
+    findings = []
+    for dimension, size in sizes.items():
+        rule = dimensions[dimension]
+        where = f"{name} {dimension}"
+        if not rule.minimum <= size <= rule.maximum:
+            expected = f"{rule.minimum} to {rule.maximum}, the range of the dimension"
+            findings.append(_refused(where, expected, str(size)))
+        elif size % rule.multiple_of:
+            findings.append(_refused(where, f"a multiple of {rule.multiple_of}", str(size)))
+    for text in spec.relations:
+        relation = parse_relation(text)
+        if relation.names() <= sizes.keys() and not relation.holds(sizes):
+            findings.append(_refused(name, text, sizes_text(sizes)))
+    if findings:
+        raise ShapeError(*findings)
+
+
+def no_profile(
+    name: str, spec: EntryPoint, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
+) -> ShapeError:
+    """The error (AOTC-E611) for sizes that are accepted and that nothing serves."""
+    policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
+    profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
+    asked = sizes_text(sizes)
+    given = ", ".join(
+        f"{tensor.path} {tensor.dtype.value}{list(shape)}"
+        for tensor, shape in zip(tensors, shapes, strict=True)
+        if any(isinstance(axis, str) for axis in tensor.shape)
+    )
+    return ShapeError(
+        Finding(
+            code="AOTC-E611",
+            where=name,
+            expected=f"one of the profiles {profiles}; calls outside of them "
+            + (policies or OutOfProfilePolicy.FAIL.value),
+            found=f"{asked} ({given})" if asked else given,
+            hint="call with a profile's sizes, or add this one to `profiles` and build again",
+        )
+    )
+
+
+def _refused(where: str, expected: str, found: str) -> Finding:
+    hint = "call with sizes that the build manifest states, or widen it and build again"
+    return Finding("AOTC-E613", where, expected, found, hint)
+
+
+def _impossible(
+    name: str, tensor: TensorSpec, shape: Shape, compiled: set[Shape]
+) -> Finding | None:
+    """Another number of axes, or another size where the program has a fixed one."""
+    where = f"{name} {tensor.path}"
+    found = f"{tensor.dtype.value}{list(shape)}"
+    if len(shape) != len(tensor.shape):
+        axes = len(tensor.shape)
+        hint = f"pass an array with {axes} {'axis' if axes == 1 else 'axes'}"
+        return Finding("AOTC-E612", where, data_text(tensor), found, hint)
+    if shape in compiled:
+        return None
+    for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+        if isinstance(wanted, int) and wanted != size:
+            hint = f"axis {axis} has to be {wanted}: the program was captured so"
+            return Finding("AOTC-E612", where, data_text(tensor), found, hint)
+        if isinstance(wanted, str) and wanted != "?":
+            linear = parse_expression(wanted).linear()
+            if linear is not None and linear.solve(size) is None:
+                hint = f"no {linear.dimension} makes axis {axis}, {wanted}, {size} long"
+                return Finding("AOTC-E612", where, data_text(tensor), found, hint)
+    return None
+
+
+def _told(tensors: Sequence[TensorSpec], shapes: Shapes) -> dict[str, list[tuple[str, int]]]:
+    """By dimension, which input has it at what size, from axes that depend on it alone."""
+    told: dict[str, list[tuple[str, int]]] = {}
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        for wanted, size in zip(tensor.shape, shape, strict=True):
+            if isinstance(wanted, int) or wanted == "?":
+                continue
+            linear = parse_expression(wanted).linear()
+            found = linear.solve(size) if linear is not None else None
+            if linear is not None and found is not None:
+                told.setdefault(linear.dimension, []).append((tensor.path, found))
+    return told
+
+
+def _other_axes(
+    name: str, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
+) -> Iterator[Finding]:
+    """Axes that several dimensions make up, such as batch*seq, and that they do not."""
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+            if isinstance(wanted, int) or wanted == "?":
+                continue
+            expression = parse_expression(wanted)
+            if expression.names() <= sizes.keys() and expression.value(sizes) != size:
+                yield Finding(
+                    code="AOTC-E612",
+                    where=f"{name} {tensor.path}",
+                    expected=f"{expression.value(sizes)} on axis {axis}: {wanted} at "
+                    f"{sizes_text(sizes)}",
+                    found=f"{tensor.dtype.value}{list(shape)}",
+                    hint="pass inputs that belong together",
+                )
+
+
+def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -> Finding:
+    return Finding(
+        code="AOTC-E612",
+        where=f"{name} {dimension}",
+        expected=f"inputs that agree on {dimension}",
+        found=", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users)),
+        hint="pass inputs that belong together",
+    )

@@ -1,0 +1,29 @@
+"""Cutting a call into several along one dimension, and joining their results; numpy, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def axis_of(axes: Sequence[int | str], dimension: str) -> int | None:
+    """The axis that is this dimension."""
+    return axes.index(dimension) if dimension in axes else None
+
+
+def piece(array: Array, axis: int, start: int, stop: int) -> Array:
+    """A view of what lies between two positions of an axis, C-contiguous (a copy if it has to)."""
+    return np.ascontiguousarray(array[(slice(None),) * axis + (slice(start, stop),)])
+
+
+def join(arrays: Sequence[Array], axis: int | None) -> Array:
+    """The results of all parts as one new, read-only array; of those that do not carry the
+    dimension, which are alike, the first.
+    """
+    joined = np.concatenate(arrays, axis) if axis is not None else np.array(arrays[0])
+    joined.setflags(write=False)
+    return joined

@@ -1,0 +1,92 @@
+"""The inputs that the loader passes itself: masks and lengths of dimensions that may be padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from aotc_runtime.schema.labels import supplied_parameters, without_compiling
+from aotc_runtime.schema.manifest import EntryPoint, Pad, Parameter
+from aotc_runtime.schema.tree import leaves as leaf_indices
+from aotc_runtime.serving.arrays import DeviceArray
+from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.padding import mask
+from aotc_runtime.system import pjrt
+
+Array = np.ndarray[Any, Any]
+
+
+class Mask(Struct, frozen=True):
+    """leaf: which input.  axes: its shape.  dimensions: those that it tells the real part of."""
+
+    leaf: int
+    axes: tuple[int | str, ...]
+    dimensions: frozenset[str]
+
+    def array(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
+        """For a call with these sizes, in the shape of its profile."""
+        return mask(self.axes, shape, {name: sizes[name] for name in self.dimensions})
+
+
+class Length(Struct, frozen=True):
+    """leaf: which input.  dimension: whose real size it is."""
+
+    leaf: int
+    dimension: str
+    dtype: np.dtype[Any]
+
+    def array(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
+        """For a call with these sizes."""
+        return np.full(shape, sizes[self.dimension], self.dtype)
+
+
+def supplied_inputs(spec: EntryPoint) -> tuple[Mask | Length, ...]:
+    """Every input that the loader passes."""
+    leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if _is_supplied(spec, p)}
+    masks: dict[str, set[str]] = {}
+    lengths: dict[str, str] = {}
+    for dimension, policy in without_compiling(spec).items():
+        if isinstance(policy, Pad) and policy.mask:
+            masks.setdefault(policy.mask, set()).add(dimension)
+        if isinstance(policy, Pad) and policy.length:
+            lengths[policy.length] = dimension
+    return (
+        *(
+            Mask(leaf_of[name], spec.inputs[leaf_of[name]].shape, frozenset(dimensions))
+            for name, dimensions in masks.items()
+        ),
+        *(
+            Length(leaf_of[name], dimension, numpy_dtype(spec.inputs[leaf_of[name]].dtype))
+            for name, dimension in lengths.items()
+        ),
+    )
+
+
+def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
+    """The parameters that a caller passes."""
+    return tuple(p for p in spec.parameters if not _is_supplied(spec, p))
+
+
+def passed_leaves(spec: EntryPoint) -> list[int]:
+    """The input leaves that a caller passes."""
+    return [leaf for p in passed_parameters(spec) for leaf in leaf_indices(p.tree)]
+
+
+def on_device(
+    supplied: Sequence[Mask | Length], shapes: Sequence[tuple[int, ...]], sizes: Mapping[str, int]
+) -> list[tuple[int, DeviceArray]]:
+    """Masks and lengths for a call of exactly these sizes, by leaf."""
+    device = pjrt.device()
+    found = []
+    for each in supplied:
+        array = each.array(shapes[each.leaf], sizes)
+        aval = pjrt.Aval(array.shape, array.dtype)
+        found.append((each.leaf, DeviceArray(device.put(array, aval), aval)))
+    return found
+
+
+def _is_supplied(spec: EntryPoint, parameter: Parameter) -> bool:
+    return bool(spec.out_of_profile) and parameter.name in supplied_parameters(spec)

@@ -1,0 +1,191 @@
+"""What an entry point counts beside its exact calls: calls by path, padding, shapes, refusals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from aotc_runtime.serving.telemetry import CallCounter, Latency
+
+SizesKey = tuple[tuple[str, int], ...]
+"""Dimensions and their sizes, sorted."""
+
+SHAPES_MAX = 4096
+"""Combinations of sizes that are reported, the most frequent ones."""
+
+
+class Path(StrEnum):
+    """How a call was served: by a profile of its sizes, padded, in parts, or by an executable that
+    was compiled here.
+    """
+
+    EXACT = "exact"
+    PAD = "pad"
+    SPLIT = "split"
+    COMPILED = "compiled"
+
+
+class ServedCalls(Struct, frozen=True):
+    """Calls by one path. executable: label; for a split, of its largest part."""
+
+    path: Path
+    executable: str
+    latency: Latency
+
+
+class Padding(Struct, frozen=True):
+    """Of one call, or of several added up.
+
+    elements: of the inputs that were filled, before that.  filled: that were added to them.
+    flops: estimated from XLA's count for the profile, by the part of its elements that was filled.
+    """
+
+    elements: int = 0
+    filled: int = 0
+    flops: int = 0
+
+    def __add__(self, other: Padding) -> Padding:
+        return Padding(
+            self.elements + other.elements, self.filled + other.filled, self.flops + other.flops
+        )
+
+
+class ShapeCounts:
+    """Counts combinations of sizes, forgetting rare ones when there are more than twice the limit.
+
+    Not safe to use from many threads.
+    """
+
+    def __init__(self, limit: int = SHAPES_MAX) -> None:
+        self._limit = limit
+        self._counts: dict[SizesKey, int] = {}
+        self.dropped = 0
+
+    def observe(self, sizes: SizesKey, calls: int = 1) -> None:
+        self._counts[sizes] = self._counts.get(sizes, 0) + calls
+        if len(self._counts) > 2 * self._limit:
+            self._drop()
+
+    def most_frequent(self) -> list[tuple[SizesKey, int]]:
+        """At most `limit`, the most frequent first."""
+        self._drop()
+        return self._sorted()
+
+    def _drop(self) -> None:
+        if len(self._counts) <= self._limit:
+            return
+        ranked = self._sorted()
+        self._counts = dict(ranked[: self._limit])
+        self.dropped += sum(count for _, count in ranked[self._limit :])
+
+    def _sorted(self) -> list[tuple[SizesKey, int]]:
+        return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+class Tallies:
+    """Counts of calls outside of the profiles, and of refusals; safe to use from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counters: dict[tuple[Path, str], CallCounter] = {}
+        self._padding = Padding()
+        self._padded_calls = 0
+        self._parts = 0
+        self._refusals: dict[str, int] = {}
+        self._shapes = ShapeCounts()
+
+    def served(
+        self, path: Path, executable: str, padding: Padding | None, parts: int, nanoseconds: int
+    ) -> None:
+        """Count a call. parts: calls it was split into, 0 for none."""
+        with self._lock:
+            counter = self._counters.setdefault((path, executable), CallCounter())
+            self._parts += parts
+            if padding is not None:
+                self._padded_calls += 1
+                self._padding += padding
+        counter.observe(nanoseconds)
+
+    def seen(self, sizes: SizesKey) -> None:
+        """Count sizes that were asked for, served or refused."""
+        with self._lock:
+            self._shapes.observe(sizes)
+
+    def refused(self, code: str) -> None:
+        """Count a refusal."""
+        with self._lock:
+            self._refusals[code] = self._refusals.get(code, 0) + 1
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """By error code."""
+        with self._lock:
+            return dict(sorted(self._refusals.items()))
+
+    def calls(self) -> list[ServedCalls]:
+        """Calls outside of the profiles, by path and executable."""
+        with self._lock:
+            counters = sorted(self._counters.items())
+        return [ServedCalls(path, label, counter.latency()) for (path, label), counter in counters]
+
+    @property
+    def padding(self) -> tuple[int, Padding]:
+        """Calls of which any part was padded, and their padding together."""
+        with self._lock:
+            return self._padded_calls, self._padding
+
+    @property
+    def parts(self) -> int:
+        """Calls that calls were split into."""
+        with self._lock:
+            return self._parts
+
+    def shapes(self, exact: Iterable[tuple[SizesKey, int]]) -> dict[str, Any]:
+        """JSON: what `aotc profiles suggest` reads. exact: sizes of profiles with their calls."""
+        counts = ShapeCounts()
+        with self._lock:
+            for sizes, calls in self._shapes.most_frequent():
+                counts.observe(sizes, calls)
+            dropped = self._shapes.dropped
+        for sizes, calls in exact:
+            if sizes and calls:
+                counts.observe(sizes, calls)
+        shapes = [{"sizes": dict(sizes), "count": calls} for sizes, calls in counts.most_frequent()]
+        return {"shapes": shapes, "shapes_dropped": dropped + counts.dropped}
+
+
+def entry_point_report(
+    served: Sequence[ServedCalls],
+    tallies: Tallies,
+    exact: Sequence[tuple[SizesKey, int]],
+    compiles: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """JSON of everything that was counted. exact: sizes of profiles with their calls."""
+    calls: dict[str, int] = {}
+    paths: dict[str, dict[str, Any]] = {path.value: {} for path in Path}
+    for each in served:
+        calls[each.executable] = calls.get(each.executable, 0) + each.latency.calls
+        paths[each.path.value][each.executable] = each.latency.to_json()
+    padded_calls, padding = tallies.padding
+    return {
+        "calls": calls,
+        "paths": paths,
+        "padding": {
+            "calls": padded_calls,
+            "elements": padding.elements,
+            "filled": padding.filled,
+            "overhead": padding.filled / padding.elements if padding.elements else 0.0,
+            "flops": padding.flops,
+        },
+        "splits": {
+            "calls": sum(each.latency.calls for each in served if each.path is Path.SPLIT),
+            "parts": tallies.parts,
+        },
+        "compiles": compiles,
+        "refusals": tallies.refusals,
+        **tallies.shapes(exact),
+    }

@@ -1,0 +1,192 @@
+"""Ways to serve a call: padded, in parts, or by an executable of exactly its sizes.
+
+A way takes the leaves of a call and gives its results in order: device buffers, or numpy arrays
+where a result had to be cut or joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from aotc_runtime.schema.expressions import parse_expression
+from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord
+from aotc_runtime.serving.execution import Execution, Served
+from aotc_runtime.serving.padding import cut, pad
+from aotc_runtime.serving.splitting import axis_of, join, piece
+from aotc_runtime.serving.supplied import Length, Mask
+from aotc_runtime.serving.tallies import Padding, Path
+from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Aval, Buffer
+
+Array = np.ndarray[Any, Any]
+Result = Buffer | Array
+
+
+class Way(Protocol):
+    """How calls of certain sizes are served. executable: label of the one that does most of it."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def executable(self) -> str: ...
+    @property
+    def padding(self) -> Padding | None: ...
+    @property
+    def parts(self) -> int: ...
+    @property
+    def outputs(self) -> tuple[Aval, ...]: ...
+
+    def run(self, leaves: list[Any]) -> list[Result]: ...
+
+
+class ExactWay:
+    """An executable of the call's own sizes."""
+
+    def __init__(self, execution: Execution, served: Served, path: Path, executable: str) -> None:
+        self._execution, self._served = execution, served
+        self.path, self.executable = path, executable
+        self.padding, self.parts = None, 0
+        self.outputs = served.outputs
+
+    def run(self, leaves: list[Any]) -> list[Result]:
+        for leaf, array in self._served.supplied:
+            leaves[leaf] = array
+        return self._execution.execute(self._served, leaves)
+
+
+class Filling(Struct, frozen=True):
+    """An input that is padded. leaf: which.  shape: to be filled up to.  value: a 0-d array."""
+
+    leaf: int
+    shape: tuple[int, ...]
+    value: Array
+
+
+class PaddedWay:
+    """A profile that is larger than the call.
+
+    sizes: of the call.  fills: by leaf, what the padding of an input is filled with.
+    """
+
+    path = Path.PAD
+    parts = 0
+
+    def __init__(
+        self,
+        execution: Execution,
+        served: Served,
+        spec: EntryPoint,
+        record: ProfileRecord,
+        sizes: Mapping[str, int],
+        fills: Mapping[int, Array],
+        supplied: Sequence[Mask | Length],
+    ) -> None:
+        self._execution, self._served = execution, served
+        self._sizes, self._supplied = sizes, supplied
+        self._shapes = record.input_shapes
+        self.executable = served.label
+        given = {each.leaf for each in supplied}
+        shapes = shapes_at([tensor.shape for tensor in spec.inputs], record.input_shapes, sizes)
+        self._fillings = [
+            Filling(leaf, wanted, fills[leaf])
+            for leaf, (wanted, shape) in enumerate(zip(record.input_shapes, shapes, strict=True))
+            if wanted != shape and leaf not in given
+        ]
+        self._leaves = frozenset(filling.leaf for filling in self._fillings)
+        kept = shapes_at([tensor.shape for tensor in spec.outputs], record.output_shapes, sizes)
+        self._cuts = [
+            shape if shape != whole else None
+            for whole, shape in zip(record.output_shapes, kept, strict=True)
+        ]
+        self.outputs = tuple(
+            Aval(shape, aval.dtype) for shape, aval in zip(kept, served.outputs, strict=True)
+        )
+        real = sum(prod(shapes[leaf]) for leaf in self._leaves)
+        whole = sum(prod(record.input_shapes[leaf]) for leaf in self._leaves)
+        flops = record.cost.flops * (whole - real) // whole if whole else 0
+        self.padding = Padding(real, whole - real, flops)
+
+    def run(self, leaves: list[Any]) -> list[Result]:
+        execution, served = self._execution, self._served
+        with execution.on_host(leaves, served.label, self._leaves) as given:
+            for filling in self._fillings:
+                given[filling.leaf] = pad(given[filling.leaf], filling.shape, filling.value)
+            for each in self._supplied:
+                given[each.leaf] = each.array(self._shapes[each.leaf], self._sizes)
+            buffers = execution.execute(served, given)
+            return [
+                buffer if shape is None else cut(pjrt.to_numpy(buffer, aval), shape)
+                for buffer, shape, aval in zip(buffers, self._cuts, served.outputs, strict=True)
+            ]
+
+
+class SplitWay:
+    """Calls one after the other, along one dimension."""
+
+    path = Path.SPLIT
+
+    def __init__(
+        self,
+        execution: Execution,
+        spec: EntryPoint,
+        dimension: str,
+        ways: Sequence[tuple[int, Way]],
+        outputs: tuple[Aval, ...],
+    ) -> None:
+        self._execution = execution
+        self._ways = ways
+        self._in = {
+            leaf: axis
+            for leaf, tensor in enumerate(spec.inputs)
+            if (axis := axis_of(tensor.shape, dimension)) is not None
+        }
+        self._out = [axis_of(tensor.shape, dimension) for tensor in spec.outputs]
+        self._leaves = execution.donated.union(self._in)
+        self.outputs = outputs
+        self.parts = len(ways)
+        self.executable = ways[0][1].executable
+        paddings = [way.padding for _, way in ways if way.padding is not None]
+        self.padding = sum(paddings, Padding()) if paddings else None
+
+    def run(self, leaves: list[Any]) -> list[Result]:
+        with self._execution.on_host(leaves, self.executable, self._leaves) as given:
+            parts: list[list[Array]] = []
+            start = 0
+            for size, way in self._ways:
+                pieces = [
+                    leaf
+                    if leaf is None or (axis := self._in.get(index)) is None
+                    else piece(leaf, axis, start, start + size)
+                    for index, leaf in enumerate(given)
+                ]
+                results = zip(way.run(pieces), way.outputs, strict=True)
+                parts.append([on_host(result, aval) for result, aval in results])
+                start += size
+            return [
+                join([part[index] for part in parts], axis) for index, axis in enumerate(self._out)
+            ]
+
+
+def on_host(result: Result, aval: Aval) -> Array:
+    """A result as numpy."""
+    return result if type(result) is np.ndarray else pjrt.to_numpy(result, aval)
+
+
+def shapes_at(
+    tensors: Sequence[Sequence[int | str]],
+    profile: Sequence[tuple[int, ...]],
+    sizes: Mapping[str, int],
+) -> list[tuple[int, ...]]:
+    """Shapes at these sizes. profile: the shapes in a profile, for axes that nobody can tell."""
+    return [
+        tuple(
+            whole if axis == "?" else parse_expression(axis).value(sizes)
+            for axis, whole in zip(axes, shape, strict=True)
+        )
+        for axes, shape in zip(tensors, profile, strict=True)
+    ]
