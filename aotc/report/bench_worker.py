@@ -82,7 +82,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
         array, dtype = np.load(file, allow_pickle=False), numpy_dtype(tensor.dtype)
         # .npy files know bfloat16 and float8 only as raw bytes.
         leaves.append(array if array.dtype == dtype else array.view(dtype))
-    positional, named = arguments_of(spec.parameters, leaves)
+    positional, named = arguments_of(callable_.parameters, leaves)
     return lambda: callable_(*positional, **named)
 
 

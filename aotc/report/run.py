@@ -53,8 +53,10 @@ def run_once(
     expected = read_arguments(expect, "--expect")
     with load(bundle_path, trust=trust, target=target) as bundle:
         callable_ = bundle[entry_point]
-        leaves = _input_leaves(callable_.spec.inputs, given, entry_point)
-        positional, named = arguments_of(callable_.spec.parameters, leaves)
+        specs = tuple(callable_.spec.inputs[leaf] for leaf in callable_.passed)
+        passed = dict(zip(callable_.passed, _input_leaves(specs, given, entry_point), strict=True))
+        leaves = [passed.get(leaf) for leaf in range(len(callable_.spec.inputs))]
+        positional, named = arguments_of(callable_.parameters, leaves)
         result = callable_(*positional, **named)
         results = _named_results(callable_.spec.outputs, callable_.spec.result, result)
         document = _document(bundle, entry_point, results)

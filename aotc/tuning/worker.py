@@ -84,8 +84,8 @@ def _call(resident: ResidentBundle, name: str, index: int) -> Call:
     record = entry_point.profiles[index].record
     views = tensor_views(resident.verified.blob(record.fixture), f"fixture {name}")
     leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
-    positional, named = arguments_of(entry_point.spec.parameters, leaves)
     function = LoadedEntryPoint(entry_point, Threads(f"tune-{name}"))
+    positional, named = arguments_of(function.parameters, leaves)
     return lambda: function(*positional, **named)
 
 

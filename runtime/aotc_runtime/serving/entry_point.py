@@ -61,7 +61,10 @@ class LoadedEntryPoint:
     returns `DeviceArray`s, which any call accepts in turn without a copy; `submit` and `call_async`
     run in another thread. Arguments are checked for structure, dtype and shape; nothing is cast,
     and arrays passed in are never aliased. Raises ShapeError (AOTC-E60x to E63x), BackendError
-    (AOTC-E754, E755).
+    (AOTC-E754, E755), ResourceError (AOTC-E553).
+
+    parameters: what a call passes, without masks and lengths, which the loader passes.  passed: the
+    leaves of spec.inputs that they hold.
     """
 
     def __init__(self, resident: ResidentEntryPoint, threads: Threads) -> None:
@@ -79,10 +82,10 @@ class LoadedEntryPoint:
             )
             for profile in resident.profiles
         ]
-        self._passed = passed_leaves(spec)
-        self._is_all_passed = len(self._passed) == len(spec.inputs)
+        self.passed = passed_leaves(spec)
+        self._is_all_passed = len(self.passed) == len(spec.inputs)
         self._table: dict[Shapes, Served] = {
-            tuple(profile.record.input_shapes[leaf] for leaf in self._passed): served
+            tuple(profile.record.input_shapes[leaf] for leaf in self.passed): served
             for profile, served in zip(resident.profiles, profiles, strict=True)
         }
         # Not the executables: a bundle that was closed still reports what it served.
@@ -103,7 +106,7 @@ class LoadedEntryPoint:
         self._plain_count = self._count if self._flat and self._positional == self._count else -1
         first = resident.profiles[0]
         self._dtypes = [aval.dtype for aval in first.inputs]
-        self._expected = [(leaf, first.inputs[leaf].dtype) for leaf in self._passed]
+        self._expected = [(leaf, first.inputs[leaf].dtype) for leaf in self.passed]
         self._scalars = [aval.shape == () for aval in first.inputs]
         self._execution = Execution(
             resident.name,
@@ -313,7 +316,7 @@ class LoadedEntryPoint:
     def _shapes(self, leaves: list[Any]) -> Shapes:
         if self._is_all_passed:
             return tuple([leaf.shape for leaf in leaves])
-        return tuple([leaves[index].shape for index in self._passed])
+        return tuple([leaves[index].shape for index in self.passed])
 
     def _exact(self, leaves: list[Any]) -> Served | None:
         """The profile of exactly these leaves, which get what it is supplied with."""

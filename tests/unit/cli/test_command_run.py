@@ -64,7 +64,7 @@ BAD_INPUTS: dict[str, tuple[list[str], str]] = {
     "axes without end": (["image=" + "1x" * 70 + "f32"], "AOTC-E011"),
     "another dtype": (["image=8x64xf64"], "AOTC-E606"),
     "a size without profile": (["image=7x64xf32"], "AOTC-E611"),
-    "no rows": (["image=0x64xf32"], "AOTC-E611"),
+    "no rows": (["image=0x64xf32"], "AOTC-E613"),
 }
 
 

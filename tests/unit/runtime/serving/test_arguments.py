@@ -247,12 +247,12 @@ SPEC = entry_point(a="positional_only", b="positional_or_keyword", c="keyword_on
 
 
 def test_the_signature_is_the_functions() -> None:
-    assert str(signature_of(SPEC)) == "(a, /, b, *, c)"
+    assert str(signature_of(SPEC.parameters)) == "(a, /, b, *, c)"
     assert positional_count(SPEC.parameters) == 2
 
 
 def test_arguments_are_bound_by_pythons_rules() -> None:
-    signature = signature_of(SPEC)
+    signature = signature_of(SPEC.parameters)
     assert bind("f", signature, (1, 2), {"c": 3}) == [1, 2, 3]
     assert bind("f", signature, (1,), {"c": 3, "b": 2}) == [1, 2, 3]
 
@@ -272,7 +272,7 @@ def test_wrong_arguments_are_refused_with_the_signature(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     with pytest.raises(ShapeError) as refused:
-        bind("f", signature_of(SPEC), args, kwargs)
+        bind("f", signature_of(SPEC.parameters), args, kwargs)
     assert refused.value.code == "AOTC-E601"
     assert refused.value.findings[0].expected == "f(a, /, b, *, c)"
 

@@ -75,8 +75,8 @@ def test_another_rank_or_fixed_axis_is_refused(
     assert finding.found == f"float32{list(shape)}" and finding.where == "predict image"
 
 
-def test_an_empty_batch_is_just_another_size(digits: LoadedBundle) -> None:
-    assert refused(digits, np.zeros((0, 64), np.float32)).code == "AOTC-E611"
+def test_an_empty_batch_is_outside_of_the_range(digits: LoadedBundle) -> None:
+    assert refused(digits, np.zeros((0, 64), np.float32)).code == "AOTC-E613"
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.uint8, np.bool_])

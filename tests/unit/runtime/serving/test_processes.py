@@ -238,7 +238,7 @@ def load():
     return aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
 
 held = load()
-executables = [served.profile for served in held["predict"]._table.values()]
+executables = [served.executable for served in held["predict"]._table.values()]
 held.close()
 load()
 assert load().report()["compilations"] == 0
