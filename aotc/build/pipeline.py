@@ -16,17 +16,19 @@ from pathlib import Path
 
 from aotc import constants
 from aotc.backends.registry import backend_for
-from aotc.build import child, tune
+from aotc.build import child, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.evidence import unproven
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
+from aotc.build.policies import Proofs
 from aotc.build.staged import stage
 from aotc.build.staging import Staging, scratch_folder
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
 from aotc.parity import isolated
 from aotc.processes import Processes
+from aotc.shapes.trials import Outcome
 from aotc.signing import attest as attesting
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, Executable
@@ -113,9 +115,11 @@ def build(
         staging = Staging(scratch)
         with clock.stage("capture"):
             program = _capture(manifest, names, staging, processes, on_stage, on_output)
+        wanted = wanted_profiles(manifest, names, resolved)
+        trials.plan(manifest, program, wanted, staging)
         with clock.stage("compile"), ThreadPoolExecutor(max_workers=workers) as pool:
             reference = pool.submit(_reference, manifest, names, staging, processes, on_output)
-            planned = compile_jobs(program, resolved, wanted_profiles(manifest, names, resolved))
+            planned = compile_jobs(program, resolved, wanted)
             chosen: dict[Key, Tuned] = {}
             if isinstance(tuning, Recorded):
                 planned, chosen = tune.replay(planned, tuning, program, staging)
@@ -156,11 +160,16 @@ def build(
                         )
         unchecked = [parts.of(target, own(executables, target)) for target in resolved]
         with clock.stage("parity"):
-            parities = _parity(unchecked, executables, staging, on_stage)
+            parities, proofs = _parity(unchecked, executables, staging, on_stage)
         with clock.stage("pack"):
             on_stage("pack", 0, 0)
             checked = [
-                parts.of(target, own(executables, target), parities[target.name])
+                parts.of(
+                    target,
+                    own(executables, target),
+                    parities[target.name],
+                    proofs.get(target.name, {}),
+                )
                 for target in resolved
             ]
             bundle, attestation = _write(path, form, checked, manifest, program, signer, stated)
@@ -233,21 +242,23 @@ def _parity(
     executables: Mapping[Key, Executable],
     staging: Staging,
     on_stage: OnStage,
-) -> dict[str, dict[tuple[str, int], Parity]]:
+) -> tuple[dict[str, dict[tuple[str, int], Parity]], dict[str, Proofs]]:
     """Load the staged bundle as production would."""
     staged = stage(parts, staging.folder)
     found: dict[str, dict[tuple[str, int], Parity]] = {}
+    tried: dict[str, list[list[Outcome]] | None] = {}
     for done, part in enumerate(parts):
         target = part.manifest.target.name
         on_stage("parity", done, len(parts))
-        outcomes = isolated.run(staged.bundle, staged.policy, target)
+        outcomes = isolated.run(staged.bundle, staged.policy, target, staging.folder)
         keys = dict(zip(_profile_keys(part.manifest), _captured(executables, target), strict=True))
         found[target] = {
-            captured: outcomes if isinstance(outcomes, ParityNotRun) else outcomes[key]
+            captured: outcomes if isinstance(outcomes, ParityNotRun) else outcomes.fixtures[key]
             for key, captured in keys.items()
         }
+        tried[target] = None if isinstance(outcomes, ParityNotRun) else outcomes.trials
     staged.bundle.unlink()
-    return found
+    return found, trials.judge(staging, tried)
 
 
 def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -15,7 +16,8 @@ import jax
 from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, raised, tree
+from aotc.build.trial_reference import PlainJax, try_all
+from aotc.capture import raised
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.weights import load, read_arrays
 from aotc.config.build_manifest import all_profiles_of, read_build_manifest
@@ -38,24 +40,25 @@ def record(
         }
         for name in weights
     }
+    functions = {
+        name: PlainJax(
+            plan_call(name, manifest),
+            partial(flat_call, weights=weights, manifest=manifest),
+            values,
+        )
+        for name in manifest.entry_points
+    }
     for name, spec in manifest.entry_points.items():
-        plan = plan_call(name, manifest)
         progress.started(f"running {name} ({spec.function})")
         for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
-            call = flat_call(plan, weights, manifest, sizes)
             inputs = read_arrays(staging.inputs(name, index))
-            leaves = [
-                values[leaf.owner][leaf.path]
-                if leaf.is_weight
-                else inputs[tree.join(leaf.owner, leaf.path)]
-                for leaf in call.leaves
-            ]
-            outputs = fixtures.reference_outputs(call, leaves)
+            outputs = functions[name].at(sizes)(inputs)
             fixture = {f"inputs/{path}": array for path, array in inputs.items()}
             fixture |= {f"outputs/{path}": array for path, array in outputs.items()}
             where = f"{manifest.where('entry_points', name)} result"
             data = write_tensors(fixture, where=where)
             staging.fixture(name, index).write_bytes(data)
+    try_all(manifest, staging, functions)
 
 
 def main() -> int:

@@ -216,18 +216,13 @@ def _drawn(
     return np.asarray(values).astype(dtype)
 
 
-def reference_outputs(flat: FlatCall, leaves: Sequence[Array]) -> dict[str, Array]:
-    """What plain `jax.jit` of the user's function computes, by output path.
+def reference_function(flat: FlatCall) -> Callable[[Sequence[Array]], dict[str, Array]]:
+    """Plain `jax.jit` of the user's function: from leaves to results by path.
 
     The function is called by Python's own rules for its signature and not by the capture's, whose
     mistakes would otherwise be in both. leaves: weights, then inputs, in the order of the flat
-    call; random keys, here and in the result, are their data.
+    call; random keys, here and in the result, are their data. Raises whatever the function raises.
     """
-    remaining = iter(leaves)
-    arrays = {
-        parameter: jax.tree.map(lambda aval: keys.wrapped(next(remaining), aval), abstract)
-        for parameter, abstract in flat.trees.items()
-    }
     function = flat.plan.function
     signature = inspect.signature(function)
 
@@ -237,5 +232,15 @@ def reference_outputs(flat: FlatCall, leaves: Sequence[Array]) -> dict[str, Arra
         bound = inspect.BoundArguments(signature, OrderedDict(given))
         return function(*bound.args, **bound.kwargs)
 
-    result = jax.jit(as_people_call)(arrays)
-    return {path: np.asarray(keys.data_of(leaf)) for path, leaf in tree.leaf_paths(result)}
+    compiled = jax.jit(as_people_call)
+
+    def outputs(leaves: Sequence[Array]) -> dict[str, Array]:
+        remaining = iter(leaves)
+        arrays = {
+            parameter: jax.tree.map(lambda aval: keys.wrapped(next(remaining), aval), abstract)
+            for parameter, abstract in flat.trees.items()
+        }
+        result = compiled(arrays)
+        return {path: np.asarray(keys.data_of(leaf)) for path, leaf in tree.leaf_paths(result)}
+
+    return outputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from aotc.errors import ParityError, quoted
 from aotc.processes import describe_status
+from aotc.shapes.trials import Outcome
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 
@@ -41,21 +43,32 @@ class Answer(Struct, frozen=True):
     unsuited: list[dict[str, str]] = []
     failed: list[dict[str, str]] = []
     results: list[Result] = []
+    trials: list[list[Outcome]] = []
 
 
-type Outcomes = dict[tuple[str, int], ParityRan]
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a target's executables did. fixtures: by (entry point, profile index).  trials: of each
+    entry point that has any, in the order of the plan.
+    """
+
+    fixtures: dict[tuple[str, int], ParityRan]
+    trials: list[list[Outcome]]
 
 
-def run(bundle: Path, policy: Path, target: str) -> Outcomes | ParityNotRun:
-    """Run all fixtures of one target, by (entry point, profile index).
+def run(bundle: Path, policy: Path, target: str, folder: Path) -> Ran | ParityNotRun:
+    """Run all fixtures of one target, and the trials that lie in a folder.
 
-    Raises ParityError: AOTC-E951 beyond tolerance, E952 the process crashed or hung, E953 the
-    runtime refused the bundle.
+    What trials come to is for the caller to judge. Raises ParityError: AOTC-E951 beyond tolerance,
+    E952 the process crashed or hung, E953 the runtime refused the bundle.
     """
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TF_"))}
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "aotc.parity.worker", str(bundle), str(policy), target],
+            [
+                *(sys.executable, "-P", "-m", "aotc.parity.worker"),
+                *(str(bundle), str(policy), target, str(folder)),
+            ],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -86,7 +99,8 @@ def run(bundle: Path, policy: Path, target: str) -> Outcomes | ParityNotRun:
     failed = [result for result in answer.results if not result.within_tolerance]
     if failed:
         raise ParityError(*(_beyond(result, target) for result in failed))
-    return {(result.entry_point, result.profile): _ran(result) for result in answer.results}
+    fixtures = {(result.entry_point, result.profile): _ran(result) for result in answer.results}
+    return Ran(fixtures, answer.trials)
 
 
 def _beyond(result: Result, target: str) -> Finding:

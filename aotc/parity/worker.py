@@ -1,4 +1,4 @@
-"""`python -m aotc.parity.worker BUNDLE POLICY TARGET`: run a staged bundle's fixtures, print JSON.
+"""`python -m aotc.parity.worker BUNDLE POLICY TARGET FOLDER`: run fixtures and trials, print JSON.
 
 Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
 tolerance is reported, for the build to judge.
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from aotc.parity.trials import try_entry
+from aotc.shapes.files import read_plans
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.serving.readiness import run_fixtures
 from aotc_runtime.serving.resident import make_resident
@@ -20,8 +22,10 @@ from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import examine
 
 
-def outcome(bundle: Path, policy: Path, target: str) -> dict[str, object]:
-    """{"unsuited": findings} if this host cannot run the target, else {"results": …}.
+def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, object]:
+    """{"unsuited": findings} if this host cannot run the target, else {"results": …, "trials": …}.
+
+    folder: with the trials of padded and split calls, if there are any.
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
@@ -31,14 +35,19 @@ def outcome(bundle: Path, policy: Path, target: str) -> dict[str, object]:
         raise_if(verdict.findings)
     if verdict.bundle is None:
         return {"unsuited": [finding.to_json() for finding in verdict.findings]}
-    results = run_fixtures(make_resident(verdict.bundle))
-    return {"results": [msgspec.structs.asdict(result) for result in results]}
+    resident = make_resident(verdict.bundle)
+    results = run_fixtures(resident)
+    entries = read_plans(folder).get(target, [])
+    return {
+        "results": [msgspec.structs.asdict(result) for result in results],
+        "trials": [try_entry(entry, resident, folder) for entry in entries],
+    }
 
 
 def main() -> int:
-    bundle, policy, target = sys.argv[1:4]
+    bundle, policy, target, folder = sys.argv[1:5]
     try:
-        answer = outcome(Path(bundle), Path(policy), target)
+        answer = outcome(Path(bundle), Path(policy), target, Path(folder))
     except AotcError as error:
         answer = {"failed": [finding.to_json() for finding in error.findings]}
     assert "jax" not in sys.modules, "the runtime never imports jax"

@@ -287,12 +287,22 @@ class LiftedConstant(_Part, frozen=True):
     shape: tuple[Size, ...]
 
 
+class TrialRan(StrEnum):
+    """What a trial ran: the target's executable, or, where the build host cannot run it, the
+    function in plain JAX.
+    """
+
+    EXECUTABLE = "executable"
+    PLAIN_JAX = "plain-jax"
+
+
 class Trial(_Part, frozen=True):
     """One comparison of a call that was padded or split with one of exactly its sizes.
 
     sizes: of the call.  profile: those it was padded to, or split into.  fill: what the padding was
     filled with: "declared", or a value that shows whatever leaks, such as "nan" or "largest"; ""
-    for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.
+    for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.  ran: what
+    was padded or split.
     """
 
     sizes: dict[str, Positive]
@@ -301,6 +311,7 @@ class Trial(_Part, frozen=True):
     max_abs: Decimal
     max_rel: Decimal
     ulp_max: Count
+    ran: TrialRan = TrialRan.EXECUTABLE
 
 
 class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):

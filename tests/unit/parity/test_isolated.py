@@ -36,13 +36,13 @@ RESULT = {
 
 def answered(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> isolated.Outcomes | ParityNotRun:
+) -> isolated.Ran | ParityNotRun:
     """Run with an interpreter that runs a shell script in place of the worker."""
     interpreter = tmp_path / "python"
     interpreter.write_text(f"#!/bin/sh\n{script}\n")
     interpreter.chmod(interpreter.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(interpreter))
-    return isolated.run(tmp_path / "b.aotb", tmp_path / "trust.toml", "cpu-x86-64-v3")
+    return isolated.run(tmp_path / "b.aotb", tmp_path / "trust.toml", "cpu-x86-64-v3", tmp_path)
 
 
 def answer(**parts: object) -> str:
@@ -60,7 +60,7 @@ def test_results_within_tolerance_are_recorded_with_their_errors(
 ) -> None:
     outcomes = answered(answer(results=[RESULT]), tmp_path, monkeypatch)
     ran = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=80, worst="label")
-    assert outcomes == {("predict", 1): ran}
+    assert outcomes == isolated.Ran({("predict", 1): ran}, [])
 
 
 def test_every_result_beyond_its_tolerance_is_reported(

@@ -79,7 +79,7 @@ def test_a_bundle_that_the_policy_refuses_is_never_not_run_here(
     stranger = tmp_path / "trust.toml"
     stranger.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]))
     with pytest.raises(ParityError) as caught:
-        isolated.run(digits_bundle[0], stranger, "cpu-x86-64-v3")
+        isolated.run(digits_bundle[0], stranger, "cpu-x86-64-v3", tmp_path)
     assert {finding.code for finding in caught.value.findings} == {"AOTC-E953"}
     assert caught.value.findings[0].found.startswith("AOTC-E3")
 
@@ -91,12 +91,14 @@ def test_a_damaged_bundle_is_never_not_run_here(
     data[-5000] ^= 1
     (tmp_path / "damaged.aotb").write_bytes(data)
     with pytest.raises(ParityError) as caught:
-        isolated.run(tmp_path / "damaged.aotb", digits_bundle[1], "cpu-x86-64-v3")
+        isolated.run(tmp_path / "damaged.aotb", digits_bundle[1], "cpu-x86-64-v3", tmp_path)
     assert caught.value.code == "AOTC-E953"
     assert caught.value.findings[0].found.startswith(("AOTC-E1", "AOTC-E2"))
 
 
-def test_every_executable_of_a_build_has_run(digits_bundle: tuple[Path, Path]) -> None:
-    outcomes = isolated.run(*digits_bundle, "cpu-x86-64-v3")
+def test_every_executable_of_a_build_has_run(
+    digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    outcomes = isolated.run(*digits_bundle, "cpu-x86-64-v3", tmp_path)
     assert not isinstance(outcomes, ParityNotRun)
-    assert set(outcomes) == {("predict", index) for index in range(3)}
+    assert set(outcomes.fixtures) == {("predict", index) for index in range(3)}

@@ -1,0 +1,137 @@
+"""Plain JAX on the calls that trials compare with, and on the same calls padded and split.
+
+What the function itself cannot take, no executable can: this finds it on any host, and stands in
+for executables of targets that the build host cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from aotc.build.staging import Staging
+from aotc.capture import explain, fixtures, tree
+from aotc.capture.arguments import CallPlan, FlatCall
+from aotc.config.build_manifest import BuildManifest
+from aotc.errors import CaptureError, raise_if
+from aotc.packing.weights import write_tensors
+from aotc.shapes import files
+from aotc.shapes.run import Array, run
+from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.verdict import refusals, tried
+from aotc_runtime.schema.labels import label
+
+type Function = Callable[[Mapping[str, Array]], dict[str, Array]]
+"""From inputs to outputs, by path."""
+
+
+class FlatCallAt(Protocol):
+    """`aotc.capture.arguments.flat_call` with a manifest and its weights."""
+
+    def __call__(self, plan: CallPlan, *, sizes: Mapping[str, int]) -> FlatCall: ...
+
+
+class PlainJax:
+    """One entry point in plain JAX, at any sizes; each is compiled once.
+
+    values: of the weights, by set and tensor.
+    """
+
+    def __init__(
+        self, plan: CallPlan, call_at: FlatCallAt, values: Mapping[str, Mapping[str, Array]]
+    ) -> None:
+        self.plan, self._call_at, self._values = plan, call_at, values
+        self._functions: dict[str, Function] = {}
+
+    def at(self, sizes: Mapping[str, int]) -> Function:
+        """The function at these sizes. Whatever it raises comes through."""
+        where = label(self.plan.name, sizes)
+        if where not in self._functions:
+            self._functions[where] = self._compiled(self.call_at(sizes))
+        return self._functions[where]
+
+    def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
+        """The abstract call at these sizes. Raises CaptureError."""
+        return self._call_at(self.plan, sizes=sizes)
+
+    def _compiled(self, call: FlatCall) -> Function:
+        function = fixtures.reference_function(call)
+
+        def outputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            return function(
+                [
+                    self._values[leaf.owner][leaf.path]
+                    if leaf.is_weight
+                    else inputs[tree.join(leaf.owner, leaf.path)]
+                    for leaf in call.leaves
+                ]
+            )
+
+        return outputs
+
+
+def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, PlainJax]) -> None:
+    """Leave the calls with their results, and the outcome of every trial in plain JAX.
+
+    Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+    """
+    plans = files.read_plans(staging.folder)
+    known: dict[bytes, Outcome] = {}
+    outcomes: files.Outcomes = {}
+    for target, entries in plans.items():
+        outcomes[target] = []
+        for entry in entries:
+            found = []
+            for trial in entry.trials:
+                key = msgspec.msgpack.encode((entry.entry_point, trial))
+                if key not in known:
+                    known[key] = _try(trial, entry, manifest, staging, functions)
+                found.append(known[key])
+            raise_if(refusals(entry, tried(entry, found), "plain JAX itself"))
+            outcomes[target].append(found)
+    files.write_outcomes(staging.folder, outcomes)
+
+
+def _try(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    manifest: BuildManifest,
+    staging: Staging,
+    functions: Mapping[str, PlainJax],
+) -> Outcome:
+    name = entry.entry_point
+    function = functions[name]
+    captured = staging.read_program().entry_points[name]
+    if not files.call_file(staging.folder, name, trial.sizes).exists():
+        _record(trial.sizes, function, manifest, staging)
+    call = files.read_call(staging.folder, name, trial.sizes, captured.inputs, captured.outputs)
+
+    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+        given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
+        results = function.at(sizes)(given)
+        return [results[spec.path] for spec in captured.outputs]
+
+    return run(trial, entry, captured.inputs, captured.outputs, call, execute)
+
+
+def _record(sizes: Sizes, function: PlainJax, manifest: BuildManifest, staging: Staging) -> None:
+    """What plain JAX computes at exactly these sizes.
+
+    Raises CaptureError (AOTC-E826, E829) if the function fails there.
+    """
+    name = function.plan.name
+    inputs = fixtures.fixture_inputs(function.plan, manifest, sizes)
+    call = function.call_at(sizes)
+    try:
+        results = function.at(sizes)(inputs)
+    except (Exception, SystemExit) as error:
+        finding = explain.finding(error, call, label(name, sizes), manifest.root)
+        hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
+        raise CaptureError(replace(finding, hint=hint)) from error
+    tensors = {f"inputs/{key}": array for key, array in inputs.items()}
+    tensors |= {f"outputs/{key}": array for key, array in results.items()}
+    data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
+    files.call_file(staging.folder, name, sizes).write_bytes(data)

@@ -1,0 +1,58 @@
+"""The trials of a build: what each target has to prove, and what a bundle says came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aotc.build.plan import Wanted
+from aotc.build.policies import Proofs
+from aotc.build.staging import Staging
+from aotc.config.build_manifest import BuildManifest
+from aotc.errors import raise_if
+from aotc.shapes import files
+from aotc.shapes.plan import plan_trials
+from aotc.shapes.trials import Outcome
+from aotc.shapes.verdict import evidence, refusals, tried
+from aotc.stages import CapturedProgram
+from aotc_runtime.schema.manifest import TrialRan
+
+
+def plan(
+    manifest: BuildManifest, program: CapturedProgram, wanted: Wanted, staging: Staging
+) -> None:
+    """Leave the trials of every target, for the processes that try."""
+    plans = {
+        target: [
+            planned
+            for name, captured in program.entry_points.items()
+            if (spec := manifest.entry_points[name]).out_of_profile
+            for planned in [plan_trials(captured, spec, manifest.dimensions, profiles[name])]
+            if planned.trials
+        ]
+        for target, profiles in wanted.items()
+    }
+    files.write_plans(staging.folder, plans)
+
+
+def judge(
+    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None]
+) -> dict[str, Proofs]:
+    """The proofs by target. on_executables: None for a target that this host cannot run, whose
+    proof is the function in plain JAX.
+
+    Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+    """
+    in_jax = files.read_outcomes(staging.folder)
+    proofs: dict[str, Proofs] = {}
+    for target, entries in files.read_plans(staging.folder).items():
+        outcomes, ran = on_executables[target], TrialRan.EXECUTABLE
+        if outcomes is None:
+            outcomes, ran = in_jax[target], TrialRan.PLAIN_JAX
+        pairs = [(e, tried(e, each)) for e, each in zip(entries, outcomes, strict=True)]
+        raise_if(
+            finding
+            for entry, found in pairs
+            for finding in refusals(entry, found, f"the executables for {target}")
+        )
+        proofs[target] = {entry.entry_point: evidence(found, ran) for entry, found in pairs}
+    return proofs

@@ -1,0 +1,37 @@
+"""The trials of padded and split calls, on the executables that a server would run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aotc.shapes.files import read_call
+from aotc.shapes.run import Array, run
+from aotc.shapes.trials import EntryTrials, Outcome, Sizes
+from aotc_runtime.serving.resident import ResidentBundle
+from aotc_runtime.system import pjrt
+
+
+def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Outcome]:
+    """What came of each trial. folder: holds the calls to compare with."""
+    loaded = resident.entry_points[entry.entry_point]
+    inputs, outputs = loaded.spec.inputs, loaded.spec.outputs
+    device = pjrt.device()
+
+    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+        profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
+        put = [device.put(leaf, aval) for leaf, aval in zip(leaves, profile.inputs, strict=True)]
+        arguments = [put[a] if isinstance(a, int) else a for a in profile.arguments]
+        results = pjrt.execute(profile.executable, arguments)
+        return [pjrt.to_numpy(r, aval) for r, aval in zip(results, profile.outputs, strict=True)]
+
+    return [
+        run(
+            trial,
+            entry,
+            inputs,
+            outputs,
+            read_call(folder, entry.entry_point, trial.sizes, inputs, outputs),
+            execute,
+        )
+        for trial in entry.trials
+    ]

@@ -1,0 +1,70 @@
+"""Where the trials of a build lie, for the processes that try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from aotc.shapes.run import Array, Call
+from aotc.shapes.trials import EntryTrials, Outcome, Sizes
+from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.serving.dtypes import numpy_dtype
+
+type Plans = dict[str, list[EntryTrials]]
+"""By target."""
+
+type Outcomes = dict[str, list[list[Outcome]]]
+"""By target, in the order of its plans and their trials."""
+
+
+def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> None:
+    """Leave what is to be tried."""
+    (folder / "trials.msgpack").write_bytes(msgspec.msgpack.encode(plans))
+
+
+def read_plans(folder: Path) -> Plans:
+    """What is to be tried; nothing if nobody left anything."""
+    path = folder / "trials.msgpack"
+    return msgspec.msgpack.decode(path.read_bytes(), type=Plans) if path.exists() else {}
+
+
+def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
+    """Leave what came of trying it in plain JAX."""
+    (folder / "outcomes.msgpack").write_bytes(msgspec.msgpack.encode(outcomes))
+
+
+def read_outcomes(folder: Path) -> Outcomes:
+    """What came of trying it in plain JAX."""
+    data = (folder / "outcomes.msgpack").read_bytes()
+    outcomes: Outcomes = msgspec.msgpack.decode(data, type=Outcomes)
+    return outcomes
+
+
+def call_file(folder: Path, entry_point: str, sizes: Sizes) -> Path:
+    """The inputs of a call and what plain JAX makes of them; laid out as a fixture."""
+    return folder / f"call.{label(entry_point, sizes)}.safetensors"
+
+
+def read_call(
+    folder: Path,
+    entry_point: str,
+    sizes: Sizes,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+) -> Call:
+    """A call by its file."""
+    path = call_file(folder, entry_point, sizes)
+    data = memoryview(path.read_bytes())
+    found: dict[str, Array] = {}
+    for name, info in read_tensors(data, where=path.name).items():
+        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        found[name] = flat.reshape(info.shape)
+    return Call(
+        inputs=[found[f"inputs/{spec.path}"] for spec in inputs],
+        expected=[found[f"outputs/{spec.path}"] for spec in outputs],
+    )

@@ -1,0 +1,47 @@
+"""Numbers that show whatever leaks out of padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aotc.shapes.trials import ABOUT_FLOATS, DECLARED
+from aotc_runtime.schema.manifest import DType
+from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.padding import fill_value
+
+type Array = np.ndarray[Any, Any]
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether it has NaN and infinity: floats and complex numbers."""
+    return dtype.value.startswith(("float", "bfloat", "complex"))
+
+
+def value_of(fill: str, dtype: DType, declared: str) -> Array:
+    """A 0-d array for one kind of fill. declared: what the manifest says; NaN and infinity stand in
+    floats only, other arrays have what is declared beside them.
+    """
+    if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
+        return fill_value(declared, dtype)
+    numpy = numpy_dtype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(_number(fill, dtype, numpy)).astype(numpy)
+
+
+def _number(fill: str, dtype: DType, numpy: np.dtype[Any]) -> Any:
+    if fill in ABOUT_FLOATS:
+        return float(fill)
+    if fill == "ones":
+        return 1
+    is_largest = fill == "largest"
+    if dtype is DType.BOOL:
+        return is_largest
+    if not is_float(dtype):
+        limits = ml_dtypes.iinfo(numpy)
+        return limits.max if is_largest else limits.min
+    part = {"complex64": np.dtype("float32"), "complex128": np.dtype("float64")}
+    bounds = ml_dtypes.finfo(part.get(dtype.value, numpy))
+    return bounds.max if is_largest else bounds.min

@@ -1,0 +1,146 @@
+"""One trial: inputs padded or cut into pieces, executed, and the results cut back or joined.
+
+The functions that do so are those of the loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from aotc.shapes.fills import value_of
+from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc_runtime.schema.expressions import parse_expression
+from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.serving.compare import Difference, compare
+from aotc_runtime.serving.padding import cut, mask, pad
+from aotc_runtime.serving.splitting import axis_of, join, piece
+
+type Array = np.ndarray[Any, Any]
+
+type Execute = Callable[[Sizes, list[Array]], list[Array]]
+"""From the sizes of a profile and its input leaves to its output leaves."""
+
+
+class Call(Struct, frozen=True):
+    """A call of exactly some sizes. inputs, expected: in leaf order, the latter by plain JAX."""
+
+    inputs: list[Array]
+    expected: list[Array]
+
+
+def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
+    """The shape of a leaf at these sizes. Raises ValueError for an axis that nobody can tell."""
+    return tuple(parse_expression(axis).value(sizes) for axis in spec.shape)
+
+
+def run(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    call: Call,
+    execute: Execute,
+) -> Outcome:
+    """Try it and compare."""
+    results = (
+        [_padded(trial, entry, inputs, outputs, call.inputs, execute)]
+        if trial.fill
+        else _split(trial, entry, inputs, outputs, call.inputs, execute)
+    )
+    found = [
+        (spec.path, compare(np.asarray(actual), expected, entry.rtol, entry.atol))
+        for arrays in results
+        for spec, actual, expected in zip(outputs, arrays, call.expected, strict=True)
+    ]
+    return outcome_of(found)
+
+
+def outcome_of(found: Sequence[tuple[str, Difference]]) -> Outcome:
+    """The worst of the differences, by output."""
+    path, _ = max(found, key=lambda each: (not each[1].within, each[1].excess), default=("", None))
+    every = [difference for _, difference in found]
+    return Outcome(
+        max_abs=_finite(max((d.max_abs for d in every), default=0.0)),
+        max_rel=_finite(max((d.max_rel for d in every), default=0.0)),
+        ulp_max=max((d.ulp_max for d in every), default=0),
+        worst=path,
+        within=all(d.within for d in every),
+    )
+
+
+def _finite(error: float) -> float | None:
+    return error if np.isfinite(error) else None
+
+
+def _padded(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    leaves: Sequence[Array],
+    execute: Execute,
+) -> list[Array]:
+    (profile,) = trial.profiles
+    given: list[Array] = []
+    for index, (spec, leaf) in enumerate(zip(inputs, leaves, strict=True)):
+        shape = shape_at(spec, profile)
+        fill = "declared" if index in entry.held else trial.fill
+        declared = entry.fills.get(index, "0")
+        is_padded = shape != leaf.shape
+        given.append(pad(leaf, shape, value_of(fill, spec.dtype, declared)) if is_padded else leaf)
+    _supply(given, entry, inputs, trial.sizes, profile)
+    results = execute(profile, given)
+    return [cut(r, shape_at(s, trial.sizes)) for s, r in zip(outputs, results, strict=True)]
+
+
+def _split(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    leaves: Sequence[Array],
+    execute: Execute,
+) -> list[list[Array]]:
+    """The joined results; once more for each further part with that part's own copy of the outputs
+    that do not carry the dimension, since a call returns only one of them.
+    """
+    (dimension,) = trial.dimensions
+    parts: list[list[Array]] = []
+    start = 0
+    for profile in trial.profiles:
+        size = profile[dimension]
+        given = [
+            leaf
+            if (axis := axis_of(spec.shape, dimension)) is None
+            else piece(leaf, axis, start, start + size)
+            for spec, leaf in zip(inputs, leaves, strict=True)
+        ]
+        _supply(given, entry, inputs, profile, profile)
+        parts.append([np.asarray(result) for result in execute(profile, given)])
+        start += size
+    axes = [axis_of(spec.shape, dimension) for spec in outputs]
+    joined = [join([part[index] for part in parts], axis) for index, axis in enumerate(axes)]
+    return [
+        [array if axis is not None else part[index] for index, (axis, array) in pairs]
+        for part in parts
+        for pairs in [list(enumerate(zip(axes, joined, strict=True)))]
+    ]
+
+
+def _supply(
+    leaves: list[Array],
+    entry: EntryTrials,
+    inputs: Sequence[TensorSpec],
+    real: Sizes,
+    profile: Sizes,
+) -> None:
+    """What the loader passes by itself."""
+    for leaf, dimensions in entry.masks.items():
+        axes, shape = inputs[leaf].shape, shape_at(inputs[leaf], profile)
+        leaves[leaf] = mask(axes, shape, {name: real[name] for name in dimensions})
+    for leaf, dimension in entry.lengths.items():
+        leaves[leaf] = np.asarray(real[dimension], leaves[leaf].dtype)

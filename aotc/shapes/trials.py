@@ -1,0 +1,56 @@
+"""What is tried, and what came of it: the values that go to and from the processes that try."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+type Sizes = dict[str, int]
+
+DECLARED = "declared"
+
+ABOUT_FLOATS = ("nan", "inf")
+ABOUT_NUMBERS = ("largest", "smallest", "ones")
+"""What padding is filled with beside what the manifest declares: whatever leaks shows."""
+
+
+class PlannedTrial(Struct, frozen=True):
+    """A call to be compared with one of exactly its sizes.
+
+    dimensions: whose policies it is about.  sizes: of the call.  profiles: the one it is padded to,
+    or those it is split into, in order.  fill: a name of this module; empty for a split.
+    """
+
+    dimensions: tuple[str, ...]
+    sizes: Sizes
+    profiles: tuple[Sizes, ...]
+    fill: str
+
+
+class EntryTrials(Struct, frozen=True):
+    """The trials of one entry point.
+
+    fills: leaf of an input to the number its padding is declared to hold.  held: leaves that hold
+    it in every trial.  masks, lengths: leaves that the loader passes, with their dimensions.
+    """
+
+    entry_point: str
+    rtol: float
+    atol: float
+    fills: dict[int, str]
+    held: tuple[int, ...]
+    masks: dict[int, tuple[str, ...]]
+    lengths: dict[int, str]
+    trials: tuple[PlannedTrial, ...]
+
+
+class Outcome(Struct, frozen=True):
+    """How far a trial's results are from plain JAX; None for an infinite error.
+
+    worst: path of the output with the largest error for its tolerance.
+    """
+
+    max_abs: float | None
+    max_rel: float | None
+    ulp_max: int
+    worst: str
+    within: bool

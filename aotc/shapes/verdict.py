@@ -1,0 +1,100 @@
+"""What trials come to: evidence for the bundle, or a refusal with the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aotc.shapes.trials import DECLARED, EntryTrials, Outcome, PlannedTrial
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import sizes_text
+from aotc_runtime.schema.manifest import Trial, TrialRan
+
+type Tried = Sequence[tuple[PlannedTrial, Outcome]]
+
+
+def tried(entry: EntryTrials, outcomes: Sequence[Outcome]) -> Tried:
+    """The trials with what came of them."""
+    return list(zip(entry.trials, outcomes, strict=True))
+
+
+def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
+    """By dimension, for the bundle manifest. ran: what was tried, an executable or the function."""
+    proof: dict[str, tuple[Trial, ...]] = {}
+    for trial, outcome in found:
+        record = Trial(
+            sizes=trial.sizes,
+            profile=trial.profiles[0],
+            fill=trial.fill,
+            max_abs=_decimal(outcome.max_abs),
+            max_rel=_decimal(outcome.max_rel),
+            ulp_max=outcome.ulp_max,
+            ran=ran,
+        )
+        for name in trial.dimensions:
+            proof[name] = (*proof.get(name, ()), record)
+    return proof
+
+
+def refusals(entry: EntryTrials, found: Tried, what: str) -> Iterator[Finding]:
+    """One finding for each dimension, or for several together, whose trials differ by more than the
+    tolerance. what: "plain JAX", or "the executables for cpu-x86-64-v3".
+    """
+    failed: dict[tuple[str, ...], list[tuple[PlannedTrial, Outcome]]] = {}
+    for trial, outcome in found:
+        if not outcome.within:
+            failed.setdefault(trial.dimensions, []).append((trial, outcome))
+    alone = {dimensions[0] for dimensions in failed if len(dimensions) == 1}
+    for dimensions, each in failed.items():
+        if len(dimensions) > 1 and not alone.isdisjoint(dimensions):
+            continue
+        count = sum(trial.dimensions == dimensions for trial, _ in found)
+        yield _refusal(entry, dimensions, each, count, what)
+
+
+def _refusal(
+    entry: EntryTrials,
+    dimensions: tuple[str, ...],
+    failed: Tried,
+    count: int,
+    what: str,
+) -> Finding:
+    # With what calls really hold, if that fails already; the largest error of those otherwise.
+    trial, outcome = max(
+        failed,
+        key=lambda each: (each[0].fill in (DECLARED, ""), _infinite(each[1].max_abs)),
+    )
+    names = " and ".join(dimensions)
+    if trial.fill:
+        done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
+    else:
+        parts = " and ".join(sizes_text(profile) for profile in trial.profiles)
+        done = f"split into {parts}"
+    numbers = (
+        f"max abs error {_decimal(outcome.max_abs)}, max rel error {_decimal(outcome.max_rel)}, "
+        f"{outcome.ulp_max} ulp"
+    )
+    return Finding(
+        code="AOTC-E955" if trial.fill else "AOTC-E956",
+        where=f"{entry.entry_point} out_of_profile {names}, output {outcome.worst or 'result'}",
+        expected=f"what plain JAX computes at exactly {sizes_text(trial.sizes)}",
+        found=f"another result from {what}, {done}: {numbers}; "
+        f"{len(failed)} of {count} trials differ",
+        hint=f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
+        "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
+        if trial.fill
+        else f"entries along {names} depend on each other: leave the policy at fail",
+    )
+
+
+def _named(fill: str) -> str:
+    return {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}.get(
+        fill, f"the {fill} numbers"
+    )
+
+
+def _infinite(error: float | None) -> float:
+    return float("inf") if error is None else error
+
+
+def _decimal(error: float | None) -> str:
+    return "inf" if error is None else repr(error)
