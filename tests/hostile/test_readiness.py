@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jaxlib import xla_client
 
 import aotc_runtime
 from aotc.packing.weights import write_tensors
@@ -16,6 +17,7 @@ from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.system import pjrt
 
 from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer
@@ -71,6 +73,13 @@ def a_fixture_of_another_shape(documents: Documents) -> None:
     rewrite(documents, documents.profile["fixture"]["digest"], change)
 
 
+def a_fixture_of_another_dtype(documents: Documents) -> None:
+    def change(arrays: Arrays) -> None:
+        arrays["inputs/image"] = arrays["inputs/image"].view(np.int32)
+
+    rewrite(documents, documents.profile["fixture"]["digest"], change)
+
+
 def a_tensor_more(documents: Documents) -> None:
     digest = documents.manifest["weights"]["params"]["blobs"][0]["digest"]
     rewrite(documents, digest, lambda arrays: arrays.update(extra=np.zeros(1, np.float32)))
@@ -82,6 +91,12 @@ def a_tensor_of_another_dtype(documents: Documents) -> None:
 
 def no_executable(documents: Documents) -> None:
     swap_layer(documents, documents.profile["executable"]["digest"], b"no machine code")
+
+
+def another_executable(documents: Documents) -> None:
+    """Of another profile: its arguments are larger."""
+    first, *_, last = documents.manifest["entry_points"]["predict"]["profiles"]
+    first["executable"], last["executable"] = last["executable"], first["executable"]
 
 
 def a_broken_fixture(documents: Documents) -> None:
@@ -96,8 +111,10 @@ def a_broken_fixture(documents: Documents) -> None:
         (other_weights, "AOTC-E701", 8),
         (a_fixture_without_an_output, "AOTC-E702", 8),
         (a_fixture_of_another_shape, "AOTC-E702", 8),
+        (a_fixture_of_another_dtype, "AOTC-E702", 8),
         (a_tensor_more, "AOTC-E117", 5),
         (a_tensor_of_another_dtype, "AOTC-E117", 5),
+        (another_executable, "AOTC-E755", 7),
         (no_executable, "AOTC-E753", 7),
         (a_broken_fixture, "AOTC-E131", 5),
     ],
@@ -123,3 +140,20 @@ def test_the_same_bundle_unchanged_becomes_ready(
     path = on_disk(signed(documents, ours), "archive", tmp_path)
     with aotc_runtime.load(path, trust=policy_for(ours)) as bundle:
         assert bundle.signers == (ours.key_id,)
+
+
+def test_a_process_in_which_anything_was_compiled_is_not_ready(
+    digits_bundle: tuple[Path, Path],
+) -> None:
+    bundle, policy = digits_bundle
+    with aotc_runtime.load(bundle, trust=policy):
+        device = pjrt.device()
+        module = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
+        compiled = device._client.compile_and_load(
+            module, xla_client.DeviceList((device._device,)), xla_client.CompileOptions()
+        )
+        with pytest.raises(AotcError) as refused:
+            aotc_runtime.load(bundle, trust=policy)
+        assert (refused.value.code, refused.value.exit_code) == ("AOTC-E703", 8)
+        del compiled
+        aotc_runtime.load(bundle, trust=policy).close()

@@ -73,6 +73,7 @@ def test_key_files_are_found_beside_the_policy_and_read_in(tmp_path: Path) -> No
         'schema = 1\nname = "x"\nminimum_version = "newest"\n[[keys]]\npublic_key = "x"',
         'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "a\\u0000b"',
         "a = " + "[" * 10_000,
+        f'schema = 1\nname = "x"\nthreshold = {2**64}\n[[keys]]\npublic_key = "x"',
     ],
 )
 def test_a_policy_that_says_something_else_is_refused(text: str | bytes, tmp_path: Path) -> None:
@@ -156,6 +157,7 @@ def test_the_threshold_is_at_most_the_number_of_distinct_keys() -> None:
         ("sample", "1.2.1", ["AOTC-E307"]),
         ("sample", "1.2.0.post1", ["AOTC-E307"]),
         ("other", "2", ["AOTC-E306", "AOTC-E307"]),
+        ("sample", "newest", ["AOTC-E307"]),
     ],
 )
 def test_name_and_version_are_checked_together(
@@ -165,6 +167,23 @@ def test_name_and_version_are_checked_together(
         schema=1, name=name, keys=(TrustedKey(public_key=PEM),), minimum_version=minimum
     )
     assert [finding.code for finding in check_identity(manifest(), policy)] == expected
+
+
+def test_a_bundle_whose_version_is_none_is_older_than_any() -> None:
+    policy = TrustPolicy(
+        schema=1, name="sample", keys=(TrustedKey(public_key=PEM),), minimum_version="0"
+    )
+    (refused,) = check_identity(manifest(version="nightly"), policy)
+    assert (refused.code, refused.found) == ("AOTC-E307", "nightly")
+
+
+def test_an_integer_that_toml_does_not_allow_is_named_as_such(tmp_path: Path) -> None:
+    """tomllib reads 5000 hexadecimal digits, which Python does not print."""
+    text = f'schema = 1\nname = "x"\nkeys = []\n[limits]\nblobs = [0, 0x{"f" * 5000}]\n'
+    with pytest.raises(TrustError) as refused:
+        read_policy(written(tmp_path, text))
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E309", "an integer of more than 64 bits")
 
 
 def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path: Path) -> None:
