@@ -9,15 +9,24 @@ from pathlib import Path
 
 import msgspec
 
+from aotc.build import trust_files
 from aotc.build.endorse import endorse
+from aotc.build.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
 from aotc.packing.bundle import Blob, Form, TargetParts, pack
-from aotc.signing.keys import generate_key_pair, load_private_key, public_pem
+from aotc.signing.keys import (
+    KeyType,
+    generate_key_pair,
+    load_private_key,
+    new_key,
+    public_pem,
+)
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import write_policy
 from aotc.stages import Bundle
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
+from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import read_unverified
@@ -26,6 +35,9 @@ OLD, NEW, NONE = "old", "new", "none"
 
 SIGNERS = (LocalSigner.ephemeral(), LocalSigner.ephemeral())
 """Made before anything is traced: the same signer adds the same signature."""
+
+ATTESTERS = {state: LocalSigner(new_key(KeyType.ECDSA_P256)) for state in (OLD, NEW)}
+"""Whose model signature stood there, and whose does afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,23 @@ def operations(bundle: Path) -> dict[str, Operation]:
             lambda folder: write_policy(folder / "trust.toml", "digits", [folder / "ci.pub"], 1),
             _policy,
             (NONE, NEW),
+        ),
+        "trust add-key": Operation(
+            _with_policy,
+            lambda folder: trust_files.add_key(
+                folder / "trust.toml", folder / "next.pub", "next", None, None
+            ),
+            lambda folder: (OLD, NEW)[len(_read_policy(folder).keys) - 1],
+        ),
+        "trust revoke": Operation(
+            _with_policy,
+            lambda folder: trust_files.revoke(
+                folder / "trust.toml", [str(folder / "ci.pub")], [], []
+            ),
+            lambda folder: (OLD, NEW)[len(_read_policy(folder).revoked.keys)],
+        ),
+        "attest": Operation(
+            _then(packed(Form.ARCHIVE, "b.aotb"), _attesters, _attest(OLD)), _attest(NEW), _attested
         ),
         "write arrays": Operation(
             lambda folder: (folder / "x.npz").write_bytes(b"old") and None,
@@ -164,6 +193,37 @@ def _key_pair(folder: Path) -> str:
         return "readable by others"
     pem = public_pem(load_private_key(private, None))
     return "a private key" if not public.exists() else NEW if public.read_text() == pem else "half"
+
+
+def _with_policy(folder: Path) -> None:
+    for name in ("ci", "next"):
+        generate_key_pair(folder / name, None)
+    write_policy(folder / "trust.toml", "digits", [folder / "ci.pub"], 1)
+
+
+def _read_policy(folder: Path) -> TrustPolicy:
+    return read_policy(folder / "trust.toml")
+
+
+def _attesters(folder: Path) -> None:
+    for state, signer in ATTESTERS.items():
+        (folder / f"{state}.pub").write_text(signer.public_pem())
+
+
+def _attest(state: str) -> Callable[[Path], object]:
+    return lambda folder: write_model_signature(
+        folder / "b.aotb", folder / "model.sig", ATTESTERS[state]
+    )
+
+
+def _attested(folder: Path) -> str:
+    signature = folder / "model.sig"
+    try:
+        require_model_signature(folder / "b.aotb", signature, folder / "old.pub")
+    except AotcError:
+        require_model_signature(folder / "b.aotb", signature, folder / "new.pub")
+        return NEW
+    return OLD
 
 
 def _policy(folder: Path) -> str:

@@ -15,7 +15,7 @@ from .operations import NEW, Operation, fresh, litter, operations, whole
 from .tracer import Fault, run
 
 TEMPORARY = re.compile(
-    r"\.(?:b|b\.aotb|ci\.key|ci\.pub|trust\.toml|x\.npz)\.[a-z0-9_]{8}\.(?:part|old)"
+    r"\.(?:b|b\.aotb|ci\.key|ci\.pub|trust\.toml|x\.npz|model\.sig)\.[a-z0-9_]{8}\.(?:part|old)"
 )
 
 ENDS = 6
@@ -52,11 +52,12 @@ def _stopped(operation: Operation, fault: Fault, at: int, work: Path) -> dict[st
         "at": at,
         "call": ended.call,
         "code": ended.code,
+        "said": ended.said,
         "state": whole(operation, work),
         "litter": left,
         "strange": [name for name in left if not TEMPORARY.fullmatch(name)],
     }
-    if fault is Fault.KILL:
+    if fault in (Fault.KILL, Fault.READ_ONLY):
         again = run(lambda: operation.run(work), fault, NEVER)
         record |= {"again": again.code, "then": whole(operation, work), "left": litter(work)}
     return record

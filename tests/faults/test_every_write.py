@@ -1,4 +1,5 @@
-"""Killed, interrupted or without room at every call that writes: the old result or the new one."""
+"""Killed, interrupted, without room or not allowed to write, at every call that does: there is the
+old result or the new one."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from typing import Any
 
 import pytest
 
-FILES = ("sign a file", "build over a file", "build a new file", "keygen", "trust init")
+FILES = (
+    "sign a file",
+    "build over a file",
+    "build a new file",
+    "keygen",
+    "trust init",
+    "trust add-key",
+    "trust revoke",
+    "attest",
+)
 FOLDERS = ("sign a folder", "build over a folder", "build a new folder")
 IN_TWO_STEPS = "sign a folder where names cannot be exchanged"
 
@@ -51,6 +61,16 @@ def states_of(name: str) -> set[str]:
     return {"none", "new"} if new else {"old", "new"}
 
 
+def ends_well_when_run_again(name: str, record: dict[str, Any]) -> None:
+    assert record["left"] == [], record
+    done = {"keygen": {"a private key", "new"}, "trust init": {"new"}, "trust add-key": {"new"}}
+    if record["state"] in done.get(name, ()):
+        # What exists is not overwritten, and a key is not added twice.
+        assert (record["again"], record["then"]) == (2, record["state"]), record
+    else:
+        assert (record["again"], record["then"]) == (0, "new"), record
+
+
 @pytest.mark.parametrize("name", KILLED)
 def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
     name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
@@ -60,12 +80,7 @@ def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
     for record in records:
         assert record["code"] == -9
         assert record["state"] in allowed and record["strange"] == [], record
-        assert record["left"] == [], record
-        if name in ("keygen", "trust init") and record["state"] != "none":
-            # What exists is not overwritten.
-            assert (record["again"], record["then"]) == (2, record["state"]), record
-        else:
-            assert (record["again"], record["then"]) == (0, "new"), record
+        ends_well_when_run_again(name, record)
     assert {record["state"] for record in records} == allowed, "each was met"
     assert any(record["litter"] for record in records)
 
@@ -88,6 +103,23 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_old_result_and_nothing_e
     for record in records:
         assert record["code"] in (0, 2) and record["litter"] == [], record
         assert record["state"] in states_of(name) - {"a private key"}, record
+        assert record["said"] == ("AOTC-E003" if record["code"] else ""), record
         if record["code"] == 0:
             assert record["state"] == "new", record
     assert sum(record["code"] == 2 for record in records) > 3
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_place_that_is_read_only_or_becomes_so_is_an_error_of_ours_and_nothing_is_half(
+    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """What cannot be removed any more has a temporary name, and the next run removes it."""
+    first, *later = outcomes(digits_bundle[0], name, "READ_ONLY", tmp_path)
+    assert (first["code"], first["said"], first["litter"]) == (2, "AOTC-E003", []), first
+    assert first["state"] == ("old" if "old" in states_of(name) else "none"), first
+    allowed = states_of(name) | ({"aside"} if name == IN_TWO_STEPS else set())
+    for record in later:
+        assert record["code"] in (0, 2) and record["strange"] == [], record
+        assert record["said"] == ("AOTC-E003" if record["code"] else ""), record
+        assert record["state"] in allowed, record
+        ends_well_when_run_again(name, record)

@@ -1,4 +1,5 @@
-"""A function run in a child process, with a fault at its n-th system call that changes files.
+"""A function run in a child process, with a fault at its n-th system call that changes files, or
+from there on.
 
 By ptrace(2), as debuggers do, so that neither Python nor the code under test knows of it.
 Linux on x86-64, where aotc runs.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import signal
 import sys
@@ -40,26 +42,35 @@ CALLS = {
 GROWING = {"write", "pwrite64", "writev", "fsync", "openat", "mkdir", "link", "linkat", "rename"}
 """Calls that a full disk refuses."""
 
+UNCHANGING = {"fsync", "fdatasync", "flock"}
+"""Calls that a read-only file system serves."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 _libc.ptrace.restype = ctypes.c_long
 
 
 class Fault(Enum):
-    """What happens instead of the n-th call, or right before it."""
+    """What happens instead of the n-th call, or right before it.
+
+    READ_ONLY: from there on, as where the system remounts a failing disk; from call 0 on, as in a
+    place that was read-only before.
+    """
 
     KILL = "kill -9"
     INTERRUPT = "Ctrl-C"
     FULL = "disk full"
+    READ_ONLY = "read-only"
 
 
 class Ended(NamedTuple):
     """How the child ended. call: the one that was hit, or "" if it made fewer.  code: its exit
-    code, or minus the signal.  calls: all that it made.
+    code, or minus the signal.  said: the code of its only finding.  calls: all that it made.
     """
 
     call: str
     code: int
+    said: str
     calls: tuple[str, ...]
 
 
@@ -82,9 +93,11 @@ class _Child:
 
 def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
     """Run the operation in a fork of this process. at: which call is hit, from 0."""
+    # What the child says passes through shared memory: no call that could be hit.
+    said = mmap.mmap(-1, mmap.PAGESIZE)
     pid = os.fork()
     if pid == 0:
-        _be_traced(operation)
+        _be_traced(operation, said)
     child = _Child(pid)
     status = os.waitpid(pid, 0)[1]
     assert os.WIFSTOPPED(status), "this system lets no process trace its children"
@@ -98,36 +111,41 @@ def run(operation: Callable[[], object], fault: Fault, at: int) -> Ended:
             status = child.go_on(number)
             continue
         call = _changes_files(child)
-        if fault is Fault.FULL and call not in GROWING:
+        if (fault is Fault.FULL and call not in GROWING) or (
+            fault is Fault.READ_ONLY and call in UNCHANGING
+        ):
             call = ""
-        if call and len(seen) == at:
-            hit = call
+        sticks = fault is Fault.READ_ONLY and 0 <= at < len(seen)
+        if call and (len(seen) == at or sticks):
+            hit = hit or call
             status = _hit(child, fault)
         else:
             status = child.go_on()  # into the call
             if os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGTRAP | 0x80:
                 status = child.go_on()  # and past it
         seen += [call] if call else []
-    return Ended(hit, os.waitstatus_to_exitcode(status), tuple(seen))
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(hit, code, said.readline().rstrip(b"\0").decode(), tuple(seen))
 
 
-def _be_traced(operation: Callable[[], object]) -> None:
+def _be_traced(operation: Callable[[], object], said: mmap.mmap) -> None:
     code = 70
     try:
         _libc.ptrace(TRACEME, 0, None, None)
         os.kill(os.getpid(), signal.SIGSTOP)
-        code = _outcome(operation)
+        code = _outcome(operation, said)
     finally:
         os._exit(code)
 
 
-def _outcome(operation: Callable[[], object]) -> int:
+def _outcome(operation: Callable[[], object], said: mmap.mmap) -> int:
     """0 for a result, the family's exit code for an error of ours, 130 for Ctrl-C, 1 for a bug."""
     from aotc_runtime.errors import AotcError
 
     try:
         operation()
     except AotcError as error:
+        said.write(" ".join(finding.code for finding in error.findings).encode())
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -160,5 +178,5 @@ def _hit(child: _Child, fault: Fault) -> int:
         return child.go_on() if os.WIFSTOPPED(status) else status
     child.poke(ORIG_RAX, -1)
     status = child.go_on()
-    child.poke(RAX, -errno.ENOSPC)
+    child.poke(RAX, -(errno.EROFS if fault is Fault.READ_ONLY else errno.ENOSPC))
     return child.go_on() if os.WIFSTOPPED(status) else status
