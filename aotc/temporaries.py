@@ -22,6 +22,9 @@ from pathlib import Path
 PART = ".part"
 """The end of every such name beside a result; `mkstemp` puts eight letters before it."""
 
+PROBE_BYTES = 4096
+"""A block of most file systems."""
+
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -218,6 +221,13 @@ def remove_folder(folder: Path) -> None:
             finally:
                 os.close(descriptor)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_room(folder: Path) -> None:
+    """Raise OSError if nothing can be written: nor could a process that has just failed there."""
+    with tempfile.TemporaryFile(dir=folder) as probe:
+        probe.write(bytes(PROBE_BYTES))
+        probe.flush()
 
 
 def sync_folder(folder: Path) -> None:

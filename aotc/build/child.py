@@ -24,6 +24,7 @@ import aotc
 from aotc.build.progress import STARTED
 from aotc.errors import quoted, raise_if
 from aotc.processes import Processes, describe_status
+from aotc.temporaries import require_room
 from aotc_runtime.errors import AotcError, Finding
 
 FINDINGS_FILE = "findings.json"
@@ -65,7 +66,8 @@ def run(
 
     on_line: gets each finished item.  on_output: gets, at the end, what the child and the user's
     code in it printed, if anything.
-    Raises the child's own findings; a crash as a Finding with `failure_code`.
+    Raises the child's own findings; a crash as a Finding with `failure_code`; OSError if there is
+    no room left in the folder.
     """
     (folder / FINISHED_FILE).unlink(missing_ok=True)
     with (
@@ -99,6 +101,7 @@ def run(
         if findings_file.exists():
             raw = msgspec.json.decode(findings_file.read_bytes(), type=list[dict[str, str]])
             raise_if(Finding(**finding) for finding in raw)
+    require_room(folder)
     raise_if([_crash(failure_code, doing, current, status, _last_lines(said))])
 
 

@@ -19,7 +19,7 @@ from aotc.config import isa
 from aotc.errors import CompileError, quoted
 from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob, Executable
-from aotc.temporaries import temporary_folder
+from aotc.temporaries import require_room, temporary_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
@@ -94,7 +94,7 @@ class XlaBackend:
         self._processes.stop()
 
     def _run(self, folder: Path, job: CompileJob) -> list[str]:
-        """Run the worker to its end; the lines it printed."""
+        """Run the worker to its end; the lines it printed. OSError if it had no room."""
         try:
             with self._processes.started(
                 self._worker,
@@ -115,6 +115,7 @@ class XlaBackend:
             ) from error
         said: list[str] = printed.decode(errors="replace").strip().splitlines()
         if process.returncode != 0 or not (folder / "result.json").exists():
+            require_room(folder)
             raise _error(
                 "AOTC-E902",
                 job,

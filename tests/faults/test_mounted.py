@@ -1,0 +1,125 @@
+"""Every writing command in a folder that is read-only, and builds with too little room for their
+temporary files: one error that says what to do, and no litter."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.signing.keys import KeyType, generate_key_pair
+from aotc.signing.trust_file import write_policy
+
+from .mounted import UNSHARE
+
+Bundle = tuple[Path, Path]
+
+
+def can_mount() -> bool:
+    if not shutil.which("unshare"):
+        return False
+    command = [*UNSHARE, "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+needs_mounts = pytest.mark.skipif(
+    not can_mount(), reason="this system lets nobody mount in a namespace of their own"
+)
+
+
+def mounted(
+    work: Path,
+    size: str,
+    mode: str,
+    commands: Sequence[Sequence[str]],
+    **environment: str,
+) -> dict[str, Any]:
+    """The commands in a file system with the contents of `work/contents`."""
+    done = subprocess.run(
+        [*UNSHARE, sys.executable, "-m", "tests.faults.mounted", size, mode],
+        input=json.dumps([str(work), commands]),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+WRITING = (
+    ("build", "tiny.toml"),
+    ("build", "tiny.toml", "--layout", "folder"),
+    ("build", "tiny.toml", "-o", "b.aotb", "--tune", "--save-tuning", "tuning.json"),
+    ("sign", "b.aotb", "--key", "p256.key"),
+    ("attest", "b.aotb", "--openssf", "--key", "p256.key"),
+    ("keygen", "new", "--plain"),
+    ("trust", "init", "--key", "p256.pub", "--name", "x", "-o", "new.toml"),
+    ("trust", "add-key", "trust.toml", "--key", "p256.pub"),
+    ("trust", "revoke", "trust.toml", "--key", "ci.pub"),
+    ("run", "b.aotb", "predict", "--trust", "genuine.toml", "--output", "x.npz"),
+)
+
+PROGRAM = "def f(x):\n    return x + 1\n"
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = [40000], dtype = "float32" }
+fixtures.seed = 0
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with a small program in `contents`."""
+    contents = tmp_path / "contents"
+    contents.mkdir()
+    (contents / "tiny.py").write_text(PROGRAM)
+    (contents / "tiny.toml").write_text(MANIFEST)
+    return tmp_path
+
+
+@needs_mounts
+def test_every_writing_command_says_that_the_place_is_read_only(
+    work: Path, digits_bundle: Bundle
+) -> None:
+    contents = work / "contents"
+    shutil.copyfile(digits_bundle[0], contents / "b.aotb")
+    shutil.copyfile(digits_bundle[1], contents / "genuine.toml")
+    generate_key_pair(contents / "ci", None)
+    generate_key_pair(contents / "p256", None, KeyType.ECDSA_P256)
+    write_policy(contents / "trust.toml", "digits", [contents / "ci.pub"], 1)
+    answer = mounted(work, "10m", "ro", WRITING)
+    for command, ended in zip(WRITING, answer["ended"], strict=True):
+        (finding,) = ended["document"]["findings"]
+        assert (finding["code"], ended["code"]) == ("AOTC-E003", 2), (command, finding)
+        assert finding["found"] == "Read-only file system", (command, finding)
+    assert answer["litter"] == []
+
+
+@needs_mounts
+@pytest.mark.parametrize("size", ["100k", "180k", "600k"])
+def test_a_build_without_room_for_its_temporary_files_says_so_and_leaves_nothing(
+    size: str, work: Path
+) -> None:
+    """In the capture, in the compiler, and when it is put together."""
+    place = work / "mounted"
+    build = ["build", "tiny.toml", "-o", str(work / "tiny.aotb")]
+    answer = mounted(work, size, "rw", [build], TMPDIR=str(place), PYTHONDONTWRITEBYTECODE="1")
+    (ended,) = answer["ended"]
+    (finding,) = ended["document"]["findings"]
+    assert (finding["code"], ended["code"]) == ("AOTC-E003", 2), finding
+    assert finding["found"] == "No space left on device", finding
+    assert answer["litter"] == [] and not (work / "tiny.aotb").exists()
