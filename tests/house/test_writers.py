@@ -1,0 +1,124 @@
+"""Who may write files: what survives a kill does so because few modules write at all."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+BY_NAME = {
+    "write_bytes", "write_text", "touch", "mkdir", "makedirs", "mkdtemp", "mkstemp",
+    "TemporaryDirectory", "TemporaryFile", "NamedTemporaryFile", "SpooledTemporaryFile",
+    "rename", "renames", "symlink", "symlink_to", "link", "hardlink_to", "unlink", "remove",
+    "removedirs", "rmdir", "rmtree", "copyfile", "copy", "copy2", "copytree", "move", "truncate",
+    "chmod", "fchmod", "chown", "tofile", "savez", "savez_compressed", "FileHandler",
+}  # fmt: skip
+"""Functions and methods that change files whatever their arguments."""
+
+OF_MODULES = {"replace": "os", "save": "np", "dump": "pickle"}
+"""Names that mean something harmless elsewhere, such as str.replace."""
+
+OPENING = ("open", "fdopen", "memmap", "ZipFile", "TarFile")
+READING = {"", "r", "rb", "rt"}
+
+WRITERS = {
+    "aotc/temporaries.py": "temporary names, and new files that get theirs when they are whole",
+    "aotc/packing/files.py": "what is written beside its place and takes it when it is whole",
+}
+"""Everything that outlives a command is written by these two."""
+
+SCRATCH = {
+    "aotc/backends/xla/compile.py": "the folder of one compilation",
+    "aotc/backends/xla/worker.py": "in that folder, which it is started in",
+    "aotc/build/capture_worker.py": "the build's scratch folder",
+    "aotc/build/child.py": "the build's scratch folder: what a child says of its end",
+    "aotc/build/pipeline.py": "the build's scratch folder: makes room in it",
+    "aotc/build/reference_worker.py": "the build's scratch folder",
+    "aotc/build/staged.py": "the build's scratch folder: a policy for the parity worker",
+    "aotc/build/staging.py": "the build's scratch folder",
+    "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
+    "aotc/report/arrays.py": "an archive in memory, for write_atomically",
+    "aotc/report/bench.py": "a temporary folder of its own",
+    "aotc/tuning/isolated.py": "the build's scratch folder: jobs and answers of one measurement",
+    "aotc/tuning/worker.py": "in that folder",
+    "aotc/build/progress.py": "no file: its stdout, under another number",
+    "aotc/cli/group.py": "/dev/null",
+    "aotc/cli/stopping.py": "/dev/null",
+}
+"""Others, and where what they write lies: it is gone when the command ends, however that ends."""
+
+
+def writes_in(path: Path) -> Iterator[ast.Call]:
+    """The calls in a file that can change files."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and _writes(node):
+            yield node
+
+
+def _writes(call: ast.Call) -> bool:
+    owner, name = "", ""
+    if isinstance(call.func, ast.Attribute):
+        name = call.func.attr
+        owner = call.func.value.id if isinstance(call.func.value, ast.Name) else ""
+    elif isinstance(call.func, ast.Name):
+        name = call.func.id
+    if name in OF_MODULES:
+        # Path.replace takes one argument, str.replace two, dataclasses.replace keywords.
+        renames = name == "replace" and owner != "" and len(call.args) == 1 and not call.keywords
+        return owner == OF_MODULES[name] or renames
+    if name in OPENING:
+        return not _mode_of(call, owner) <= READING
+    return name in BY_NAME
+
+
+def _mode_of(call: ast.Call, owner: str) -> set[str]:
+    """What may be the mode: every text of an argument; of os.open, the names of its flags."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    if owner == "os" and isinstance(call.func, ast.Attribute) and call.func.attr == "open":
+        flags = {node.attr for node in ast.walk(call.args[1]) if isinstance(node, ast.Attribute)}
+        return flags & {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND", "O_TMPFILE"}
+    if isinstance(call.func, ast.Name) or owner in ("os", "np", "zipfile", "tarfile"):
+        given = given[1:] if call.args else given
+    return {a.value for a in given if isinstance(a, ast.Constant) and isinstance(a.value, str)}
+
+
+def writers(folder: Path) -> set[str]:
+    return {
+        path.relative_to(ROOT).as_posix() for path in folder.rglob("*.py") if any(writes_in(path))
+    }
+
+
+def test_only_two_modules_write_what_outlives_a_command() -> None:
+    """The sweeps of tests/faults stop these two at every call; no other way to a file is needed."""
+    assert writers(ROOT / "aotc") == WRITERS.keys() | SCRATCH.keys()
+
+
+def test_the_runtime_writes_no_file() -> None:
+    assert writers(ROOT / "runtime" / "aotc_runtime") <= {"runtime/aotc_runtime/__main__.py"}
+    (call,) = writes_in(ROOT / "runtime" / "aotc_runtime" / "__main__.py")
+    assert ast.unparse(call) == "os.open(os.devnull, os.O_WRONLY)"
+
+
+def test_writing_is_told_from_reading() -> None:
+    """What this file takes for writing, and what not."""
+    for text in (
+        "open(p, 'w')", "p.open('ab')", "open(p, mode='x')", "p.open(mode='r+')", "p.write_text(t)",
+        "os.open(p, os.O_RDONLY | os.O_CREAT)", "os.fdopen(d, 'wb')", "p.replace(q)",
+        "np.save(p, a)",
+        "os.replace(p, q)", "np.memmap(p, np.uint8, mode='r+')", "zipfile.ZipFile(b, 'w')",
+    ):  # fmt: skip
+        assert _writes(_call(text)), text
+    for text in (
+        "open(p)", "p.open()", "p.open('rb')", "open('w')", "os.open(p, os.O_RDONLY)",
+        "t.replace('a', 'b')", "replace(job, x=1)", "msgspec.structs.replace(job, x=1)",
+        "np.memmap(p, np.uint8, mode='r')", "os.fdopen(d)",
+    ):  # fmt: skip
+        assert not _writes(_call(text)), text
+
+
+def _call(text: str) -> ast.Call:
+    node = ast.parse(text, mode="eval").body
+    assert isinstance(node, ast.Call)
+    return node
