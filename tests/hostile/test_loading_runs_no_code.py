@@ -6,8 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+from .archives import on_disk
+from .tampering import MemoryBundle, signed, take_apart
 
 LOADING = """
 import json, os, sys
@@ -58,33 +65,55 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 with aotc_runtime.load(sys.argv[1], trust=sys.argv[2]) as bundle:
     result = bundle["predict"](numpy.zeros((1, 64), numpy.float32))
-    result["label"]
+    kind = type(result).__name__
+    label = result["label"] if kind == "dict" else result.label
+    assert label.shape == (1,) and "label" in repr(result)
 try:
     __import__("aotc")
 except RuntimeError:
     refused.clear()
 else:
     refused.append("the hook forbids nothing")
-sys.stdout.write(json.dumps({"refused": refused, "seen": sorted(seen)}))
+sys.stdout.write(json.dumps({"refused": refused, "seen": sorted(seen), "kind": kind}))
 """
 
 
-@pytest.mark.parametrize("form", ["archive", "folder"])
-def test_loading_and_calling_executes_compiles_unpickles_spawns_and_writes_nothing(
-    form: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
-    from .tampering import in_memory, write_folder
+NODES: dict[str, dict[str, Any]] = {
+    "dict": {},
+    "Answer": {"node": "namedtuple", "type": "Answer"},
+    "Record": {"node": "record", "type": "models.Answer"},
+}
+"""What the entry point gives: the class of the result at the user's, and its node."""
 
-    path = digits_bundle[0]
-    if form == "folder":
-        path = write_folder(tmp_path / "layout", in_memory(path))
+
+def giving(kind: str, bundle: MemoryBundle, signer: LocalSigner) -> MemoryBundle:
+    """The bundle, with its two outputs as fields of something else than a dict."""
+    documents = take_apart(bundle)
+    result = documents.manifest["entry_points"]["predict"]["result"]
+    if NODES[kind]:
+        fields = list(result["items"])
+        items = list(result["items"].values())
+        result.clear()
+        result |= {**NODES[kind], "fields": fields, "items": items}
+    return signed(documents, signer)
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"), [("archive", "dict"), ("folder", "Answer"), ("archive", "Record")]
+)
+def test_loading_and_calling_executes_compiles_unpickles_spawns_and_writes_nothing(
+    form: str, kind: str, genuine: MemoryBundle, ours: LocalSigner, tmp_path: Path
+) -> None:
+    path = on_disk(giving(kind, genuine, ours), form, tmp_path)
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("digits", [ours.public_pem()]))
     done = subprocess.run(
-        [sys.executable, "-c", LOADING, str(path), str(digits_bundle[1])],
+        [sys.executable, "-c", LOADING, str(path), str(policy)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     said = json.loads(done.stdout)
-    assert said["refused"] == []
+    assert (said["refused"], said["kind"]) == ([], kind)
     assert {"open", "import"} <= set(said["seen"]), "the hook was asked"
