@@ -103,7 +103,7 @@ def assemble(targets: Sequence[TargetParts]) -> tuple[Descriptor, dict[str, Blob
                 data,
                 artifactType=oci.BUNDLE_TYPE,
                 platform=_platform(parts.manifest),
-                annotations={"vnd.aotc.target": parts.manifest.target.name},
+                annotations={oci.TARGET_ANNOTATION: parts.manifest.target.name},
             )
         )
     root = canonical.encode(

@@ -277,6 +277,46 @@ def signed(documents: Documents, *signers: LocalSigner) -> MemoryBundle:
     return put_together(documents)
 
 
+def second_target(documents: Documents, name: str = "other") -> None:
+    """One more target that shares all but one executable, which has a byte more."""
+    image, manifest = json.loads(to_json([documents.image, documents.manifest]))
+    profile = manifest["entry_points"]["predict"]["profiles"][0]
+    data = documents.layers[profile["executable"]["digest"]] + b"\0"
+    new = {"digest": digest_of(data), "size": len(data)}
+    for layer in image["layers"]:
+        if layer["digest"] == profile["executable"]["digest"]:
+            layer |= new
+    image["layers"].sort(key=lambda layer: layer["digest"])
+    profile["executable"] |= new
+    manifest["target"]["name"] = name
+    documents.layers[new["digest"]] = data
+    documents.targets.append(Target(image, manifest))
+    first = documents.root["manifests"][0]
+    documents.root["manifests"].append({**first, "annotations": {"vnd.aotc.target": name}})
+
+
+def two_targets(
+    documents: Documents, *signers: LocalSigner
+) -> tuple[MemoryBundle, dict[str, str], dict[str, str]]:
+    """A good bundle of two targets, and of each its image, config and one executable by digest."""
+    second_target(documents)
+    bundle = signed(documents, *signers)
+    root = json.loads(
+        bundle.blobs[json.loads(bundle.files["index.json"])["manifests"][0]["digest"]]
+    )
+    digests = []
+    for reference, target in zip(root["manifests"], documents.targets, strict=True):
+        profile = target.manifest["entry_points"]["predict"]["profiles"][0]
+        digests.append(
+            {
+                "image": reference["digest"],
+                "config": target.image["config"]["digest"],
+                "executable": profile["executable"]["digest"],
+            }
+        )
+    return bundle, digests[0], digests[1]
+
+
 def policy_for(*signers: LocalSigner, name: str = "digits", **more: Any) -> TrustPolicy:
     """A policy that trusts these signers."""
     keys = tuple(TrustedKey(public_key=signer.public_pem()) for signer in signers)

@@ -26,6 +26,9 @@ WEIGHTS_TYPE = "application/vnd.aotc.weights.v1+safetensors"
 FIXTURE_TYPE = "application/vnd.aotc.fixture.v1+safetensors"
 ATTESTATION_TYPE: Final = "application/vnd.in-toto+json"
 
+TARGET_ANNOTATION = "vnd.aotc.target"
+"""Of a target's image manifest in the root index: its name. Decides nothing."""
+
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
 BLOB_FOLDER = "blobs/sha256/"

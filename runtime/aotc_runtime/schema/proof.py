@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 
 
@@ -23,13 +24,14 @@ class VerifiedBundle(Struct, frozen=True):
     """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
 
     root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the
-    chosen target.  blobs: by digest.
+    chosen target.  blobs: by digest.  choice: why this target.
     """
 
     root_digest: str
     signers: tuple[str, ...]
     manifest: BundleManifest
     blobs: Mapping[str, VerifiedBlob]
+    choice: Choice
 
     def blob(self, ref: BlobRef) -> VerifiedBlob:
         """The verified bytes behind a reference of the manifest."""

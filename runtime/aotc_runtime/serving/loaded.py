@@ -30,6 +30,7 @@ class LoadedBundle:
         self.manifest = resident.verified.manifest
         self.root_digest = resident.verified.root_digest
         self.signers = resident.verified.signers
+        self._choice = resident.verified.choice
         self.timings: dict[str, float] = {}
         self._fixtures = fixtures
         self._compilations = compilations
@@ -84,6 +85,7 @@ class LoadedBundle:
             "version": self.version,
             "state": self.state.value,
             "target": self.manifest.target.name,
+            "target_reason": self._choice.to_json(),
             "root_digest": self.root_digest,
             "signers": list(self.signers),
             "jaxlib": self.manifest.built_with.jaxlib,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
@@ -58,11 +59,12 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         "root_digest": verdict.root_digest or None,
         "signers": list(verdict.signers),
         "target": verdict.target or None,
+        "target_reason": verdict.choice.to_json() if verdict.choice else None,
         "gates": list(verdict.gates),
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
     }
-    if verdict.findings or manifest is None:
+    if verdict.findings or manifest is None or verdict.choice is None:
         exit_code = family_of(verdict.findings[0].code).exit_code
         return Report(verdict.findings, exit_code, document, ())
     lines = (
@@ -70,8 +72,24 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         f"root    {verdict.root_digest}",
         f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
         f"target  {verdict.target} on {facts.cpu}, jaxlib {facts.jaxlib}",
+        *_other_targets(verdict.choice),
     )
     return Report((), 0, document, lines)
+
+
+def _other_targets(choice: Choice) -> Iterator[str]:
+    """Why it is none of the others, a line each."""
+    for candidate in choice.candidates:
+        if candidate.target == choice.target:
+            chosen = candidate.features
+        elif candidate.findings:
+            reasons = "; ".join(f"{f.code} expected {f.expected}" for f in candidate.findings)
+            yield f"        not {candidate.target}: {reasons}"
+        else:
+            fewer = f"{candidate.features} features of the processor instead of {chosen}"
+            yield f"        before {candidate.target}, which uses {fewer}"
+    for name in choice.absent:
+        yield f"absent  {name}: signed with the others, left out of this copy"
 
 
 def refusal(

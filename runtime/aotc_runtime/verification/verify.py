@@ -31,15 +31,17 @@ from aotc_runtime.formats.oci import (
     Descriptor,
     Entries,
     Entry,
+    ImageDescriptor,
     ImageManifest,
     RootIndex,
 )
+from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
-from aotc_runtime.verification.compatibility import check_host
+from aotc_runtime.verification.choosing import choose_target
 from aotc_runtime.verification.consistency import check_consistency
 
 type Host = HostFacts | Callable[[], HostFacts]
@@ -56,25 +58,35 @@ class Root(Struct, frozen=True):
 class Contents(Struct, frozen=True):
     """Everything below a root: blobs with good digests, by digest, and the targets' manifests.
 
-    Made without a policy, this says what a bundle contains, not whether to trust it.
+    absent: what the root calls the targets that are not stored. Made without a policy, this says
+    what a bundle contains, not whether to trust it.
     """
 
     root_digest: str
     manifests: Mapping[str, BundleManifest]
     blobs: Mapping[str, memoryview]
     targets: Mapping[str, ImageManifest]
+    absent: tuple[str, ...]
 
 
 class Verdict(Struct, frozen=True):
-    """The answer of `examine`: findings, or a bundle. gates: those that opened, by name."""
+    """The answer of `examine`: findings, or a bundle.
+
+    choice: of the target, once it was made.  gates: those that opened, by name.
+    """
 
     root_digest: str
     signers: tuple[str, ...]
-    target: str
+    choice: Choice | None
     manifest: BundleManifest | None
     gates: tuple[str, ...]
     findings: tuple[Finding, ...]
     bundle: VerifiedBundle | None
+
+    @property
+    def target(self) -> str:
+        """The name of the target that was chosen; empty if none was."""
+        return self.choice.target if self.choice else ""
 
 
 def _format_error(code: str, where: str, expected: str, found: str) -> BundleFormatError:
@@ -205,7 +217,7 @@ def begin_contents(
     source: BlobSource, root: Root, attested: set[str]
 ) -> tuple[Contents, WeightsHashing]:
     """docs/trust.md 2, 5 and 6: every blob below the root is the one whose digest was signed, of
-    weights once their hashing is finished.
+    weights once their hashing is finished. Targets may be absent, as long as one is there.
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
     E205 layers that are not what the manifest refers to; BundleFormatError.
@@ -220,7 +232,10 @@ def begin_contents(
     manifests: dict[str, BundleManifest] = {}
     targets: dict[str, ImageManifest] = {}
     layers: dict[str, Descriptor] = {}
-    for reference in index.manifests:
+    # OCI 1.1 allows an index to list what is not stored. A target is there whole, or not at all:
+    # what is left of one whose image manifest is gone is reached by nothing (AOTC-E204).
+    stored = [ref for ref in index.manifests if source.blob(ref.digest) is not None]
+    for reference in stored or index.manifests:
         what = "image manifest " + reference.digest[7:19]
         data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
         image = canonical.decode(data, ImageManifest, where=f"{source.name} {what}")
@@ -246,7 +261,14 @@ def begin_contents(
         expected = "only blobs that the root reaches"
         raise _integrity_error("AOTC-E204", where, expected, f"{len(surplus)} more")
     blobs, weights = _hash_layers(source, layers)
-    return Contents(root.entry.digest, manifests, blobs, targets), weights
+    absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
+    return Contents(root.entry.digest, manifests, blobs, targets, absent), weights
+
+
+def _target_name(reference: ImageDescriptor) -> str:
+    """What the root index calls a target: for messages, since its manifest alone names it."""
+    name = reference.annotations.get(oci.TARGET_ANNOTATION, "")
+    return name if name.isprintable() and name else reference.digest
 
 
 class _Versioned(Struct):
@@ -331,36 +353,6 @@ def _hash_layers(
     return data | weights, WeightsHashing(source, weights)
 
 
-def choose_target(
-    manifests: Mapping[str, BundleManifest], host: HostFacts, wanted: str | None
-) -> tuple[str, list[Finding]]:
-    """The target to run and why it may not; a wanted one, or the best this host can run.
-
-    Best: no findings, then the most processor features, then the name. If no target fits, the
-    findings of every target are returned together.
-    """
-    if wanted is not None:
-        if wanted not in manifests:
-            finding = Finding(
-                code="AOTC-E505",
-                where=wanted,
-                expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
-                found="no such target",
-                hint="pass one of these, or leave the target out to choose for this host",
-            )
-            return wanted, [finding]
-        return wanted, check_host(manifests[wanted], host)
-    findings = {name: check_host(manifest, host) for name, manifest in manifests.items()}
-    ranked = sorted(
-        manifests,
-        key=lambda name: (bool(findings[name]), -len(manifests[name].requires.isa), name),
-    )
-    best = ranked[0]
-    if findings[best]:
-        return best, [finding for name in ranked for finding in findings[name]]
-    return best, []
-
-
 def _nothing(_: BundleManifest, __: Mapping[str, VerifiedBlob]) -> None:
     """What is done while weights are hashed, if nobody has anything to do."""
 
@@ -399,14 +391,16 @@ def examine(
         gates.append("signatures")
         contents, weights = begin_contents(source, root, attested)  # 5, 6
         try:
-            refused = [*_check_policy(contents, attested, vouchers, policy, source.name)]  # 7
+            refused = [*check_policy(contents, attested, vouchers, policy, source.name)]  # 7
             if not refused:
                 facts = host if isinstance(host, HostFacts) else host()
                 refused = [*rules.check_runtime(facts, policy)]
             if not refused:
-                chosen, findings = choose_target(contents.manifests, facts, target)  # 8 to 10
-                manifest = contents.manifests.get(chosen)
-                if not findings and manifest is not None:
+                choice = choose_target(  # 8 to 10
+                    contents.manifests, facts, target, contents.absent
+                )
+                manifest = contents.manifests.get(choice.target)
+                if not choice.findings and manifest is not None:
                     meanwhile(manifest, _executables(manifest, contents))
             weights.finish()  # the end of 6
         finally:
@@ -415,15 +409,15 @@ def examine(
         raise_if(refused)
         gates.append("policy")
     except AotcError as error:
-        return Verdict(root_digest, signers, "", None, tuple(gates), error.findings, None)
+        return Verdict(root_digest, signers, None, None, tuple(gates), error.findings, None)
     bundle = None
-    if not findings and manifest is not None:
+    if not choice.findings and manifest is not None:
         blobs = {
             digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in _references(manifest)
         }
-        bundle = VerifiedBundle(root_digest, signers, manifest, blobs)
+        bundle = VerifiedBundle(root_digest, signers, manifest, blobs, choice)
         gates.append("host")
-    return Verdict(root_digest, signers, chosen, manifest, tuple(gates), tuple(findings), bundle)
+    return Verdict(root_digest, signers, choice, manifest, tuple(gates), choice.findings, bundle)
 
 
 def _executables(manifest: BundleManifest, contents: Contents) -> dict[str, VerifiedBlob]:
@@ -437,7 +431,7 @@ def _executables(manifest: BundleManifest, contents: Contents) -> dict[str, Veri
     }
 
 
-def _check_policy(
+def check_policy(
     contents: Contents,
     attested: set[str],
     vouchers: tuple[signatures.Voucher, ...],

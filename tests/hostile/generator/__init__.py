@@ -7,6 +7,7 @@ from .folders import PLACES
 from .layout import LAYOUT
 from .manifests import MANIFESTS
 from .signatures import SIGNATURES
+from .sparse import SPARSE
 from .spellings import SPELLINGS
 
 CASES: tuple[Case, ...] = (
@@ -17,6 +18,7 @@ CASES: tuple[Case, ...] = (
     *MANIFESTS,
     *BLOBS,
     *SIGNATURES,
+    *SPARSE,
 )
 
 __all__ = ["CASES", "Case", "Kit"]

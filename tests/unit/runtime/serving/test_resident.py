@@ -17,6 +17,7 @@ from aotc.packing.weights import write_shards
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, BundleFormatError
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
+from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.manifest import BlobRef, DType, WeightSet, WeightTensor
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving import resident
@@ -31,6 +32,7 @@ from ..samples import manifest
 
 Bundle = tuple[Path, Path]
 Array = np.ndarray[Any, Any]
+CHOICE = Choice(manifest().target.name, False, (), ())
 
 
 def sharded(tensors: dict[str, Array], limit: int) -> tuple[VerifiedBundle, WeightSet]:
@@ -45,7 +47,7 @@ def sharded(tensors: dict[str, Array], limit: int) -> tuple[VerifiedBundle, Weig
             WeightTensor(name=name, dtype=info.dtype, shape=info.shape) for name, info in listed
         ),
     )
-    return VerifiedBundle("sha256:", (), manifest(), blobs), weights
+    return VerifiedBundle("sha256:", (), manifest(), blobs, CHOICE), weights
 
 
 TENSORS = {name: np.full((4, 8), index, np.float32) for index, name in enumerate("abcdef")}

@@ -15,7 +15,6 @@ from aotc_runtime.errors import (
 )
 from aotc_runtime.schema.manifest import BuiltWith, Requirements
 from aotc_runtime.verification.compatibility import CHECKS, IGNORED, check_host
-from aotc_runtime.verification.verify import choose_target
 
 from ..samples import host, manifest
 
@@ -126,42 +125,3 @@ def test_ignored_fields_really_decide_nothing() -> None:
     for name in BuiltWith.__struct_fields__:
         value: Any = 1 if name in ("xla", "ifrt") else "something else"
         assert codes({"built_with": {name: value}}) == []
-
-
-def targets(**isa: list[str]) -> dict[str, Any]:
-    return {
-        name: manifest(target={"name": name}, requires={"isa": features})
-        for name, features in isa.items()
-    }
-
-
-def test_the_best_target_is_the_one_with_most_features_that_this_host_has() -> None:
-    bundle = targets(v2=["sse2"], v3=["sse2", "avx2"], v4=["sse2", "avx2", "fma", "avx512f"])
-    assert choose_target(bundle, host(), None) == ("v3", [])
-    v4 = host(isa=frozenset({"sse2", "avx2", "fma", "avx512f"}))
-    assert choose_target(bundle, v4, None) == ("v4", [])
-    assert choose_target(bundle, host(isa=frozenset({"sse2"})), None) == ("v2", [])
-
-
-def test_equal_targets_are_chosen_by_name() -> None:
-    assert choose_target(targets(b=["avx2"], a=["avx2"]), host(), None) == ("a", [])
-
-
-def test_if_no_target_fits_every_reason_of_every_target_is_given() -> None:
-    bundle = targets(v3=["avx2"], v4=["avx512f"])
-    _, findings = choose_target(bundle, host(isa=frozenset()), None)
-    assert [(f.code, f.where.split()[-1]) for f in findings] == [
-        ("AOTC-E502", "v3"),
-        ("AOTC-E502", "v4"),
-    ]
-
-
-def test_a_wanted_target_is_judged_alone() -> None:
-    bundle = targets(v3=["avx2"], v4=["avx512f"])
-    name, findings = choose_target(bundle, host(), "v4")
-    assert name == "v4" and [f.code for f in findings] == ["AOTC-E502"]
-
-
-def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
-    _, (finding,) = choose_target(targets(v3=[], v4=[]), host(), "v5")
-    assert finding.code == "AOTC-E505" and "v3, v4" in finding.expected

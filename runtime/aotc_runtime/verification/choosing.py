@@ -1,0 +1,59 @@
+"""docs/trust.md 8 to 10 for each target of a bundle: which of them runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.choice import Candidate, Choice
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.verification.compatibility import check_host
+
+
+def choose_target(
+    manifests: Mapping[str, BundleManifest],
+    host: HostFacts,
+    wanted: str | None,
+    absent: Sequence[str] = (),
+) -> Choice:
+    """The target to run and why it may not; a wanted one, or the best this host can run.
+
+    Best: no findings, then the most processor features, then the name. If no target fits, the
+    findings of every target are returned together.  absent: what this copy of the bundle lacks.
+    """
+    if wanted is not None and wanted not in manifests:
+        return Choice(wanted, True, (_not_there(manifests, wanted, absent),), (), tuple(absent))
+    judged = manifests if wanted is None else {wanted: manifests[wanted]}
+    ranked = sorted(
+        (
+            Candidate(name, len(manifest.requires.isa), tuple(check_host(manifest, host)))
+            for name, manifest in judged.items()
+        ),
+        key=lambda candidate: (bool(candidate.findings), -candidate.features, candidate.target),
+    )
+    best = ranked[0]
+    findings: tuple[Finding, ...] = ()
+    if best.findings:
+        findings = tuple(finding for candidate in ranked for finding in candidate.findings)
+    return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
+
+
+def _not_there(
+    manifests: Mapping[str, BundleManifest], wanted: str, absent: Sequence[str]
+) -> Finding:
+    if wanted in absent:
+        return Finding(
+            code="AOTC-E505",
+            where=wanted,
+            expected="a target that this copy of the bundle holds: " + ", ".join(sorted(manifests)),
+            found="a target that was left out of it (`aotc extract`)",
+            hint="take the whole bundle, or extract this target from it",
+        )
+    return Finding(
+        code="AOTC-E505",
+        where=wanted,
+        expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
+        found="no such target",
+        hint="pass one of these, or leave the target out to choose for this host",
+    )
