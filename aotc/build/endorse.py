@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from aotc.errors import raise_if
 from aotc.packing.bundle import with_attestation
 from aotc.packing.files import tidy
 from aotc.signing.attest import attest, endorsement
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
-from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.verify import read_envelopes, read_root, read_unverified
+from aotc_runtime.verification.verify import (
+    Contents,
+    read_envelopes,
+    read_root,
+    read_unverified,
+)
 
 
 def endorse(path: Path, signer: Signer) -> Attestation:
     """Add this signer's attestation to a bundle, after checking every digest in it.
 
     A bundle that this key has signed the same way before is left as it is. Raises
-    BundleFormatError, IntegrityError, UsageError (AOTC-E003, and what the signer raises).
+    BundleFormatError, IntegrityError, UsageError (AOTC-E003, E052 targets are absent, and what the
+    signer raises).
     """
     tidy(path.resolve())
     source = open_bundle(path)
     contents, _ = read_unverified(source)
+    raise_if(_check_whole(path, contents))
     manifest = next(iter(contents.manifests.values()))
     subject = f"{manifest.name}-{manifest.version}"
     attestation = attest(contents.root_digest, subject, endorsement(), signer)
@@ -33,6 +42,18 @@ def endorse(path: Path, signer: Signer) -> Attestation:
     if not any(_is_attested(envelope, attestation, signer) for envelope in envelopes):
         with_attestation(path, attestation.envelope)
     return attestation
+
+
+def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:
+    """AOTC-E052: a signature of the root vouches for every target, and some cannot be looked at."""
+    if contents.absent:
+        yield Finding(
+            code="AOTC-E052",
+            where=str(path),
+            expected="a bundle that holds every target of its root",
+            found="one without " + ", ".join(contents.absent),
+            hint="sign the whole bundle, then extract from it; a copy keeps its signatures",
+        )
 
 
 def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> bool:

@@ -11,7 +11,20 @@ from collections.abc import Sequence
 
 import click
 
-from aotc.cli import attest, bench, build, inspect, keygen, run, sign, targets, trust, verify
+from aotc.cli import (
+    attest,
+    bench,
+    build,
+    extract,
+    inspect,
+    keygen,
+    merge,
+    run,
+    sign,
+    targets,
+    trust,
+    verify,
+)
 from aotc.cli.common import Output, fail, requested_output
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
@@ -34,6 +47,8 @@ for _command in (
     build.build,
     verify.verify,
     inspect.inspect,
+    merge.merge,
+    extract.extract,
     run.run,
     bench.bench,
     keygen.keygen,

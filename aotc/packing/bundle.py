@@ -118,10 +118,9 @@ def assemble(targets: Sequence[TargetParts]) -> tuple[Descriptor, dict[str, Blob
     return oci.descriptor(root, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE), blobs
 
 
-def _members(index: Index, blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Data]]:
+def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Data]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
-    yield oci.LAYOUT_FILE, canonical.encode(oci.Layout(oci.LAYOUT_VERSION))
-    yield oci.INDEX_FILE, canonical.encode(index)
+    yield from files.items()
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci.WEIGHTS_TYPE, d)):
         yield oci.BLOB_FOLDER + digest.removeprefix("sha256:"), blobs[digest].data
 
@@ -159,7 +158,20 @@ def write(
 
     check: what was written, before it replaces anything. Raises UsageError (AOTC-E003).
     """
-    members = _members(index, blobs)
+    layout = canonical.encode(oci.Layout(oci.LAYOUT_VERSION))
+    files = {oci.LAYOUT_FILE: layout, oci.INDEX_FILE: canonical.encode(index)}
+    return write_files(path, form, files, blobs, check)
+
+
+def write_files(
+    path: Path,
+    form: Form,
+    files: Mapping[str, Data],
+    blobs: Mapping[str, Blob],
+    check: Callable[[Path], None],
+) -> int:
+    """As `write`. files: oci-layout and index.json, as they are to stand there."""
+    members = _members(files, blobs)
     if form is Form.ARCHIVE:
         return write_atomically(path, _archive(members), check=check)
     return write_folder_atomically(path, members, check)
@@ -173,19 +185,38 @@ def pack(
     envelopes: DSSE envelopes about the root that `assemble` gives. Raises UsageError (E003, E004).
     """
     root, blobs = assemble(targets)
+    written = {parts.manifest.target.name: parts.manifest for parts in targets}
+    return pack_documents(path, form, root, blobs, written, envelopes)
+
+
+def pack_documents(
+    path: Path,
+    form: Form,
+    root: Descriptor,
+    blobs: dict[str, Blob],
+    manifests: dict[str, BundleManifest],
+    envelopes: Sequence[bytes],
+) -> Bundle:
+    """As `pack`, of documents that exist. manifests: by target, what has to be read back."""
     references = [_attestation(root, envelope, blobs) for envelope in envelopes]
     index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
     require_place(path, form)
-    written = {parts.manifest.target.name: parts.manifest for parts in targets}
+    size = write(path, form, index, blobs, reading_back(root.digest, manifests))
+    return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
 
-    def reads_back(temporary: Path) -> None:
-        contents, _ = read_unverified(open_bundle(temporary))
-        assert contents.root_digest == root.digest and contents.manifests == written, (
+
+def reading_back(
+    root_digest: str, manifests: Mapping[str, BundleManifest]
+) -> Callable[[Path], None]:
+    """A check that what was written holds these targets under this root."""
+
+    def check(written: Path) -> None:
+        contents, _ = read_unverified(open_bundle(written))
+        assert (contents.root_digest, contents.manifests) == (root_digest, manifests), (
             "a bundle reads back as it was written"
         )
 
-    size = write(path, form, index, blobs, reads_back)
-    return Bundle(path=path, root_digest=root.digest, manifests=written, size_bytes=size)
+    return check
 
 
 def _attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:

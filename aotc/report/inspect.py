@@ -33,6 +33,7 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
         "signatures": [claim for envelope in envelopes for claim in _claims(envelope)],
         "signatures_verified": False,
         "targets": {name: manifest_report(m) for name, m in contents.manifests.items()},
+        "absent_targets": list(contents.absent),
         "blobs": roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
     }
 

@@ -141,6 +141,8 @@ def print_bundle(report: dict[str, Any]) -> None:
     claims = [claim["key_id"][:16] or "a key without id" for claim in report["signatures"]]
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
     page.line(f"signed  {signed}")
+    for name in report["absent_targets"]:
+        page.line(f"absent  {name}: signed with the others, left out of this copy")
     _print_targets(report["targets"], page)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -20,6 +21,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.statement import (
     BUILD_TYPE,
+    MERGE_TYPE,
     PROVENANCE_TYPE,
     SIGN_TYPE,
     STATEMENT_TYPE,
@@ -86,6 +88,55 @@ def endorsement() -> dict[str, Any]:
             "resolvedDependencies": [],
         },
         "runDetails": {"builder": {"id": BUILDER_ID, "version": {"aotc": version("aotc")}}},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredient:
+    """A bundle that another was merged from. name: "digits-1.0.0".  signers: ids of the keys that
+    counted when it was read, none if nobody asked.  finished: when its build ended, if that is
+    known from them.
+    """
+
+    name: str
+    root_digest: str
+    targets: tuple[str, ...]
+    signers: tuple[str, ...]
+    finished: datetime | None
+
+
+def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, Any]:
+    """SLSA provenance v1 of a bundle that `aotc merge` put together.
+
+    It is as old as its oldest input, so that merging makes no old build pass for a new one; if
+    that is not known of all of them, it states no time.
+    """
+    times = [found.finished for found in inputs]
+    known = [time for time in times if time is not None]
+    metadata = {}
+    if len(known) == len(times):
+        metadata["finishedOn"] = min(known).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "buildDefinition": {
+            "buildType": MERGE_TYPE,
+            "externalParameters": {"targets": sorted(targets)},
+            "internalParameters": {},
+            "resolvedDependencies": [
+                {
+                    "name": found.name,
+                    "digest": _hex(found.root_digest),
+                    "annotations": {
+                        "signers": list(found.signers),
+                        "targets": list(found.targets),
+                    },
+                }
+                for found in inputs
+            ],
+        },
+        "runDetails": {
+            "builder": {"id": BUILDER_ID, "version": {"aotc": version("aotc")}},
+            "metadata": metadata,
+        },
     }
 
 

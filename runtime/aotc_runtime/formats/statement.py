@@ -13,7 +13,9 @@ known: a trusted key may as well have signed "do not load this"."""
 
 BUILD_TYPE = "https://aotc.dev/build/v1"
 SIGN_TYPE = "https://aotc.dev/sign/v1"
-"""Build types of our provenance. The second is that of `aotc sign`, which built nothing."""
+MERGE_TYPE = "https://aotc.dev/merge/v1"
+"""Build types of our provenance. The second is that of `aotc sign`, which built nothing; the third
+that of `aotc merge`, whose sources are bundles."""
 
 
 class Subject(Struct, frozen=True):

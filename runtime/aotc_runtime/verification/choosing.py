@@ -23,7 +23,7 @@ def choose_target(
     findings of every target are returned together.  absent: what this copy of the bundle lacks.
     """
     if wanted is not None and wanted not in manifests:
-        return Choice(wanted, True, (_not_there(manifests, wanted, absent),), (), tuple(absent))
+        return Choice(wanted, True, (missing_target(manifests, wanted, absent),), (), tuple(absent))
     judged = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
         (
@@ -39,9 +39,10 @@ def choose_target(
     return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
 
 
-def _not_there(
+def missing_target(
     manifests: Mapping[str, BundleManifest], wanted: str, absent: Sequence[str]
 ) -> Finding:
+    """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
     if wanted in absent:
         return Finding(
             code="AOTC-E505",

@@ -1,0 +1,52 @@
+"""A smaller copy of a bundle: fewer targets under the same root, so that its signatures hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aotc.packing.bundle import Blob, Form, reading_back, require_place, write_files
+from aotc.stages import Bundle
+from aotc_runtime import canonical
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import raise_if
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.verification.choosing import missing_target
+from aotc_runtime.verification.verify import Contents, read_contents, read_envelopes, read_root
+
+
+def extract(source: BlobSource, targets: Sequence[str], path: Path, form: Form) -> Bundle:
+    """Write a copy that holds these targets alone; every document stays byte for byte.
+
+    Digests are checked, attestations are carried along. Raises IncompatibleHostError (AOTC-E505)
+    for a target that is not there, BundleFormatError, IntegrityError, UsageError (AOTC-E003, E004).
+    """
+    root = read_root(source)
+    _, attested = read_envelopes(source, root)
+    contents = read_contents(source, root, attested)
+    raise_if(
+        missing_target(contents.manifests, target, contents.absent)
+        for target in targets
+        if target not in contents.manifests
+    )
+    require_place(path, form)
+    types = dict(_blobs(contents, targets))
+    blobs = {
+        digest: Blob(source.blob(digest) or b"", types.get(digest, ""))
+        for digest in (root.entry.digest, *attested, *types)
+    }
+    files = {name: source.file(name) or b"" for name in (oci.LAYOUT_FILE, oci.INDEX_FILE)}
+    kept = {name: contents.manifests[name] for name in sorted(set(targets))}
+    check = reading_back(root.entry.digest, kept)
+    size = write_files(path, form, files, blobs, check)
+    return Bundle(path=path, root_digest=root.entry.digest, manifests=kept, size_bytes=size)
+
+
+def _blobs(contents: Contents, targets: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Digest and media type of every blob of these targets."""
+    for name in targets:
+        image = contents.targets[name]
+        yield sha256(canonical.encode(image)), oci.MANIFEST_TYPE
+        for reference in (image.config, *image.layers):
+            yield reference.digest, reference.mediaType

@@ -1,0 +1,92 @@
+"""One bundle of the targets of several: documents stay byte for byte, blobs are stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.errors import raise_if
+from aotc.packing.bundle import Blob, Form, pack_documents
+from aotc.packing.fixtures_match import check_fixtures
+from aotc.packing.parts import TargetPart
+from aotc.packing.same_source import check_same_source
+from aotc.stages import Bundle
+from aotc_runtime import canonical
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import Descriptor, RootIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Targets that go together, by name. root: of the bundle that they make.  blobs: by digest."""
+
+    parts: tuple[TargetPart, ...]
+    root: Descriptor
+    blobs: dict[str, Blob]
+
+
+def merge(parts: Sequence[TargetPart]) -> Merged:
+    """Join targets of the same program.
+
+    The result depends on the targets alone, not on their order or on how they were distributed
+    over bundles. Raises UsageError: AOTC-E050 bundles of different programs, every difference at
+    once; E051 two different targets of one name.
+    """
+    raise_if([*check_same_source(parts), *check_fixtures(parts)])
+    raise_if(_check_targets(parts))
+    chosen = {part.manifest.target.name: part for part in reversed(parts)}
+    ordered = tuple(chosen[name] for name in sorted(chosen))
+    root = canonical.encode(
+        RootIndex(
+            schemaVersion=2,
+            mediaType=oci.INDEX_TYPE,
+            artifactType=oci.BUNDLE_TYPE,
+            manifests=tuple(part.reference for part in ordered),
+        )
+    )
+    blobs = {digest: blob for part in ordered for digest, blob in part.blobs.items()}
+    blobs[sha256(root)] = Blob(root, oci.INDEX_TYPE)
+    descriptor = oci.descriptor(root, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE)
+    return Merged(ordered, descriptor, blobs)
+
+
+def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
+    first: dict[str, TargetPart] = {}
+    for part in parts:
+        name = part.manifest.target.name
+        other = first.setdefault(name, part)
+        if other.reference.digest != part.reference.digest:
+            yield Finding(
+                code="AOTC-E051",
+                where=f"{part.bundle} {name}",
+                expected=f"another target, or exactly {other.reference.digest} as in "
+                f"{other.bundle}",
+                found=f"{part.reference.digest}, {_executables(part, other)}",
+                hint=f"extract the targets that are wanted (`aotc extract --target {name}`), or "
+                "rename one of the two target files",
+            )
+
+
+def _executables(part: TargetPart, other: TargetPart) -> str:
+    """In which executables two targets differ."""
+    one, two = (
+        {
+            (name, index): profile.executable.digest
+            for name, entry_point in p.manifest.entry_points.items()
+            for index, profile in enumerate(entry_point.profiles)
+        }
+        for p in (part, other)
+    )
+    differ = sum(one.get(key) != two.get(key) for key in one.keys() | two.keys())
+    return f"of whose {len(one)} executables {differ} differ"
+
+
+def pack_merged(path: Path, form: Form, merged: Merged, envelopes: Sequence[bytes] = ()) -> Bundle:
+    """Write a merged bundle with its attestations in one step, read back before it replaces
+    anything. Raises UsageError (AOTC-E003, E004).
+    """
+    manifests = {part.manifest.target.name: part.manifest for part in merged.parts}
+    return pack_documents(path, form, merged.root, dict(merged.blobs), manifests, envelopes)

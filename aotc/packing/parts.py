@@ -1,0 +1,54 @@
+"""A bundle that was read, as parts that another bundle can be made of; no byte is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aotc.packing.bundle import Blob
+from aotc_runtime import canonical
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import BlobSource, ImageDescriptor, ImageManifest, RootIndex
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.verification.verify import Contents
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPart:
+    """One target of a bundle that exists.
+
+    bundle: the path it was read from, for messages.  reference: of the root index, to the image
+    manifest.  blobs: by digest, the image manifest and the bundle manifest among them.
+    """
+
+    bundle: str
+    reference: ImageDescriptor
+    manifest: BundleManifest
+    image: ImageManifest
+    blobs: Mapping[str, Blob]
+
+
+def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPart]:
+    """The targets that a bundle holds, in the order of its root index.
+
+    source: what the contents were read from, every digest checked.
+    """
+    data = bytes(source.blob(contents.root_digest) or b"")
+    root = canonical.decode(data, RootIndex, where=f"{source.name} root index")
+    names = {_document(image).ref().digest: name for name, image in contents.targets.items()}
+    for reference in root.manifests:
+        if reference.digest in names:
+            name = names[reference.digest]
+            image, manifest = contents.targets[name], contents.manifests[name]
+            config = Blob(canonical.encode(manifest), oci.CONFIG_TYPE)
+            blobs = {
+                reference.digest: _document(image),
+                image.config.digest: config,
+                **{d.digest: Blob(contents.blobs[d.digest], d.mediaType) for d in image.layers},
+            }
+            yield TargetPart(source.name, reference, manifest, image, blobs)
+
+
+def _document(image: ImageManifest) -> Blob:
+    # Read strictly as canonical JSON, so that this gives the bytes that were read.
+    return Blob(canonical.encode(image), oci.MANIFEST_TYPE)

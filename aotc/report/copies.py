@@ -1,0 +1,54 @@
+"""Bundles that were made of bundles, as data and in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.build.merge import MergedBundle
+from aotc.report.text import size
+from aotc.stages import Bundle
+
+
+def extract_report(bundle: Bundle) -> dict[str, Any]:
+    """What was written: its path, identity, size (bytes) and targets."""
+    first = next(iter(bundle.manifests.values()))
+    return {
+        "bundle": str(bundle.path),
+        "name": first.name,
+        "version": first.version,
+        "root_digest": bundle.root_digest,
+        "size_bytes": bundle.size_bytes,
+        "targets": sorted(bundle.manifests),
+    }
+
+
+def merge_report(merged: MergedBundle) -> dict[str, Any]:
+    """The same, who signed it, and what it was made of."""
+    return {
+        **extract_report(merged.bundle),
+        "signed_by": merged.attestation.key_id if merged.attestation else None,
+        "inputs": [
+            {
+                "name": found.name,
+                "root_digest": found.root_digest,
+                "targets": list(found.targets),
+                "signers": list(found.signers),
+            }
+            for found in merged.inputs
+        ],
+    }
+
+
+def copy_lines(report: dict[str, Any]) -> list[str]:
+    """Either for people."""
+    lines = [
+        f"{report['name']} {report['version']}  {report['bundle']}  {size(report['size_bytes'])}",
+        f"root    {report['root_digest']}",
+    ]
+    if "signed_by" in report:
+        lines.append(f"signed  {(report['signed_by'] or 'nobody')[:16]}")
+    lines += [f"target  {name}" for name in report["targets"]]
+    for found in report.get("inputs", ()):
+        signers = ", ".join(signer[:16] for signer in found["signers"]) or "nobody asked"
+        lines.append(f"from    {found['root_digest']}, signed by {signers}")
+    return lines
