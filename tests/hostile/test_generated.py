@@ -7,11 +7,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import aotc_runtime
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.__main__ import main as runtime_main
@@ -20,6 +23,11 @@ from aotc_runtime.errors import AotcError
 from .archives import on_disk
 from .generator import CASES, Case, Kit
 from .tampering import MemoryBundle, signed, take_apart
+
+Answer = tuple[str, int]
+"""Code and exit code."""
+
+Capture = pytest.CaptureFixture[str]
 
 IN_EVERY_FORM = [(case, form) for case in CASES for form in case.forms]
 EVERY_FORM = pytest.mark.parametrize(
@@ -39,7 +47,7 @@ def trust(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def loaded(path: Path, trust: Path) -> tuple[str, int]:
+def loaded(path: Path, trust: Path) -> Answer:
     try:
         aotc_runtime.load(path, trust=trust).close()
     except AotcError as error:
@@ -47,21 +55,33 @@ def loaded(path: Path, trust: Path) -> tuple[str, int]:
     return "ready", 0
 
 
+def commanded(main: Callable[[list[str]], int], arguments: list[str], capfd: Capture) -> Answer:
+    """Code and exit code of the first finding in the document that a command prints."""
+    exit_code = main(arguments)
+    printed = capfd.readouterr()
+    document = json.loads(printed.out)
+    assert (document["ok"], document["exit_code"], printed.err) == (False, exit_code, "")
+    return document["findings"][0]["code"], exit_code
+
+
+def toolchain(arguments: list[str]) -> int:
+    return run_command(arguments, Stops())
+
+
 @EVERY_FORM
-def test_a_bad_bundle_is_refused_at_both_doors(
+def test_a_bad_bundle_is_refused_at_every_door(
     case: Case,
     form: str,
     kit: Kit,
     trust: Path,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capfd: Capture,
 ) -> None:
     path = case.make(kit, tmp_path, form)
     wanted = (case.code, case.exit_code)
-    exit_code = runtime_main(["verify", str(path), "--trust", str(trust), "--json"])
-    document = json.loads(capfd.readouterr().out)
-    assert (document["findings"][0]["code"], exit_code) == wanted
-    assert (document["ok"], document["exit_code"]) == (False, exit_code)
+    arguments = ["verify", str(path), "--trust", str(trust), "--json"]
+    assert commanded(toolchain, arguments, capfd) == wanted
+    assert commanded(runtime_main, arguments, capfd) == wanted
     assert loaded(path, trust) == wanted
 
 
