@@ -1,0 +1,93 @@
+"""The worked example of docs/trust.md is right to the byte: by other code, and by ours."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aotc_runtime import canonical
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import TrustError
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.tar import read_members
+from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.signatures import vouchers_for
+
+PAGE = (Path(__file__).parents[3] / "docs" / "trust.md").read_text()
+SECTION = PAGE[PAGE.index("## The formats, byte by byte") : PAGE.index("## Threat model")]
+BLOCKS = re.findall(r"```(?:text|json)\n(.*?)\n```", SECTION, re.DOTALL)
+ARCHIVE, ROOT, PEM, DER, STATEMENT, ENCODED, SIGNATURE, ENVELOPE = BLOCKS
+
+SEED = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"
+"""RFC 8032, 7.1, TEST 1."""
+
+
+def joined(block: str) -> bytes:
+    return block.replace("\n", "").encode()
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def archive() -> bytes:
+    """The bytes of the hex dump, and zeros where it has no line."""
+    data = bytearray(1024)
+    for line in ARCHIVE.splitlines():
+        place, rest = line.split(": ")
+        data[int(place, 16) : int(place, 16) + 16] = bytes.fromhex(rest[:39])
+        shown = "".join(chr(b) if 32 <= b < 127 else "." for b in bytes.fromhex(rest[:39]))
+        assert rest[39:] == f"  {shown}"
+    return bytes(data)
+
+
+def test_the_archive_begins_as_a_bundle_does(digits_bundle: tuple[Path, Path]) -> None:
+    assert digits_bundle[0].read_bytes()[:1024] == archive()
+    (member,) = read_members(memoryview(archive() + bytes(1024)), where="x").values()
+    assert (member.offset, member.size) == (512, 30)
+
+
+def test_every_digest_and_length_is_what_the_page_says() -> None:
+    root, statement, envelope = joined(ROOT), joined(STATEMENT), joined(ENVELOPE)
+    for data in (root, statement, envelope):
+        assert to_json(json.loads(data)) == data
+        assert f"{len(data)} bytes" in SECTION
+    for data in (root, envelope):
+        assert f"`sha256:{hashlib.sha256(data).hexdigest()}`" in SECTION
+    assert f"`{hashlib.sha256(bytes.fromhex(DER)).hexdigest()}`" in SECTION
+    assert "".join(PEM.splitlines()[1:-1]).encode() == base64.b64encode(bytes.fromhex(DER))
+    (subject,) = json.loads(statement)["subject"]
+    assert subject["digest"] == {"sha256": hashlib.sha256(root).hexdigest()}
+    assert base64.b64decode(json.loads(envelope)["payload"]) == statement
+
+
+def test_the_key_makes_the_signature_over_what_is_signed() -> None:
+    statement = joined(STATEMENT)
+    signed = b"DSSEv1 28 application/vnd.in-toto+json %d %b" % (len(statement), statement)
+    assert signed.startswith(ENCODED.encode()) and f"{len(signed)} bytes" in SECTION
+    key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SEED))
+    assert bytes.fromhex(DER)[12:] == key.public_key().public_bytes_raw()
+    assert key.sign(signed).hex() == SIGNATURE
+    (signature,) = json.loads(joined(ENVELOPE))["signatures"]
+    assert base64.b64decode(signature["sig"]).hex() == SIGNATURE
+
+
+def test_our_readers_read_it_so() -> None:
+    root = canonical.decode(joined(ROOT), oci.RootIndex, where="x")
+    assert canonical.encode(root) == joined(ROOT)
+    key = load_public_key(PEM, "", "x")
+    assert f"`{key.id}`" in SECTION
+    policy = TrustPolicy(schema=1, name="example", keys=(TrustedKey(public_key=PEM),))
+    (voucher,) = vouchers_for([joined(ENVELOPE)], sha256(joined(ROOT)), policy, "x", 0.0)
+    assert voucher.signers == {key.id}
+    with pytest.raises(TrustError) as refused:
+        vouchers_for([joined(ENVELOPE)], sha256(b"another root"), policy, "x", 0.0)
+    assert refused.value.code == "AOTC-E305"
