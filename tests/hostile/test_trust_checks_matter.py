@@ -124,7 +124,7 @@ LONG = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\n#' + "x" * limits.PO
 GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
 
 COUNTED = "signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)"
-ASKED = "[*_check_policy(contents, attested, vouchers, policy, source.name)]"
+ASKED = "[*check_policy(contents, attested, vouchers, policy, source.name)]"
 NOBODY = "not found and not idle and not silent"
 NUMBER = "1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX"
 STATED = "_statement(signed, root_digest)"
