@@ -6,7 +6,9 @@ version found, so that a new jax fails here and not somewhere deep inside a buil
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,3 +123,72 @@ def source_frames(equation: Any) -> list[SourceFrame]:
         ]
     except (ImportError, AttributeError) as error:
         raise _missing("source_info_util.user_frames", AttributeError(str(error))) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """Two sizes that may or may not be equal. file, line: of who asked, outside of jax.export."""
+
+    file: str
+    line: int
+    text: str
+
+
+@contextmanager
+def undecided_equalities(found: list[Equality]) -> Iterator[None]:
+    """Note whoever asks whether a symbolic size equals another and gets "no", although that depends
+    on the sizes: jax cannot raise there, unlike for `<` and `>`.
+    """
+    try:
+        from jax._src.export import shape_poly
+
+        kind = shape_poly._DimExpr
+        equal = kind.__eq__
+        bounds = shape_poly._bounds_decision
+        best = shape_poly.BoundsPrecision.BEST
+    except (ImportError, AttributeError) as error:
+        raise _missing("shape_poly._DimExpr.__eq__", AttributeError(str(error))) from error
+    is_asking = False
+
+    def noted(self: Any, other: Any) -> bool:
+        nonlocal is_asking
+        answer = bool(equal(self, other))
+        if answer or is_asking:
+            return answer
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename == shape_poly.__file__:
+            frame = frame.f_back
+        is_asking = True
+        try:
+            low, high = bounds(self - other, best)
+        except (TypeError, ValueError, jax.errors.InconclusiveDimensionOperation):
+            low, high = 1, 1
+        finally:
+            is_asking = False
+        if low <= 0 <= high:
+            text = f"{self} == {other}"
+            found.append(Equality(frame.f_code.co_filename, frame.f_lineno, text))
+        return answer
+
+    kind.__eq__ = noted
+    try:
+        yield
+    finally:
+        kind.__eq__ = equal
+
+
+def exported_module(artifact: bytes) -> Any:
+    """A portable artifact as jax.export writes it, as a module again."""
+    try:
+        from jaxlib.mlir import ir
+        from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+        from jaxlib.mlir.dialects import stablehlo
+
+        registry = ir.DialectRegistry()
+        _jax_mlir_ext.register_dialects(registry)
+    except (ImportError, AttributeError) as error:
+        raise _missing("_mlir_libs._jax_mlir_ext.register_dialects", error) from error
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    return stablehlo.deserialize_portable_artifact(context, artifact)

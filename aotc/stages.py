@@ -61,8 +61,20 @@ class CapturedProfile:
 
 
 @dataclass(frozen=True, slots=True)
+class CapturedSymbolic:
+    """A function traced at all its accepted sizes at once. arguments: the module's, in order."""
+
+    module: Module
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CapturedEntryPoint:
-    """A function traced at every shape profile: what a bundle says of it but its executables."""
+    """A function traced at every shape profile: what a bundle says of it but its executables.
+
+    specialized: dimension to where the program decides by its size.  undetermined: dimension to why
+    it could not be traced at all its sizes at once; its axes were found by trial.
+    """
 
     name: str
     function: str
@@ -76,6 +88,9 @@ class CapturedEntryPoint:
     tolerance: Tolerance
     lifted: tuple[LiftedConstant, ...]
     profiles: tuple[CapturedProfile, ...]
+    specialized: dict[str, str] = field(default_factory=dict)
+    undetermined: dict[str, str] = field(default_factory=dict)
+    symbolic: CapturedSymbolic | None = None
 
 
 @dataclass(frozen=True, slots=True)

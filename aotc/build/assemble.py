@@ -23,6 +23,7 @@ from aotc_runtime.schema.manifest import (
     Parity,
     ProfileRecord,
     Requirements,
+    Symbolic,
     Target,
     TensorSpec,
     Trial,
@@ -94,7 +95,11 @@ def target_parts(
                 )
             )
         entry_points[name] = _entry_point(
-            captured, manifest.entry_points[name], proofs.get(name, {}), tuple(records)
+            captured,
+            manifest.entry_points[name],
+            proofs.get(name, {}),
+            tuple(records),
+            _symbolic(captured, blobs),
         )
     return TargetParts(
         manifest=BundleManifest(
@@ -125,6 +130,7 @@ def _entry_point(
     spec: EntryPointSpec,
     proofs: Mapping[str, tuple[Trial, ...]],
     profiles: tuple[ProfileRecord, ...],
+    symbolic: Symbolic | None,
 ) -> EntryPoint:
     return EntryPoint(
         function=captured.function,
@@ -140,7 +146,17 @@ def _entry_point(
         tolerance=captured.tolerance,
         lifted=captured.lifted,
         profiles=profiles,
+        specialized=captured.specialized,
+        symbolic=UNSET if symbolic is None else symbolic,
     )
+
+
+def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> Symbolic | None:
+    if captured.symbolic is None:
+        return None
+    blob = Blob(captured.symbolic.module.artifact, oci.MODULE_TYPE)
+    blobs.append(blob)
+    return Symbolic(module=blob.ref(), arguments=captured.symbolic.arguments)
 
 
 def _weight_set(blobs: Sequence[Blob], origin: str) -> WeightSet:

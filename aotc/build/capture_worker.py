@@ -25,7 +25,7 @@ from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_buil
 from aotc.errors import CaptureError
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
-from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram
+from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, CapturedSymbolic
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 
@@ -102,6 +102,11 @@ def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
         static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
         tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
         lifted=traced.lifted,
+        specialized=traced.symbolic.specialized,
+        undetermined=traced.symbolic.undetermined,
+        symbolic=None
+        if traced.exported is None
+        else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
         profiles=tuple(
             CapturedProfile(
                 sizes=profile.sizes,

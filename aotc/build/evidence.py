@@ -1,4 +1,6 @@
-"""Fixtures that prove nothing: plain JAX gave no finite number to compare with."""
+"""What a build proves less of than it seems: fixtures for which plain JAX gives no finite number,
+dimensions by whose sizes the program decides.
+"""
 
 from __future__ import annotations
 
@@ -29,3 +31,20 @@ def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
                         f"the fixture of {where} proves nothing about {path}: plain JAX gives no "
                         "finite value there; choose other fixture inputs"
                     )
+
+
+def specialized(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each dimension that is not one function for all its sizes, or not known to be
+    one.
+    """
+    for name, entry_point in program.entry_points.items():
+        for dimension, reason in entry_point.specialized.items():
+            yield (
+                f"{name} is specialised to {dimension}: {reason}; each profile was traced by "
+                "itself, and there is no other way to serve other sizes"
+            )
+        for dimension, reason in entry_point.undetermined.items():
+            yield (
+                f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
+                f"trace it at all sizes at once: {reason}"
+            )

@@ -19,7 +19,7 @@ from aotc.backends.registry import backend_for
 from aotc.build import child, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
-from aotc.build.evidence import unproven
+from aotc.build.evidence import specialized, unproven
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.policies import Proofs
 from aotc.build.staged import stage
@@ -173,7 +173,11 @@ def build(
                 for target in resolved
             ]
             bundle, attestation = _write(path, form, checked, manifest, program, signer, stated)
-        notes = (*unproven(program, staging), *tune.notes(not_tuned, executables))
+        notes = (
+            *unproven(program, staging),
+            *specialized(program),
+            *tune.notes(not_tuned, executables),
+        )
     labels = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(
         bundle=bundle,

@@ -27,5 +27,7 @@ def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
     root, _ = assemble(parts)
     endorsed = attesting.attest(root.digest, "staged", attesting.endorsement(), signer)
     pack(staged.bundle, Form.ARCHIVE, parts, [endorsed.envelope])
-    staged.policy.write_text(policy_text(parts[0].manifest.name, [signer.public_pem()]))
+    policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
+    # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
+    staged.policy.write_text(f'furthest_fallback = "compile"\n{policy}')
     return staged

@@ -102,6 +102,10 @@ class FlatCall:
         positional = [values.pop(name) for name in self.plan.positional]
         return self.plan.function(*positional, **values)
 
+    def data(self, *leaves: Any) -> list[Any]:
+        """The leaves of the result as the module gives them."""
+        return [keys.data_of(leaf) for leaf in jax.tree.leaves(self(*leaves))]
+
 
 def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
     """Match the manifest's names with the function's parameters.

@@ -31,7 +31,7 @@ def user_line(error: BaseException, root: Path) -> str | None:
     """
     frames = traceback.extract_tb(error.__traceback__)[::-1]
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
-    for frame in (*own, *(frame for frame in frames if _is_users(frame.filename))):
+    for frame in (*own, *(frame for frame in frames if is_users(frame.filename))):
         return place(frame.filename, frame.lineno, root)
     return None
 
@@ -48,7 +48,7 @@ def user_traceback(error: BaseException) -> str:
     """The traceback without the frames of aotc and jax, causes included; a block of lines."""
     report = traceback.TracebackException.from_exception(error)
     for part in _chain(report):
-        kept = [frame for frame in part.stack if _is_users(frame.filename)]
+        kept = [frame for frame in part.stack if is_users(frame.filename)]
         part.stack = traceback.StackSummary.from_list(kept)
         notes: list[str] = getattr(part, "__notes__", None) or []
         part.__notes__ = [note for note in notes if _JAX_SAYS_SO not in note]
@@ -62,7 +62,7 @@ def show_cause(refused: AotcError) -> None:
         sys.stderr.write(user_traceback(cause))
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
     is_frozen = file.startswith("<frozen")
     return not is_frozen and not any(Path(file).is_relative_to(own) for own in _NOT_THE_USERS)
 

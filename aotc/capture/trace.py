@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from aotc import private
-from aotc.capture import axes, explain, keys, refuse, tree
+from aotc.capture import explain, keys, policy_checks, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
+from aotc.capture.leaf_axes import Shapes, Traced, find, shapes_of
+from aotc.capture.symbolic import Symbolic, analyze, export_module, symbols
 from aotc.capture.weights import CLOSURE, Weights
-from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.config.build_manifest import BuildManifest, CompileSpec, EntryPointSpec
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     Argument,
     DType,
@@ -31,12 +35,7 @@ from aotc_runtime.schema.manifest import (
 )
 from aotc_runtime.schema.tree import Tree
 
-
-class Shapes(NamedTuple):
-    """What a module takes, without weights, and gives: shapes in leaf order."""
-
-    inputs: tuple[tuple[int, ...], ...]
-    outputs: tuple[tuple[int, ...], ...]
+_CUSTOM_CALL = re.compile(r"stablehlo\.custom_call @([\w.$]+)\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,17 @@ class TracedProfile:
     lifted: dict[str, np.ndarray[Any, Any]]
 
     def shapes(self) -> Shapes:
-        return _shapes(self.call, self.outputs)
+        return shapes_of(self.call, self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedEntryPoint:
+    """The module of an entry point at all its sizes, which still lives in MLIR. arguments: what it
+    takes, in order.
+    """
+
+    module: Any
+    arguments: tuple[Argument, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,8 @@ class TracedEntryPoint:
     dimensions: tuple[str, ...]
     lifted: tuple[LiftedConstant, ...]
     profiles: tuple[TracedProfile, ...]
+    symbolic: Symbolic
+    exported: ExportedEntryPoint | None
 
 
 def _where(name: str, sizes: Mapping[str, int]) -> str:
@@ -145,7 +156,9 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
     )
 
 
-def _argument(index: int, constants: list[str], call: FlatCall) -> Argument:
+def _argument(
+    index: int, constants: list[str], call: FlatCall, *, donates: bool = True
+) -> Argument:
     if index < len(constants):
         return WeightArgument(set=CLOSURE, tensor=constants[index])
     position = index - len(constants)
@@ -153,7 +166,7 @@ def _argument(index: int, constants: list[str], call: FlatCall) -> Argument:
     if leaf.is_weight:
         return WeightArgument(set=leaf.owner, tensor=leaf.path)
     weights = sum(other.is_weight for other in call.leaves)
-    return InputArgument(leaf=position - weights, aliased=leaf.donated)
+    return InputArgument(leaf=position - weights, aliased=leaf.donated and donates)
 
 
 def trace_entry_point(
@@ -167,7 +180,7 @@ def trace_entry_point(
     plan = plan_call(name, manifest)
     dimensions = tuple(all_sizes[0])
 
-    def call_at(sizes: Mapping[str, int]) -> FlatCall:
+    def call_at(sizes: Mapping[str, Any]) -> FlatCall:
         return flat_call(plan, weights, manifest, sizes)
 
     raise_if(
@@ -186,13 +199,19 @@ def trace_entry_point(
     for parameter in plan.inputs:
         where = manifest.where("entry_points", name, "inputs", parameter)
         tree.check_paths(first.call.trees[parameter], where)
-    box, at_points = _sizes_at_points(profiles, manifest, call_at, dimensions)
+    known = {dimension: manifest.dimensions[dimension] for dimension in dimensions}
+    accepted = {dimension: spec.accepted for dimension, spec in known.items()}
+    found = Symbolic(None)
+    if dimensions:
+        found = analyze(call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root)
+    traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
+    leaf_axes = find(found, traced, known, call_at)
     input_leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
     inputs = tuple(
         TensorSpec(
             path=tree.join(leaf.owner, leaf.path),
             dtype=DType(str(leaf.data.dtype)),
-            shape=_axes(dimensions, box, {p: s.inputs[index] for p, s in at_points.items()}),
+            shape=leaf_axes.inputs[index],
             weak_type=False,
             key_impl=keys.impl_of(leaf.aval),
         )
@@ -202,12 +221,18 @@ def trace_entry_point(
         TensorSpec(
             path=path,
             dtype=DType(str(keys.data_aval(leaf).dtype)),
-            shape=_axes(dimensions, box, {p: s.outputs[index] for p, s in at_points.items()}),
+            shape=leaf_axes.outputs[index],
             weak_type=first.weak_types[index],
             key_impl=keys.impl_of(leaf),
         )
         for index, (path, leaf) in enumerate(tree.leaf_paths(first.outputs))
     )
+    raise_if(policy_checks.findings(manifest, name, inputs, outputs, found))
+    compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileSpec)]
+    exported = None
+    if compiled:
+        where = manifest.where("entry_points", name, "out_of_profile", compiled[0])
+        exported = _exported(call_at(symbols(accepted, spec.relations)), profiles, where)
     counter = itertools.count()
     parameters = tuple(
         Parameter(
@@ -241,58 +266,25 @@ def trace_entry_point(
             for key, value in sorted(lifted.items())
         ),
         profiles=profiles,
+        symbolic=found,
+        exported=exported,
     )
 
 
-def _sizes_at_points(
-    profiles: tuple[TracedProfile, ...],
-    manifest: BuildManifest,
-    call_at: Any,
-    dimensions: tuple[str, ...],
-) -> tuple[dict[str, tuple[int, int]], dict[tuple[int, ...], Shapes]]:
-    """Input and output shapes at every profile and at the corners of a box inside the ranges.
-
-    A corner where the function cannot be evaluated, or gives another structure, is left out; axes
-    that cannot be determined without it become "?".
-    """
-    at_points: dict[tuple[int, ...], Shapes] = {}
-    for profile in profiles:
-        point = tuple(profile.sizes[name] for name in dimensions)
-        at_points[point] = profile.shapes()
-    box: dict[str, tuple[int, int]] = {}
-    for name in dimensions:
-        low, *_, high = sorted({p.sizes[name] for p in profiles}) * 2
-        minimum, maximum = (manifest.dimensions[name].minimum, manifest.dimensions[name].maximum)
-        if low == high:
-            low, high = (low, low + 1) if low < maximum else (max(low - 1, minimum), low)
-        box[name] = (low, high)
-    for corner in axes.corners(box):
-        if corner in at_points:
-            continue
-        try:
-            call = call_at(dict(zip(dimensions, corner, strict=True)))
-            outputs = jax.eval_shape(call, *(leaf.data for leaf in call.leaves))
-        except Exception:  # noqa: BLE001 - sizes between profiles need not work in the user's code
-            continue
-        if refuse.signature(outputs) == refuse.signature(profiles[0].outputs):
-            at_points[corner] = _shapes(call, outputs)
-    return box, at_points
-
-
-def _shapes(call: FlatCall, outputs: Any) -> Shapes:
-    return Shapes(
-        tuple(tuple(leaf.data.shape) for leaf in call.leaves if not leaf.is_weight),
-        tuple(tuple(keys.data_aval(leaf).shape) for leaf in jax.tree.leaves(outputs)),
-    )
-
-
-def _axes(
-    dimensions: tuple[str, ...],
-    box: Mapping[str, tuple[int, int]],
-    shapes: Mapping[tuple[int, ...], tuple[int, ...]],
-) -> tuple[int | str, ...]:
-    rank = len(next(iter(shapes.values())))
-    return tuple(
-        axes.expression(dimensions, box, {point: shape[axis] for point, shape in shapes.items()})
-        for axis in range(rank)
-    )
+def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
+    """All sizes at once. Raises CaptureError (AOTC-E839) for what jax cannot export."""
+    targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered.as_text())}
+    try:
+        module = export_module(call, sorted(targets))
+    except Exception as error:
+        raise CaptureError(
+            Finding(
+                code="AOTC-E839",
+                where=where,
+                expected="a function that jax can lower at all its sizes at once",
+                found=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+                hint="change the function, or leave the policy at fail",
+            )
+        ) from error
+    arguments = (_argument(index, [], call, donates=False) for index in range(len(call.leaves)))
+    return ExportedEntryPoint(module, tuple(arguments))

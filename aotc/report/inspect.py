@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
+from aotc.report.shapes import shapes_report
 from aotc_runtime.decoders import decoder
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.formats.statement import Statement
-from aotc_runtime.schema.labels import policies_of, tensor_text
+from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.verify import read_unverified
@@ -106,7 +107,7 @@ def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
         "static": entry_point.static,
         "inputs": {spec.path: tensor_text(spec) for spec in entry_point.inputs},
         "outputs": {spec.path or "result": tensor_text(spec) for spec in entry_point.outputs},
-        "out_of_profile": {d: policy.value for d, policy in policies_of(entry_point).items()},
+        **shapes_report(entry_point),
         "tolerance": msgspec.to_builtins(entry_point.tolerance),
         "lifted": [msgspec.to_builtins(constant) for constant in entry_point.lifted],
         "profiles": [

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from aotc.report.shapes import shapes_lines
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
 
@@ -114,6 +115,8 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
             *_parity(profile["parity"]),
         )
     page.table(table)
+    for line in shapes_lines(entry):
+        page.line(f"    {line}")
     for profile in entry["profiles"]:
         if tuned := profile.get("tuned"):
             sizes = sizes_text(profile["sizes"]) or "-"

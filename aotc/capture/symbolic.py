@@ -1,0 +1,201 @@
+"""A function at all its accepted sizes at once, by jax.export's symbolic dimensions.
+
+It gives every axis as an expression that holds over the whole range, a module that can be compiled
+for any of the sizes, or the reason why there is none: the program decides by a size, or does
+something that jax cannot express for a size that it does not know.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import export
+
+from aotc import private
+from aotc.capture import raised
+from aotc.capture.arguments import FlatCall
+from aotc.config.dimensions import Accepted
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.expressions import Expression, parse_expression, parse_relation
+
+type CallAt = Callable[[Mapping[str, Any]], FlatCall]
+
+type Shapes = tuple[Sequence[Any], Sequence[Any]]
+"""Of input leaves and output leaves; symbolic."""
+
+_COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
+_NEEDS_NUMBER = re.compile(r"context that requires a constant|'_DimExpr' object")
+"""What int() and range() of a symbolic size say."""
+
+_POWER = re.compile(r"(\w+)\^(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbolic:
+    """What can be said of all sizes.
+
+    shapes: axes of input leaves and output leaves, "?" for what is no polynomial; None if the
+    function cannot be traced so.  specialized: dimension to where the program decides by its size.
+    undetermined: dimension to why jax cannot trace it without its size.
+    """
+
+    shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
+    specialized: dict[str, str] = field(default_factory=dict)
+    undetermined: dict[str, str] = field(default_factory=dict)
+
+
+def analyze(
+    call_at: CallAt,
+    shapes_of: Callable[[FlatCall, Any], Shapes],
+    accepted: Mapping[str, Accepted],
+    relations: Sequence[str],
+    concrete: Mapping[str, int],
+    root: Path,
+) -> Symbolic:
+    """Trace with all dimensions symbolic; if that fails, with each by itself, to tell which it is.
+
+    shapes_of: of a call and its abstract results.  concrete: sizes at which the function traces.
+    """
+    try:
+        sizes = symbols(accepted, relations)
+    except ValueError as error:
+        reason = f"jax does not take the range or the relations: {_first_line(error)}"
+        return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
+    shapes, failure = _evaluate(call_at, shapes_of, sizes, root)
+    if failure is None and shapes is not None:
+        return Symbolic((_written(shapes[0]), _written(shapes[1])))
+    specialized: dict[str, str] = {}
+    undetermined: dict[str, str] = {}
+    for name, known in accepted.items():
+        alone = {**concrete, **symbols({name: known}, ())}
+        _, found = _evaluate(call_at, shapes_of, alone, root)
+        if found is not None:
+            (specialized if found.is_users else undetermined)[name] = found.reason
+    if failure is not None and not specialized and not undetermined:
+        undetermined = dict.fromkeys(accepted, failure.reason)
+    # A program that only asks whether two sizes are equal traces; that it asked is what counts.
+    written = None if shapes is None else (_written(shapes[0]), _written(shapes[1]))
+    return Symbolic(None if specialized else written, specialized, undetermined)
+
+
+def symbols(accepted: Mapping[str, Accepted], relations: Sequence[str]) -> dict[str, Any]:
+    """A symbolic size for each dimension, with what is known of it; a number where only one is
+    accepted. Raises ValueError.
+    """
+    fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
+    free = {name: known for name, known in accepted.items() if name not in fixed}
+    if not free:
+        return dict(fixed)
+    constraints = [text for text in relations if not parse_relation(text).names() & fixed.keys()]
+    for name, known in free.items():
+        constraints += [f"{name} >= {known.smallest}", f"{name} <= {known.largest}"]
+        if known.multiple_of > 1:
+            constraints.append(f"mod({name}, {known.multiple_of}) == 0")
+    made = export.symbolic_shape(", ".join(free), constraints=constraints)
+    return {**fixed, **dict(zip(free, made, strict=True))}
+
+
+def export_module(call: FlatCall, custom_calls: Sequence[str]) -> Any:
+    """The StableHLO of a call with symbolic sizes, as an MLIR module that takes every leaf, whether
+    it reads it or not.
+
+    custom_calls: targets that the module may call, as those of its profiles do.
+    """
+    exported = export.export(
+        jax.jit(call.data, keep_unused=True),
+        platforms=["cpu"],
+        disabled_checks=[export.DisabledSafetyCheck.custom_call(name) for name in custom_calls],
+    )(*(leaf.data for leaf in call.leaves))
+    return private.exported_module(exported.mlir_module_serialized)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """is_users: a line of the program decides by a size; else it is jax that needs to know it."""
+
+    reason: str
+    is_users: bool
+
+
+def _evaluate(
+    call_at: CallAt,
+    shapes_of: Callable[[FlatCall, Any], Shapes],
+    sizes: Mapping[str, Any],
+    root: Path,
+) -> tuple[Shapes | None, _Failure | None]:
+    equalities: list[private.Equality] = []
+    try:
+        with _unfiltered(), private.undecided_equalities(equalities):
+            call = call_at(sizes)
+            results = jax.eval_shape(call, *(leaf.data for leaf in call.leaves))
+            shapes = shapes_of(call, results)
+    except Exception as error:  # noqa: BLE001 - the user's code, or jax, for whatever reason
+        return None, _failure(error, root)
+    for equality in equalities:
+        if raised.is_users(equality.file):
+            line = raised.place(equality.file, equality.line, root)
+            return shapes, _Failure(f"{line} asks whether {equality.text}", True)
+    return shapes, None
+
+
+def _failure(error: BaseException, root: Path) -> _Failure:
+    while isinstance(error, AotcError) and error.__cause__ is not None:
+        error = error.__cause__
+    line = raised.user_line(error, root) or "an unknown line"
+    frames = traceback.extract_tb(error.__traceback__)[::-1]
+    asking = next((f for f in frames if not f.filename.endswith("shape_poly.py")), None)
+    is_users = asking is not None and raised.is_users(asking.filename)
+    if compared := _COMPARISON.search(str(error)):
+        verb = "asks" if is_users else "makes jax ask"
+        return _Failure(f"{line} {verb} whether {' '.join(compared.groups())}", is_users)
+    if is_users and _NEEDS_NUMBER.search(str(error)):
+        return _Failure(f"{line} needs the size as a number", True)
+    return _Failure(f"{line}: {type(error).__name__}: {_first_line(error)}", False)
+
+
+@contextmanager
+def _unfiltered() -> Iterator[None]:
+    """Tracebacks with jax's own frames, which tell who asked."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
+    return [tuple(axis_text(axis) for axis in shape) for shape in shapes]
+
+
+def axis_text(axis: Any) -> int | str:
+    """A size of jax as a bundle writes it; "?" for one that is no polynomial."""
+    if isinstance(axis, int):
+        return axis
+    text = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), str(axis)).replace(" ", "")
+    try:
+        return expression_text(parse_expression(text))
+    except ValueError:
+        return "?"
+
+
+def expression_text(expression: Expression) -> str:
+    """Products by their length, then by name; the constant last."""
+    text = ""
+    terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
+    for coefficient, names in terms:
+        factors = [*names] if names and abs(coefficient) == 1 else [str(abs(coefficient)), *names]
+        sign = "-" if coefficient < 0 else ("+" if text else "")
+        text += sign + "*".join(factors)
+    return text
