@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -21,29 +22,24 @@ from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray, as_array
 from aotc_runtime.serving.execution import Execution, Served, failed
-from aotc_runtime.serving.outside import Outside
-from aotc_runtime.serving.resident import ResidentEntryPoint
-from aotc_runtime.serving.signature import arguments_of, bind, positional_count, signature_of
-from aotc_runtime.serving.supplied import (
-    on_device,
+from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
+from aotc_runtime.serving.signature import (
+    arguments_of,
+    bind,
     passed_leaves,
     passed_parameters,
-    supplied_inputs,
+    positional_count,
+    signature_of,
 )
-from aotc_runtime.serving.tallies import (
-    Padding,
-    Path,
-    ServedCalls,
-    Tallies,
-    entry_point_report,
-)
+from aotc_runtime.serving.tallies import Exact, Tallies
 from aotc_runtime.serving.threads import Threads
-from aotc_runtime.serving.ways import Result, Way, on_host
 from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Buffer
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from aotc_runtime.serving.detour import Detour
 
 Shapes = tuple[tuple[int, ...], ...]
 Array = np.ndarray[Any, Any]
@@ -73,26 +69,22 @@ class LoadedEntryPoint:
         self.spec: EntryPoint = spec
         self.parameters = passed_parameters(spec)
         self.signature: inspect.Signature = signature_of(self.parameters)
-        supplied = supplied_inputs(spec)
-        profiles = [
-            Served(
-                profile,
-                spec.result,
-                on_device(supplied, profile.record.input_shapes, profile.record.sizes),
-            )
-            for profile in resident.profiles
-        ]
         self.passed = passed_leaves(spec)
         self._is_all_passed = len(self.passed) == len(spec.inputs)
-        self._table: dict[Shapes, Served] = {
-            tuple(profile.record.input_shapes[leaf] for leaf in self.passed): served
-            for profile, served in zip(resident.profiles, profiles, strict=True)
-        }
-        # Not the executables: a bundle that was closed still reports what it served.
-        self._counters = [
-            (tuple(sorted(profile.record.sizes.items())), served.label, served.counter)
-            for profile, served in zip(resident.profiles, profiles, strict=True)
+        served = [
+            Served(profile, spec.result, () if self._is_all_passed else _supplied(spec, profile))
+            for profile in resident.profiles
         ]
+        self._table: dict[Shapes, Served] = {
+            tuple(record.input_shapes[leaf] for leaf in self.passed): each
+            for record, each in zip(spec.profiles, served, strict=True)
+        }
+        self.tallies = Tallies(
+            [
+                Exact(tuple(sorted(record.sizes.items())), each.label, each.counter)
+                for record, each in zip(spec.profiles, served, strict=True)
+            ]
+        )
         self._count = len(self.parameters)
         self._flatteners = [
             trees.flattener(parameter.tree, f"{resident.name} {parameter.name}")
@@ -118,11 +110,13 @@ class LoadedEntryPoint:
             ],
         )
         self._build = trees.builder(spec.result)
-        self._tallies = Tallies()
-        self._outside = Outside(resident, profiles, self._execution, self._tallies)
+        self._lock = threading.Lock()
+        self._resident: ResidentEntryPoint | None = resident
+        self._detour: Detour | None = None
+        if spec.out_of_profile:
+            self._detoured()
         self._device = self._execution.device
         self._threads = threads
-        self._closed = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
@@ -132,7 +126,7 @@ class LoadedEntryPoint:
                 result = served.finish(served.direct(*args))
             except self._device.error as error:
                 failure = failed(served.label, error)
-                self._refused(failure)
+                self.tallies.refused(failure.code)
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
             return result
@@ -140,10 +134,10 @@ class LoadedEntryPoint:
             leaves, is_jax = self._leaves(args, kwargs)
             served = self._exact(leaves)
             if served is None:
-                return self._run_outside(leaves, is_jax, started)
+                return self._detoured().call(self._shapes(leaves), leaves, is_jax, started)
             result = self._on_host(served, self._execution.execute(served, leaves), is_jax)
         except AotcError as error:
-            self._refused(error)
+            self.tallies.refused(error.code)
             raise
         served.counter.observe(perf_counter_ns() - started)
         return result
@@ -177,16 +171,10 @@ class LoadedEntryPoint:
             leaves, _ = self._leaves(args, kwargs)
             served = self._exact(leaves)
             if served is None:
-                way = self._way(leaves)
-                results = [
-                    DeviceArray(self._device.put(r, a) if type(r) is np.ndarray else r, a)
-                    for r, a in zip(way.run(leaves), way.outputs, strict=True)
-                ]
-                self._count_outside(way, started)
-                return self._build(results)
+                return self._detoured().on_device(self._shapes(leaves), leaves, started)
             buffers = self._execution.execute(served, leaves)
         except AotcError as error:
-            self._refused(error)
+            self.tallies.refused(error.code)
             raise
         result = self._build(
             [DeviceArray(b, a) for b, a in zip(buffers, served.outputs, strict=True)]
@@ -204,18 +192,18 @@ class LoadedEntryPoint:
             leaves, is_jax = self._leaves(args, kwargs)
             served = self._exact(leaves)
             if served is None:
-                work = self._outside_later(leaves, is_jax, started)
+                work = self._detoured().later(self._shapes(leaves), leaves, is_jax, started)
             else:
                 work = self._later(served, leaves, is_jax, started)
         except AotcError as error:
-            self._refused(error)
+            self.tallies.refused(error.code)
             raise
 
         def run() -> Any:
             try:
                 return work()
             except AotcError as error:
-                self._refused(error)
+                self.tallies.refused(error.code)
                 raise
 
         return self._threads.pool().submit(run)
@@ -232,18 +220,6 @@ class LoadedEntryPoint:
             result = self._on_host(served, results, is_jax)
             served.counter.observe(perf_counter_ns() - started)
             return result
-
-        return work
-
-    def _outside_later(self, leaves: list[Any], is_jax: bool, started: int) -> Callable[[], Any]:
-        """A call outside of the profiles, of copies of its arguments."""
-        way = self._way(leaves)
-        finish = self._execution.copied(leaves, way.executable)
-
-        def work() -> Any:
-            with finish as copies:
-                results = way.run(copies)
-            return self._finished(way, results, is_jax, started)
 
         return work
 
@@ -264,54 +240,26 @@ class LoadedEntryPoint:
             self(*positional, **named)
             if perf_counter_ns() > end:
                 break
-        for _, _, counter in self._counters:
-            counter.reset()
+        self.tallies.forget_exact()
 
     @property
     def calls(self) -> dict[str, int]:
         """Calls served, by the executable that did most of it."""
-        counts = {label: counter.calls for _, label, counter in self._counters}
-        for each in self._tallies.calls():
-            counts[each.executable] = counts.get(each.executable, 0) + each.latency.calls
-        return counts
-
-    def served(self) -> list[ServedCalls]:
-        """Calls served, by path and executable."""
-        exact = [
-            ServedCalls(Path.EXACT, label, counter.latency())
-            for _, label, counter in self._counters
-        ]
-        return [*exact, *self._tallies.calls()]
+        return self.tallies.calls
 
     @property
     def refusals(self) -> dict[str, int]:
         """Calls refused, by error code."""
-        return self._tallies.refusals
+        return self.tallies.refusals
 
     @property
-    def padding(self) -> Padding:
-        """What the inputs of all padded calls were filled up with."""
-        return self._tallies.padding[1]
-
-    @property
-    def compiled(self) -> int:
-        """Executables that were compiled for calls."""
-        compiler = self._outside.compiler
-        return compiler.compiled if compiler is not None else 0
+    def compiles(self) -> dict[str, Any] | None:
+        """JSON: what was compiled for calls; None without a policy that compiles."""
+        return self._detour.compiles if self._detour is not None else None
 
     def report(self) -> dict[str, Any]:
         """What was counted; JSON-able. docs/serving.md tells every field."""
-        exact = [(sizes, counter.calls) for sizes, _, counter in self._counters]
-        compiler = self._outside.compiler
-        return entry_point_report(
-            self.served(),
-            self._tallies,
-            exact,
-            compiler.report() if compiler is not None else None,
-        )
-
-    def _refused(self, error: AotcError) -> None:
-        self._tallies.refused(error.code)
+        return {**self.tallies.report(), "compiles": self.compiles}
 
     def _shapes(self, leaves: list[Any]) -> Shapes:
         if self._is_all_passed:
@@ -326,25 +274,19 @@ class LoadedEntryPoint:
                 leaves[leaf] = array
         return served
 
-    def _way(self, leaves: list[Any]) -> Way:
-        """How a call is served that no profile fits."""
-        if self._closed:
-            raise self._closed_error()
-        return self._outside.find(self._shapes(leaves))
+    def _detoured(self) -> Detour:
+        """Whatever serves calls that no profile fits, or refuses them."""
+        with self._lock:
+            if self._resident is None:
+                raise self._closed_error()
+            if self._detour is None:
+                # Imported here: servers whose calls fit the profiles never need it.
+                from aotc_runtime.serving.detour import Detour
 
-    def _run_outside(self, leaves: list[Any], is_jax: bool, started: int) -> Any:
-        way = self._way(leaves)
-        return self._finished(way, way.run(leaves), is_jax, started)
-
-    def _finished(self, way: Way, results: list[Result], is_jax: bool, started: int) -> Any:
-        arrays = [on_host(r, aval) for r, aval in zip(results, way.outputs, strict=True)]
-        result = self._build(foreign_arrays.to_jax(arrays, self.spec.outputs) if is_jax else arrays)
-        self._count_outside(way, started)
-        return result
-
-    def _count_outside(self, way: Way, started: int) -> None:
-        taken = perf_counter_ns() - started
-        self._tallies.served(way.path, way.executable, way.padding, way.parts, taken)
+                self._detour = Detour(
+                    self._resident, [*self._table.values()], self._execution, self.tallies
+                )
+            return self._detour
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], bool]:
         """The input leaves in order, each a checked numpy array or a DeviceArray; and whether any
@@ -394,10 +336,21 @@ class LoadedEntryPoint:
 
     def close(self) -> None:
         """Refuse further calls; calls that are running end as they would."""
-        self._closed = True
-        self._table = {}
-        self._outside.close()
+        with self._lock:
+            self._resident = None
+            self._table = {}
+            detour, self._detour = self._detour, None
+        if detour is not None:
+            detour.close()
 
     def __repr__(self) -> str:
-        labels = ", ".join(label for _, label, _ in self._counters)
+        labels = ", ".join(self.calls)
         return f"<entry point {self.name}{self.signature}: {labels}>"
+
+
+def _supplied(spec: EntryPoint, profile: ResidentProfile) -> Sequence[tuple[int, DeviceArray]]:
+    """What the loader passes to a profile for calls of exactly its sizes."""
+    from aotc_runtime.serving.supplied import on_device, supplied_inputs
+
+    record = profile.record
+    return on_device(supplied_inputs(spec), record.input_shapes, record.sizes)

@@ -20,8 +20,9 @@ from aotc_runtime.serving.execution import Execution, Served
 from aotc_runtime.serving.padding import Array, fill_value
 from aotc_runtime.serving.resident import ResidentEntryPoint, avals
 from aotc_runtime.serving.routes import Direct, Parts, Route, Router
+from aotc_runtime.serving.signature import passed_leaves
 from aotc_runtime.serving.sizes import Shapes, Sizes, check_accepted, no_profile, solve
-from aotc_runtime.serving.supplied import passed_leaves, supplied_inputs
+from aotc_runtime.serving.supplied import supplied_inputs
 from aotc_runtime.serving.tallies import Path, SizesKey, Tallies
 from aotc_runtime.serving.ways import ExactWay, PaddedWay, SplitWay, Way, shapes_at
 
@@ -46,14 +47,12 @@ class Outside:
         self._name, self._spec, self._dimensions = resident.name, spec, resident.dimensions
         self._served, self._execution, self._tallies = served, execution, tallies
         self._supplied = supplied_inputs(spec)
-        self.passed = passed_leaves(spec)
-        self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in self.passed]
+        passed = passed_leaves(spec)
+        self._tensors: list[TensorSpec] = [spec.inputs[leaf] for leaf in passed]
         self._known = [
-            tuple(profile.record.input_shapes[leaf] for leaf in self.passed)
-            for profile in resident.profiles
+            tuple(profile.input_shapes[leaf] for leaf in passed) for profile in spec.profiles
         ]
-        records = [profile.record for profile in resident.profiles]
-        self._records = records
+        self._records = records = spec.profiles
         declared = policies_of(spec)
         now = {
             name: OutOfProfilePolicy.PAD if isinstance(policy, Pad) else OutOfProfilePolicy.SPLIT
@@ -95,10 +94,7 @@ class Outside:
         return way
 
     def close(self) -> None:
-        """Give everything back."""
-        with self._lock:
-            self._ways = {}
-        self._served = []
+        """Start no more compilations; calls that are on their way end as they would."""
         if self.compiler is not None:
             self.compiler.close()
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.schema.manifest import Parameter, ParameterKind
+from aotc_runtime.schema.labels import supplied_parameters
+from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
+from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving import trees
 
 _KINDS = {
@@ -15,6 +17,17 @@ _KINDS = {
     ParameterKind.POSITIONAL_OR_KEYWORD: inspect.Parameter.POSITIONAL_OR_KEYWORD,
     ParameterKind.KEYWORD_ONLY: inspect.Parameter.KEYWORD_ONLY,
 }
+
+
+def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
+    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
+    supplied = supplied_parameters(spec) if spec.out_of_profile else ()
+    return tuple(parameter for parameter in spec.parameters if parameter.name not in supplied)
+
+
+def passed_leaves(spec: EntryPoint) -> list[int]:
+    """The input leaves that a caller passes."""
+    return [leaf for parameter in passed_parameters(spec) for leaf in leaf_indices(parameter.tree)]
 
 
 def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:

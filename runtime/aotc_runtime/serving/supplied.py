@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.schema.labels import supplied_parameters, without_compiling
-from aotc_runtime.schema.manifest import EntryPoint, Pad, Parameter
+from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.dtypes import numpy_dtype
@@ -45,7 +45,8 @@ class Length(Struct, frozen=True):
 
 def supplied_inputs(spec: EntryPoint) -> tuple[Mask | Length, ...]:
     """Every input that the loader passes."""
-    leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if _is_supplied(spec, p)}
+    names = supplied_parameters(spec)
+    leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if p.name in names}
     masks: dict[str, set[str]] = {}
     lengths: dict[str, str] = {}
     for dimension, policy in without_compiling(spec).items():
@@ -65,16 +66,6 @@ def supplied_inputs(spec: EntryPoint) -> tuple[Mask | Length, ...]:
     )
 
 
-def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
-    """The parameters that a caller passes."""
-    return tuple(p for p in spec.parameters if not _is_supplied(spec, p))
-
-
-def passed_leaves(spec: EntryPoint) -> list[int]:
-    """The input leaves that a caller passes."""
-    return [leaf for p in passed_parameters(spec) for leaf in leaf_indices(p.tree)]
-
-
 def on_device(
     supplied: Sequence[Mask | Length], shapes: Sequence[tuple[int, ...]], sizes: Mapping[str, int]
 ) -> list[tuple[int, DeviceArray]]:
@@ -86,7 +77,3 @@ def on_device(
         aval = pjrt.Aval(array.shape, array.dtype)
         found.append((each.leaf, DeviceArray(device.put(array, aval), aval)))
     return found
-
-
-def _is_supplied(spec: EntryPoint, parameter: Parameter) -> bool:
-    return bool(spec.out_of_profile) and parameter.name in supplied_parameters(spec)

@@ -1,9 +1,9 @@
-"""What an entry point counts beside its exact calls: calls by path, padding, shapes, refusals."""
+"""What an entry point counts: calls by path, padding, shapes, refusals."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -86,10 +86,22 @@ class ShapeCounts:
         return sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-class Tallies:
-    """Counts of calls outside of the profiles, and of refusals; safe to use from many threads."""
+class Exact(Struct, frozen=True):
+    """Calls that a profile serves exactly. The call path counts them itself, without a lock."""
 
-    def __init__(self) -> None:
+    sizes: SizesKey
+    label: str
+    counter: CallCounter
+
+
+class Tallies:
+    """Everything that one entry point counts; safe to use from many threads.
+
+    exact: the profiles, which count for themselves.
+    """
+
+    def __init__(self, exact: Sequence[Exact]) -> None:
+        self._exact = exact
         self._lock = threading.Lock()
         self._counters: dict[tuple[Path, str], CallCounter] = {}
         self._padding = Padding()
@@ -98,10 +110,10 @@ class Tallies:
         self._refusals: dict[str, int] = {}
         self._shapes = ShapeCounts()
 
-    def served(
+    def count(
         self, path: Path, executable: str, padding: Padding | None, parts: int, nanoseconds: int
     ) -> None:
-        """Count a call. parts: calls it was split into, 0 for none."""
+        """Count a call outside of the profiles. parts: calls it was split into, 0 for none."""
         with self._lock:
             counter = self._counters.setdefault((path, executable), CallCounter())
             self._parts += parts
@@ -111,7 +123,7 @@ class Tallies:
         counter.observe(nanoseconds)
 
     def seen(self, sizes: SizesKey) -> None:
-        """Count sizes that were asked for, served or refused."""
+        """Count sizes that no profile has and that were asked for, served or refused."""
         with self._lock:
             self._shapes.observe(sizes)
 
@@ -120,72 +132,78 @@ class Tallies:
         with self._lock:
             self._refusals[code] = self._refusals.get(code, 0) + 1
 
+    def forget_exact(self) -> None:
+        """What warming up has counted."""
+        for each in self._exact:
+            each.counter.reset()
+
     @property
     def refusals(self) -> dict[str, int]:
         """By error code."""
         with self._lock:
             return dict(sorted(self._refusals.items()))
 
-    def calls(self) -> list[ServedCalls]:
-        """Calls outside of the profiles, by path and executable."""
+    @property
+    def calls(self) -> dict[str, int]:
+        """Calls served, by the executable that did most of it."""
+        counts = {each.label: each.counter.calls for each in self._exact}
+        for served in self._outside():
+            counts[served.executable] = counts.get(served.executable, 0) + served.latency.calls
+        return counts
+
+    def served(self) -> list[ServedCalls]:
+        """Calls served, by path and executable."""
+        exact = [
+            ServedCalls(Path.EXACT, each.label, each.counter.latency()) for each in self._exact
+        ]
+        return [*exact, *self._outside()]
+
+    @property
+    def padding(self) -> Padding:
+        """Of all calls together."""
+        with self._lock:
+            return self._padding
+
+    def report(self) -> dict[str, Any]:
+        """JSON of everything that was counted."""
+        served = self.served()
+        paths: dict[str, dict[str, Any]] = {path.value: {} for path in Path}
+        for each in served:
+            paths[each.path.value][each.executable] = each.latency.to_json()
+        with self._lock:
+            padded_calls, padding, parts = self._padded_calls, self._padding, self._parts
+        return {
+            "calls": self.calls,
+            "paths": paths,
+            "padding": {
+                "calls": padded_calls,
+                "elements": padding.elements,
+                "filled": padding.filled,
+                "overhead": padding.filled / padding.elements if padding.elements else 0.0,
+                "flops": padding.flops,
+            },
+            "splits": {
+                "calls": sum(each.latency.calls for each in served if each.path is Path.SPLIT),
+                "parts": parts,
+            },
+            "refusals": self.refusals,
+            **self._seen(),
+        }
+
+    def _outside(self) -> list[ServedCalls]:
         with self._lock:
             counters = sorted(self._counters.items())
         return [ServedCalls(path, label, counter.latency()) for (path, label), counter in counters]
 
-    @property
-    def padding(self) -> tuple[int, Padding]:
-        """Calls of which any part was padded, and their padding together."""
-        with self._lock:
-            return self._padded_calls, self._padding
-
-    @property
-    def parts(self) -> int:
-        """Calls that calls were split into."""
-        with self._lock:
-            return self._parts
-
-    def shapes(self, exact: Iterable[tuple[SizesKey, int]]) -> dict[str, Any]:
-        """JSON: what `aotc profiles suggest` reads. exact: sizes of profiles with their calls."""
+    def _seen(self) -> dict[str, Any]:
+        """What `aotc profiles suggest` reads: sizes with how often they were asked for."""
         counts = ShapeCounts()
         with self._lock:
             for sizes, calls in self._shapes.most_frequent():
                 counts.observe(sizes, calls)
             dropped = self._shapes.dropped
-        for sizes, calls in exact:
-            if sizes and calls:
-                counts.observe(sizes, calls)
+        for each in self._exact:
+            if each.sizes and (calls := each.counter.calls):
+                counts.observe(each.sizes, calls)
         shapes = [{"sizes": dict(sizes), "count": calls} for sizes, calls in counts.most_frequent()]
         return {"shapes": shapes, "shapes_dropped": dropped + counts.dropped}
-
-
-def entry_point_report(
-    served: Sequence[ServedCalls],
-    tallies: Tallies,
-    exact: Sequence[tuple[SizesKey, int]],
-    compiles: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """JSON of everything that was counted. exact: sizes of profiles with their calls."""
-    calls: dict[str, int] = {}
-    paths: dict[str, dict[str, Any]] = {path.value: {} for path in Path}
-    for each in served:
-        calls[each.executable] = calls.get(each.executable, 0) + each.latency.calls
-        paths[each.path.value][each.executable] = each.latency.to_json()
-    padded_calls, padding = tallies.padding
-    return {
-        "calls": calls,
-        "paths": paths,
-        "padding": {
-            "calls": padded_calls,
-            "elements": padding.elements,
-            "filled": padding.filled,
-            "overhead": padding.filled / padding.elements if padding.elements else 0.0,
-            "flops": padding.flops,
-        },
-        "splits": {
-            "calls": sum(each.latency.calls for each in served if each.path is Path.SPLIT),
-            "parts": tallies.parts,
-        },
-        "compiles": compiles,
-        "refusals": tallies.refusals,
-        **tallies.shapes(exact),
-    }

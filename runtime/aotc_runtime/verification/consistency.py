@@ -9,10 +9,13 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import data_text
 from aotc_runtime.schema.manifest import (
+    Argument,
     BundleManifest,
     DType,
     EntryPoint,
@@ -22,6 +25,7 @@ from aotc_runtime.schema.manifest import (
     WeightArgument,
 )
 from aotc_runtime.schema.tree import NamedTupleNode, RecordNode, Tree, children, is_deeper, leaves
+from aotc_runtime.verification.shape_consistency import check_shapes
 
 
 def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]:
@@ -54,6 +58,10 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(place, "profiles that differ in their input shapes", "two alike")
         for index, profile in enumerate(entry_point.profiles):
             yield from _check_profile(entry_point, profile, weights, f"{place} profile {index}")
+        if entry_point.symbolic is not UNSET:
+            arguments = entry_point.symbolic.arguments
+            yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
+        yield from check_shapes(entry_point, manifest.dimensions, place)
 
 
 def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
@@ -116,7 +124,17 @@ def _check_profile(
     if shapes != (inputs, outputs):
         expected = f"shapes of {inputs} inputs and {outputs} outputs"
         yield _finding(where, expected, f"{shapes[0]} and {shapes[1]}")
-    for argument in profile.arguments:
+    yield from _check_arguments(profile.arguments, entry_point, weights, where)
+
+
+def _check_arguments(
+    arguments: Sequence[Argument],
+    entry_point: EntryPoint,
+    weights: set[tuple[str, str]],
+    where: str,
+) -> Iterator[Finding]:
+    inputs = len(entry_point.inputs)
+    for argument in arguments:
         if isinstance(argument, WeightArgument):
             if (argument.set, argument.tensor) not in weights:
                 found = f"{argument.set} {argument.tensor}"
