@@ -23,6 +23,9 @@ _OPERATORS = {"<=": le, ">=": ge, "==": eq}
 
 TERMS_MAX = 64
 
+LENGTH_MAX = 1024
+"""Characters of a size: powers of longer ones would take time to compute."""
+
 
 class Expression(Struct, frozen=True):
     """A sum. terms: a coefficient and the dimensions it is multiplied with, repeated for powers."""
@@ -90,6 +93,8 @@ def parse_expression(text: str | int) -> Expression:
     """Read a size. Raises ValueError for anything but the grammar above."""
     if isinstance(text, int):
         return Expression(((text, ()),))
+    if len(text) > LENGTH_MAX:
+        raise ValueError(f"more than {LENGTH_MAX} characters: {text[:80]!r}")
     terms: list[tuple[int, tuple[str, ...]]] = []
     position = 0
     while position < len(text) or not terms:

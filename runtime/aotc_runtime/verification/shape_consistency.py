@@ -46,7 +46,7 @@ def check_shapes(
     bad = [axis for tensor in tensors for axis in tensor.shape if not _is_axis(axis, known)]
     if bad:
         expected = "shapes of sizes and expressions over its dimensions"
-        yield _finding(where, expected, ", ".join(map(str, bad)))
+        yield _finding(where, expected, ", ".join(map(str, bad))[:200])
         return
     for text in entry_point.relations:
         if not _is_relation(text, known):

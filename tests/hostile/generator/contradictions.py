@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ..tampering import Documents
@@ -77,6 +78,124 @@ CONTRADICTIONS: dict[str, Any] = {
     "an argument that is no input": lambda m, e, p: p["arguments"][-1].update(leaf=1),
     "an argument of no weights set": lambda m, e, p: p["arguments"][0].update(set="other"),
     "an argument that is no tensor": lambda m, e, p: p["arguments"][0].update(tensor="other"),
+}
+
+
+PAD = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
+SPLIT = {"policy": "split", "proof": []}
+COMPILE = {"policy": "compile", "most": 1, "seconds": 1}
+REF = {"digest": "sha256:" + "0" * 64, "size": 1}
+
+
+def policy(**change: Any) -> dict[str, Any]:
+    return {"batch": PAD | change}
+
+
+def extra_input(e: dict[str, Any], p: dict[str, Any], dtype: str, shape: list[Any]) -> None:
+    """A parameter `extra` with one array."""
+    e["inputs"].append({"path": "extra", "dtype": dtype, "shape": shape, "weak_type": False})
+    tree = {"node": "leaf", "index": len(e["inputs"]) - 1}
+    kind = e["parameters"][-1]["kind"]
+    e["parameters"].append({"name": "extra", "kind": kind, "tree": tree, "donated": False})
+    for profile in e["profiles"]:
+        batch = profile["sizes"]["batch"]
+        profile["input_shapes"].append([batch if axis == "batch" else axis for axis in shape])
+
+
+def supplied(key: str, dtype: str, shape: list[Any], **parameter: Any) -> Any:
+    """A mask or a length that is no such thing."""
+
+    def change(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+        extra_input(e, p, dtype, shape)
+        e["parameters"][-1].update(parameter)
+        e.update(out_of_profile=policy(**{key: "extra"}))
+
+    return change
+
+
+def both(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+    extra_input(e, p, "int32", [])
+    e.update(out_of_profile=policy(mask="extra", length="extra"))
+
+
+def told_by_nothing(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+    """Only a mask has the dimension, and callers pass no masks."""
+    extra_input(e, p, "bool", ["batch"])
+    e["inputs"][0]["shape"] = [8, 64]
+    e["profiles"] = [profile for profile in e["profiles"] if profile["sizes"]["batch"] == 8]
+    e.update(out_of_profile=policy(mask="extra"))
+
+
+def alike_without_masks(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+    told_by_nothing(m, e, p)
+    other = json.loads(json.dumps(e["profiles"][0]))
+    other["sizes"]["batch"] = 4
+    other["input_shapes"][-1] = [4]
+    other["output_shapes"] = [[4, *shape[1:]] for shape in other["output_shapes"]]
+    e["profiles"].append(other)
+
+
+def compiling(**change: Any) -> Any:
+    symbolic = {"module": REF, "arguments": []} | change
+    return lambda m, e, p: e.update(out_of_profile={"batch": COMPILE}, symbolic=symbolic)
+
+
+def an_axis(which: str, axis: Any) -> Any:
+    return lambda m, e, p: e[which][0]["shape"].__setitem__(0, axis)
+
+
+def with_policy(chosen: dict[str, Any], change: Any) -> Any:
+    def both_of_them(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+        e.update(out_of_profile={"batch": chosen})
+        change(m, e, p)
+
+    return both_of_them
+
+
+CONTRADICTIONS |= {
+    "a dimension that the bundle has not": lambda m, e, p: m["dimensions"].clear(),
+    "an axis that is no expression": an_axis("inputs", "batch+"),
+    "an axis over another dimension": an_axis("outputs", "seq"),
+    "an axis of ten thousand factors": an_axis("inputs", "*".join(["batch"] * 10_000)),
+    "a relation that is none": lambda m, e, p: e.update(relations=["batch < 8"]),
+    "a relation over another dimension": lambda m, e, p: e.update(relations=["seq <= 8"]),
+    "a profile without a size": lambda m, e, p: p["sizes"].clear(),
+    "a profile of another dimension": lambda m, e, p: p["sizes"].update(seq=1),
+    "a profile of other shapes": lambda m, e, p: p["input_shapes"][0].__setitem__(0, 3),
+    "outputs of other shapes": lambda m, e, p: p["output_shapes"][0].__setitem__(0, 3),
+    "outputs with another number of axes": lambda m, e, p: p["output_shapes"][0].append(3),
+    "a policy for another dimension": lambda m, e, p: e.update(out_of_profile={"seq": PAD}),
+    "a policy and an axis that nobody knows": with_policy(PAD, an_axis("outputs", "?")),
+    "a policy for a dimension that no caller tells": told_by_nothing,
+    "profiles that differ in a mask": alike_without_masks,
+    "a fill of nothing": lambda m, e, p: e.update(out_of_profile=policy(fill={"other": "0"})),
+    "a fill that is no number": lambda m, e, p: e.update(
+        out_of_profile=policy(fill={"image": "__import__('os')"})
+    ),
+    "a mask that is no parameter": lambda m, e, p: e.update(out_of_profile=policy(mask="other")),
+    "a mask of integers": supplied("mask", "int32", ["batch"]),
+    "a mask without the dimension": supplied("mask", "bool", [3]),
+    "a mask that is donated": supplied("mask", "bool", ["batch"], donated=True),
+    "a mask that is a list": supplied(
+        "mask", "bool", ["batch"], tree={"node": "list", "items": [{"node": "leaf", "index": 1}]}
+    ),
+    "a length of floats": supplied("length", "float32", []),
+    "a length with an axis": supplied("length", "int32", [1]),
+    "a mask that is a length": both,
+    "a split along two axes": with_policy(
+        SPLIT, lambda m, e, p: e["outputs"][0]["shape"].__setitem__(-1, "batch+0*batch")
+    ),
+    "a split of an axis that is a multiple": with_policy(SPLIT, an_axis("inputs", "1*batch")),
+    "a policy that compiles nothing": lambda m, e, p: e.update(out_of_profile={"batch": COMPILE}),
+    "a symbolic module for nothing": lambda m, e, p: e.update(
+        symbolic={"module": REF, "arguments": []}
+    ),
+    "a symbolic argument that is no input": compiling(
+        arguments=[{"from": "input", "leaf": 9, "aliased": False}]
+    ),
+    "a symbolic argument of no weights set": compiling(
+        arguments=[{"from": "weight", "set": "other", "tensor": "x"}]
+    ),
 }
 
 

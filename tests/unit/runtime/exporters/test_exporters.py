@@ -44,6 +44,8 @@ def test_prometheus_reads_what_was_counted(bundle: LoadedBundle) -> None:
     }
     assert samples["aotc_call_seconds_count", None] == 3
     assert samples["aotc_call_seconds_bucket", "+Inf"] == 3
+    paths = {sample.labels["path"] for sample in families["aotc_call_seconds"].samples}
+    assert paths == {"exact"}
     (refusal,) = families["aotc_refusals"].samples
     assert (refusal.labels["code"], refusal.value) == ("AOTC-E611", 1)
     (compilations,) = families["aotc_compilations"].samples
@@ -70,6 +72,64 @@ def test_opentelemetry_reads_what_was_counted(bundle: LoadedBundle) -> None:
     assert points["aotc.calls", "predict[batch=8]"].value == 3  # type: ignore[union-attr]
     assert points["aotc.refusals", "AOTC-E611"].value == 1  # type: ignore[union-attr]
     assert points["aotc.call.time", "predict[batch=8]"].value > 0  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def padding_bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedBundle]:
+    from aotc.build.pipeline import build
+    from aotc.signing.signer import LocalSigner
+    from aotc.signing.trust_file import policy_text
+
+    folder = tmp_path_factory.mktemp("padding")
+    (folder / "program.py").write_text("def double(x):\n    return x * 2\n")
+    (folder / "manifest.toml").write_text(
+        'schema = 1\nname = "double"\nversion = "1.0.0"\ntargets = ["cpu-x86-64-v3"]\n'
+        "[dimensions.batch]\nrange = [1, 8]\nprofiles = [8]\n"
+        '[entry_points.double]\nfunction = "program:double"\n'
+        'inputs.x = { shape = ["batch", 4], dtype = "float32" }\n'
+        'out_of_profile.batch = "pad"\n'
+    )
+    signer, path = LocalSigner.ephemeral(), folder / "double.aotb"
+    build(folder / "manifest.toml", output=path, signer=signer)
+    policy = folder / "trust.toml"
+    policy.write_text(policy_text("double", [signer.public_pem()]))
+    with aotc_runtime.load(path, trust=policy) as bundle:
+        for _ in range(2):
+            bundle["double"](np.zeros((6, 4), np.float32))
+        yield bundle
+
+
+def test_prometheus_reads_paths_and_padding(padding_bundle: LoadedBundle) -> None:
+    registry = CollectorRegistry()
+    registry.register(BundleCollector(lambda: [padding_bundle]))
+    text = generate_latest(registry).decode()
+    samples = {
+        (sample.name, sample.labels.get("path") or sample.labels.get("kind")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert samples["aotc_call_seconds_count", "pad"] == 2
+    assert samples["aotc_call_seconds_count", "exact"] == 0
+    assert samples["aotc_padding_elements_total", "real"] == 48
+    assert samples["aotc_padding_elements_total", "filled"] == 16
+
+
+def test_opentelemetry_reads_paths_and_padding(padding_bundle: LoadedBundle) -> None:
+    reader = InMemoryMetricReader()
+    observe(MeterProvider([reader]).get_meter("test"), lambda: [padding_bundle])
+    data = reader.get_metrics_data()
+    assert data is not None
+    points = {
+        (metric.name, point.attributes.get("path") or point.attributes.get("kind")): point
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if point.attributes is not None
+    }
+    assert points["aotc.calls", "pad"].value == 2  # type: ignore[union-attr]
+    assert points["aotc.padding.elements", "real"].value == 48  # type: ignore[union-attr]
+    assert points["aotc.padding.elements", "filled"].value == 16  # type: ignore[union-attr]
 
 
 def test_neither_library_is_imported_unasked() -> None:

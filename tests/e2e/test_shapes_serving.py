@@ -1,0 +1,385 @@
+"""Calls outside of the profiles, from the build manifest to the server, against exact numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shape_programs import MANIFEST, PROGRAM, compiling, rewritten
+from small_programs import build_signed
+
+import aotc_runtime
+from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
+from aotc_runtime.serving import padding
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build_signed(tmp_path_factory.mktemp("shapes"), "shapes", PROGRAM, MANIFEST)
+
+
+@pytest.fixture
+def bundle(built: tuple[Path, Path]) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(built[0], trust=built[1]) as bundle:
+        yield bundle
+
+
+@pytest.fixture(scope="module")
+def shared(built: tuple[Path, Path]) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(built[0], trust=built[1]) as bundle:
+        yield bundle
+
+
+def rows(batch: int, seed: int = 0) -> tuple[Array, Array]:
+    x, y = np.random.default_rng(seed).normal(size=(2, batch, 4)).astype(np.float32)
+    return x, y
+
+
+def tokens(batch: int, seq: int) -> Array:
+    return np.random.default_rng(batch + seq).integers(0, 255, (batch, seq)).astype(np.int32)
+
+
+def encoded(given: Array) -> tuple[Array, Array]:
+    """What the encoder computes, in double precision."""
+    powers = np.exp(np.sin(given.astype(np.float64)))
+    weights = powers / powers.sum(axis=1, keepdims=True)
+    return weights, (weights * given).sum(axis=1) / given.shape[1]
+
+
+def check_rows(result: Any, x: Array, y: Array) -> None:
+    np.testing.assert_array_equal(np.asarray(result["sum"]), x + y)
+    np.testing.assert_allclose(np.asarray(result["total"]), x.sum(axis=1), rtol=1e-4, atol=1e-5)
+
+
+def check_encoded(result: Any, given: Array) -> None:
+    for found, wanted in zip(result, encoded(given), strict=True):
+        np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-4, atol=1e-6)
+
+
+def refused(call: Callable[..., Any], *arguments: Any) -> AotcError:
+    with pytest.raises(AotcError) as caught:
+        call(*arguments)
+    return caught.value
+
+
+def report(bundle: LoadedBundle, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(bundle.report()))["entry_points"][name]
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 8), st.integers(0, 9))
+def test_a_padded_call_is_the_exact_function_and_nan_in_the_padding_stays_there(
+    shared: LoadedBundle, batch: int, seed: int
+) -> None:
+    x, y = rows(batch, seed)
+    for result in (
+        shared["padded"](x, y),
+        shared["padded"].on_device(x, y),
+        shared["padded"].submit(x, y).result(),
+    ):
+        check_rows(result, x, y)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 50), st.integers(0, 9))
+def test_a_split_call_is_the_exact_function(shared: LoadedBundle, half: int, seed: int) -> None:
+    x, y = rows(2 * half, seed)
+    check_rows(shared["split"](x, y), x, y)
+    check_rows(shared["split"].on_device(x, y), x, y)
+
+
+@pytest.mark.parametrize("sizes", [(2, 8), (8, 16), (2, 2), (8, 10), (10, 6), (26, 14)])
+def test_a_mask_and_a_length_are_supplied_whatever_the_path(
+    sizes: tuple[int, int], bundle: LoadedBundle
+) -> None:
+    given = tokens(*sizes)
+    assert list(bundle["encode"].signature.parameters) == ["tokens"]
+    check_encoded(bundle["encode"](given), given)
+    check_encoded(bundle["encode"](tokens=given), given)
+    check_encoded(bundle["encode"].on_device(given), given)
+    check_encoded(bundle["encode"].submit(given).result(), given)
+
+
+def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> None:
+    given = tokens(2, 8)
+    assert refused(bundle["encode"], given, given > 0, np.int32(8)).code == "AOTC-E601"
+
+
+def test_what_leaks_shows_that_the_padding_is_filled_as_declared(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    pad = {"policy": "pad", "fill": {"x": "inf"}, "mask": "", "length": "", "proof": []}
+
+    def change(documents: Any) -> None:
+        documents.manifest["entry_points"]["leaky"]["out_of_profile"] = {"batch": pad}
+
+    path, trust = rewritten(built[0], tmp_path, change)
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        assert np.isneginf(bundle["leaky"](rows(3)[0])).all()
+        assert np.isfinite(bundle["leaky"](rows(8)[0])).all()
+
+
+@pytest.mark.parametrize("name", ["padded", "split"])
+def test_results_own_their_memory_and_arguments_may_change(name: str, bundle: LoadedBundle) -> None:
+    x, y = rows(6)
+    result = bundle[name](x, y)
+    again = bundle[name](*rows(6, seed=1))
+    future = bundle[name].submit(x, y)
+    x[:] = 0
+    check_rows(result, *rows(6))
+    check_rows(future.result(), *rows(6))
+    assert not any(array.flags.writeable for array in result.values())
+    assert not np.shares_memory(result["sum"], again["sum"])
+
+
+@pytest.mark.parametrize("name", ["padded", "split"])
+def test_device_arrays_are_taken_and_given(name: str, bundle: LoadedBundle) -> None:
+    x, y = rows(6)
+    first = bundle[name].on_device(x, y)
+    assert isinstance(first["sum"], DeviceArray) and first["sum"].shape == (6, 4)
+    check_rows(bundle[name](first["sum"], y), x + y, y)
+    check_rows(bundle[name](first["sum"], y), x + y, y)
+
+
+@pytest.mark.parametrize("batch", [3, 8])
+def test_what_is_donated_is_used_up_whether_it_is_padded_or_not(
+    batch: int, bundle: LoadedBundle
+) -> None:
+    x = rows(batch)[0]
+    state: Any = {"count": np.int32(0), "rows": np.zeros((batch, 4), np.float32)}
+    first, _ = bundle["step"].on_device(state, x)
+    second, _ = bundle["step"].on_device(first, x)
+    np.testing.assert_array_equal(np.asarray(second["rows"]), 2 * x)
+    assert int(np.asarray(second["count"])) == 2
+    for array in (first["count"], first["rows"]):
+        assert refused(np.asarray, array).code == "AOTC-E631"
+    future = bundle["step"].submit(second, x)
+    assert refused(np.asarray, second["rows"]).code == "AOTC-E631"
+    np.testing.assert_array_equal(future.result()[0]["rows"], 3 * x)
+
+
+def test_a_donated_array_is_given_back_when_the_padding_finds_no_memory(
+    bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = rows(3)[0]
+    state: Any = {"count": np.int32(0), "rows": np.zeros((3, 4), np.float32)}
+    first, _ = bundle["step"].on_device(state, x)
+
+    def no_memory(*_: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(padding.np, "empty", no_memory)
+        error = refused(bundle["step"], first, x)
+    assert isinstance(error, ResourceError) and error.code == "AOTC-E553"
+    result, _ = bundle["step"](first, x)
+    np.testing.assert_array_equal(result["rows"], 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "code", "rule"),
+    [
+        ("encode", (3, 8), "AOTC-E616", "batch in calls of 2 and 8"),
+        ("encode", (2, 18), "AOTC-E611", "split in batch, pad in seq"),
+        ("encode", (2, 7), "AOTC-E613", "a multiple of 2"),
+        ("encode", (102, 2), "AOTC-E613", "1 to 100"),
+        ("encode", (50, 16), "AOTC-E613", "batch*seq <= 500"),
+        ("encode", (8,), "AOTC-E612", "int32[batch, seq]"),
+        ("leaky", (3, 4), "AOTC-E611", "fail in batch"),
+        ("leaky", (0, 4), "AOTC-E613", "1 to 100"),
+    ],
+)
+def test_a_refusal_names_the_rule(
+    name: str, shape: tuple[int, ...], code: str, rule: str, bundle: LoadedBundle
+) -> None:
+    dtype = np.int32 if name == "encode" else np.float32
+    error = refused(bundle[name], np.zeros(shape, dtype))
+    assert error.code == code and rule in error.findings[0].expected
+    assert bundle[name].refusals == {code: 1}
+
+
+def test_the_report_tells_paths_padding_parts_and_shapes(bundle: LoadedBundle) -> None:
+    for batch, seq in ((2, 8), (2, 8), (2, 6), (2, 6), (2, 6), (10, 8), (10, 6)):
+        bundle["encode"](tokens(batch, seq))
+    refused(bundle["encode"], tokens(3, 8))
+    found = report(bundle, "encode")
+    paths = {
+        path: {label: each["calls"] for label, each in labels.items() if each["calls"]}
+        for path, labels in found["paths"].items()
+    }
+    assert paths == {
+        "exact": {"encode[batch=2,seq=8]": 2},
+        "pad": {"encode[batch=2,seq=8]": 3},
+        "split": {"encode[batch=8,seq=8]": 2},
+        "compiled": {},
+    }
+    assert sum(found["calls"].values()) == 7
+    assert found["padding"]["calls"] == 4
+    assert found["padding"]["elements"] == 3 * 12 + 60
+    assert found["padding"]["filled"] == 3 * 4 + 20
+    assert found["padding"]["overhead"] == pytest.approx(1 / 3)
+    flops = bundle.manifest.entry_points["encode"].profiles
+    cost = {
+        profile.sizes["batch"]: profile.cost.flops for profile in flops if profile.sizes["seq"] == 8
+    }
+    assert found["padding"]["flops"] == 4 * (cost[2] // 4) + cost[8] // 4
+    assert found["splits"] == {"calls": 2, "parts": 4}
+    assert found["refusals"] == {"AOTC-E616": 1} and found["compiles"] is None
+    assert {
+        (each["sizes"]["batch"], each["sizes"]["seq"], each["count"]) for each in found["shapes"]
+    } == {(2, 6, 3), (2, 8, 2), (3, 8, 1), (10, 6, 1), (10, 8, 1)}
+    assert found["shapes_dropped"] == 0
+
+
+def test_sixteen_threads_with_mixed_sizes_get_their_own_results(bundle: LoadedBundle) -> None:
+    sizes = [(2, 8), (2, 6), (8, 16), (8, 12), (10, 8), (18, 14), (26, 4), (16, 16)]
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(12):
+                given = tokens(*sizes[(number + turn) % len(sizes)])
+                check_encoded(bundle["encode"](given), given)
+                x, y = rows(1 + (number + turn) % 8, seed=number)
+                check_rows(bundle["padded"](x, y), x, y)
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    assert sum(bundle["encode"].calls.values()) == sum(bundle["padded"].calls.values()) == 16 * 12
+
+
+def test_a_closed_bundle_refuses_and_still_reports(built: tuple[Path, Path]) -> None:
+    bundle = aotc_runtime.load(built[0], trust=built[1])
+    bundle["padded"](*rows(3))
+    bundle.close()
+    assert refused(bundle["padded"], *rows(3)).code == "AOTC-E633"
+    assert report(bundle, "padded")["padding"]["calls"] == 1
+
+
+def until_compiled(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The first result that is not refused because it is being compiled."""
+    for _ in range(1000):
+        try:
+            return call(*arguments)
+        except ShapeError as error:
+            assert error.code == "AOTC-E614"
+        time.sleep(0.01)
+    raise AssertionError("never compiled")
+
+
+def test_sizes_are_compiled_beside_the_calls_where_the_policy_says_so(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path, trust = rewritten(built[0], tmp_path, compiling("later"), furthest_fallback="compile")
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        assert refused(bundle["later"], *rows(5)).code == "AOTC-E614", "the call does not wait"
+        check_rows(until_compiled(bundle["later"], *rows(5)), *rows(5))
+        check_rows(bundle["later"].on_device(*rows(5)), *rows(5))
+        check_rows(bundle["later"].submit(*rows(5)).result(), *rows(5))
+        check_rows(bundle["later"](*rows(8)), *rows(8))
+        for batch in (6, 7):
+            check_rows(until_compiled(bundle["later"], *rows(batch)), *rows(batch))
+        found = report(bundle, "later")
+        assert found["paths"]["compiled"]["later[compiled]"]["calls"] == 5
+        compiles = found["compiles"]
+        assert [each["sizes"]["batch"] for each in compiles["ready"]] == [6, 7], "most = 2"
+        assert (compiles["compiled"], compiles["evicted"]) == (3, 1)
+        assert compiles["seconds"] > 0 and compiles["failed"] == []
+        assert bundle.report()["compilations"] == 0, "nothing was compiled to become ready"
+        with aotc_runtime.load(path, trust=trust) as other:
+            assert other.report()["compilations"] == 0
+
+
+def test_calls_are_padded_until_the_executable_is_there(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    pad = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
+    change = compiling("later", meanwhile=pad)
+    path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        while not report(bundle, "later")["paths"]["compiled"]:
+            check_rows(bundle["later"](*rows(5)), *rows(5))
+        assert report(bundle, "later")["paths"]["pad"]["later[batch=8]"]["calls"] >= 1
+        assert bundle["later"].refusals == {}
+
+
+@pytest.mark.parametrize("furthest", [None, "split"])
+def test_a_policy_that_does_not_say_compile_refuses_such_a_bundle(
+    furthest: str | None, built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    rules = {} if furthest is None else {"furthest_fallback": furthest}
+    path, trust = rewritten(built[0], tmp_path, compiling("later"), **rules)
+    error = refused(lambda: aotc_runtime.load(path, trust=trust))
+    assert isinstance(error, TrustError) and error.code == "AOTC-E319"
+
+
+def test_a_module_that_does_not_compile_is_told_and_the_bundle_stays_usable(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def change(documents: Any) -> None:
+        from shape_programs import add_symbolic
+
+        compiling("later")(documents)
+        digest = documents.manifest["entry_points"]["later"]["symbolic"]["module"]["digest"]
+        documents.image["layers"] = [
+            layer for layer in documents.image["layers"] if layer["digest"] != digest
+        ]
+        del documents.layers[digest]
+        add_symbolic(documents, "later", b"ML\xefRno module")
+
+    path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        for _ in range(1000):
+            error = refused(bundle["later"], *rows(5))
+            if error.code == "AOTC-E615":
+                break
+            time.sleep(0.01)
+        assert error.code == "AOTC-E615"
+        assert report(bundle, "later")["compiles"]["failed"][0]["sizes"] == {"batch": 5}
+        check_rows(bundle["later"](*rows(8)), *rows(8))
+
+
+WITHOUT_JAX = """
+import sys, time
+import numpy as np
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+x = np.ones((5, 4), np.float32)
+assert "aotc_runtime.serving.detour" in sys.modules
+assert (bundle["padded"](x, x)["sum"] == 2).all()
+for _ in range(1000):
+    try:
+        result = bundle["later"](x, x)
+        break
+    except aotc_runtime.ShapeError:
+        time.sleep(0.01)
+assert (result["total"] == 4).all()
+assert "jax" not in sys.modules
+"""
+
+
+def test_all_of_it_works_without_jax(built: tuple[Path, Path], tmp_path: Path) -> None:
+    change = compiling("later")
+    path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
+    command = [sys.executable, "-c", WITHOUT_JAX, str(path), str(trust)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,77 @@
+"""What an entry point counts outside of its profiles."""
+
+from __future__ import annotations
+
+from aotc_runtime.serving.tallies import (
+    SHAPES_MAX,
+    Exact,
+    Padding,
+    Path,
+    ShapeCounts,
+    Tallies,
+)
+from aotc_runtime.serving.telemetry import CallCounter
+
+
+def test_calls_are_counted_by_path_and_executable() -> None:
+    exact = Exact((("batch", 8),), "f[batch=8]", CallCounter())
+    tallies = Tallies([exact])
+    exact.counter.observe(1)
+    tallies.count(Path.PAD, "f[batch=8]", Padding(6, 2, 10), 0, 1)
+    tallies.count(Path.SPLIT, "f[batch=8]", Padding(3, 1, 5), 2, 1)
+    tallies.count(Path.SPLIT, "f[batch=8]", None, 3, 1)
+    tallies.count(Path.COMPILED, "f[compiled]", None, 0, 1)
+    assert tallies.calls == {"f[batch=8]": 4, "f[compiled]": 1}
+    report = tallies.report()
+    assert {
+        path: {label: each["calls"] for label, each in labels.items()}
+        for path, labels in report["paths"].items()
+    } == {
+        "exact": {"f[batch=8]": 1},
+        "pad": {"f[batch=8]": 1},
+        "split": {"f[batch=8]": 2},
+        "compiled": {"f[compiled]": 1},
+    }
+    assert report["padding"] == {
+        "calls": 2,
+        "elements": 9,
+        "filled": 3,
+        "overhead": 3 / 9,
+        "flops": 15,
+    }
+    assert report["splits"] == {"calls": 2, "parts": 5}
+
+
+def test_shapes_seen_are_those_of_profiles_and_all_others_the_most_frequent_first() -> None:
+    exact = [
+        Exact((("batch", 8),), "f[batch=8]", CallCounter()),
+        Exact((("batch", 9),), "f[batch=9]", CallCounter()),
+    ]
+    tallies = Tallies(exact)
+    tallies.seen((("batch", 3),))
+    tallies.seen((("batch", 3),))
+    exact[0].counter.observe(1)
+    assert tallies.report()["shapes"] == [
+        {"sizes": {"batch": 3}, "count": 2},
+        {"sizes": {"batch": 8}, "count": 1},
+    ]
+
+
+def test_rare_shapes_are_forgotten_and_counted_as_dropped() -> None:
+    counts = ShapeCounts(limit=10)
+    for _ in range(5):
+        for size in range(5):
+            counts.observe((("n", size),))
+    for size in range(100, 200):
+        counts.observe((("n", size),))
+    kept = counts.most_frequent()
+    assert len(kept) == 10 and [count for _, count in kept[:5]] == [5] * 5
+    assert sum(count for _, count in kept) + counts.dropped == 125
+
+
+def test_never_more_than_the_limit_are_reported() -> None:
+    tallies = Tallies([])
+    for size in range(3 * SHAPES_MAX):
+        tallies.seen((("n", size),))
+    report = tallies.report()
+    assert len(report["shapes"]) == SHAPES_MAX and report["shapes_dropped"] == 2 * SHAPES_MAX
