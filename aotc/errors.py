@@ -37,6 +37,12 @@ class ParityError(AotcError):
     exit_code = 8
 
 
+class FleetError(AotcError):
+    """AOTC-E96x: a host on which no target of a bundle runs."""
+
+    exit_code = 7
+
+
 class BudgetExceededError(AotcError):
     """AOTC-E97x: a size, memory or time budget was exceeded."""
 
@@ -64,6 +70,7 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E90", CompileError),
     ("AOTC-E91", CompileError),
     ("AOTC-E95", ParityError),
+    ("AOTC-E96", FleetError),
     ("AOTC-E97", BudgetExceededError),
     ("AOTC-E981", AbortedError),
     ("AOTC-E982", TerminatedError),

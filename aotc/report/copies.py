@@ -49,6 +49,7 @@ def copy_lines(report: dict[str, Any]) -> list[str]:
         lines.append(f"signed  {(report['signed_by'] or 'nobody')[:16]}")
     lines += [f"target  {name}" for name in report["targets"]]
     for found in report.get("inputs", ()):
-        signers = ", ".join(signer[:16] for signer in found["signers"]) or "nobody asked"
-        lines.append(f"from    {found['root_digest']}, signed by {signers}")
+        signers = ", ".join(signer[:16] for signer in found["signers"])
+        by = f"signed by {signers}" if signers else "whoever signed it"
+        lines.append(f"from    {found['root_digest']}, {by}")
     return lines

@@ -1,4 +1,6 @@
-"""`python -m aotc_runtime verify`: what `aotc verify` says, where only the runtime is installed."""
+"""`python -m aotc_runtime`: what `aotc verify` and `aotc host-info` say, where only the runtime is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from aotc_runtime.verification.report import (
     HOST,
     Report,
     document_text,
+    host_report,
     refusal,
     verify_report,
 )
@@ -33,7 +36,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> _Parser:
     parser = _Parser(prog="python -m aotc_runtime", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+    commands = parser.add_subparsers(
+        required=True, dest="command", metavar="COMMAND", parser_class=_Parser
+    )
     verify = commands.add_parser(
         "verify",
         help="say whether a bundle may be loaded here, and if not, every reason why",
@@ -44,7 +49,13 @@ def _parser() -> _Parser:
     verify.add_argument(
         "--target", default=HOST, help="a target of the bundle; default: best for this host"
     )
-    verify.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+    host_info = commands.add_parser(
+        "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
+    )
+    for command in (verify, host_info):
+        command.add_argument(
+            "--json", action="store_true", help="print one JSON document on stdout"
+        )
     return parser
 
 
@@ -76,6 +87,8 @@ def _report(arguments: list[str]) -> Report:
         if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
             named = ", ".join(dropped)
             sys.stderr.write(f"note: {named} ignored; compiler options go into targets\n")
+        if options.command == "host-info":
+            return host_report()
         return verify_report(options.bundle, options.trust, options.target)
     except _Misused as error:
         return Report((_misuse(str(error)),), MISUSED, {}, ())
@@ -98,7 +111,7 @@ def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
         where="python -m aotc_runtime",
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--json]",
+        expected="verify BUNDLE --trust POLICY [--target TARGET] [--json], or host-info [--json]",
         found=found,
         hint="`python -m aotc_runtime verify --help` shows the arguments and options",
     )

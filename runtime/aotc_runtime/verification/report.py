@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system import host
@@ -90,6 +91,12 @@ def _other_targets(choice: Choice) -> Iterator[str]:
             yield f"        before {candidate.target}, which uses {fewer}"
     for name in choice.absent:
         yield f"absent  {name}: signed with the others, left out of this copy"
+
+
+def host_report() -> Report:
+    """What this host is, JSON in either form. Starts jaxlib; raises what `host.detect` raises."""
+    document = host_document(host.detect())
+    return Report((), 0, document, tuple(document_text(document).splitlines()))
 
 
 def refusal(

@@ -77,3 +77,15 @@ def test_a_misused_command_is_refused_as_text_and_json(arguments: list[str]) -> 
     as_json = run(["-m", "aotc_runtime"], [*arguments, "--json"])
     assert (as_json.returncode, as_json.stderr) == (2, "")
     assert json.loads(as_json.stdout)["findings"][0]["code"] == "AOTC-E001"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_it_describes_the_host_as_aotc_host_info_does(options: list[str]) -> None:
+    ours = run(["-c", BLOCKED], ["host-info", *options])
+    theirs = run(["-m", "aotc.cli.main"], ["host-info", *options])
+    assert (ours.returncode, theirs.returncode, ours.stderr) == (0, 0, theirs.stderr)
+    mine, other = json.loads(ours.stdout), json.loads(theirs.stdout)
+    for document in (mine, other):
+        del document["facts"]["memory_bytes"]
+    assert list(mine.items()) == list(other.items())
+    assert mine["facts"]["isa"] == sorted(mine["facts"]["isa"])

@@ -1,0 +1,65 @@
+"""`aotc compat`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, report_findings
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("facts", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--hosts",
+    "hosts",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="What `aotc host-info` printed on a host; more may follow. Default: this host.",
+)
+@click.option(
+    "--jaxlib",
+    "jaxlibs",
+    multiple=True,
+    metavar="VERSION",
+    help="Assume this jaxlib on every host instead of its own; may repeat.",
+)
+@command
+def compat(
+    out: Output,
+    bundle: Path,
+    facts: tuple[Path, ...],
+    hosts: tuple[Path, ...],
+    jaxlibs: tuple[str, ...],
+) -> int:
+    """Say which target of a bundle runs on which host, how well, and how that is known.
+
+    Ends with 7 if any host has none. Checks digests but no signature: that is what verify does.
+
+    \b
+    aotc compat digits-1.0.0.aotb --hosts facts/*.json
+    """
+    from aotc.compat.host_files import read_hosts
+    from aotc.compat.matrix import matrix
+    from aotc.config.target import list_targets, target_of
+    from aotc.report.compat import compat_document, compat_findings, compat_lines
+    from aotc_runtime.system import host
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.verify import read_unverified
+
+    contents, _ = read_unverified(open_bundle(bundle))
+    named = (*hosts, *facts)
+    described = read_hosts(named) if named else {"this host": host.detect()}
+    known = [target_of(model) for _, model in list_targets(Path.cwd())]
+    rows = matrix(contents.manifests, described, jaxlibs, known)
+    document = compat_document(str(bundle), contents, rows)
+    if not out.json:
+        print(*compat_lines(document), sep="\n")
+    if findings := tuple(compat_findings(rows)):
+        report_findings(out, findings, 7, **document)
+        return 7
+    if out.json:
+        out.document({"ok": True, **document, "findings": []})
+    return 0

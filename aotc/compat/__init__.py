@@ -1,0 +1,1 @@
+"""Which target of a bundle runs where, before anything is deployed."""

@@ -1,0 +1,172 @@
+"""Targets of a bundle x jaxlib versions x hosts: what runs where, how well, and how that is known.
+
+The answer whether a target runs is the loader's own (`choose_target`); this adds how much of a host
+it uses, and what to build where none runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest, Target
+from aotc_runtime.verification.choosing import choose_target
+
+VECTOR = re.compile(r"s?sse|avx|amx|fma|f16c|xop")
+"""Features in which processors differ in how wide they compute; others make little difference."""
+
+NO_EVIDENCE = "AOTC-E401"
+
+
+class Level(StrEnum):
+    """How well a target suits a host.
+
+    OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
+    UNKNOWN: nothing is in its way but that this jaxlib is none of the accepted ones, so that the
+    loader refuses it; `aotc certify` finds out.  NO: it does not run.
+    """
+
+    OPTIMAL = "optimal"
+    USABLE = "usable"
+    UNKNOWN = "unknown"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How a level is known. built_with, accepts_jaxlib: versions.  required, missing: processor
+    features.  better: known targets that this host runs and that would use more vector features,
+    each with these.
+    """
+
+    built_with: str
+    accepts_jaxlib: tuple[str, ...]
+    required: tuple[str, ...]
+    missing: tuple[str, ...]
+    better: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A target on a host with a jaxlib. findings: every reason why it does not run."""
+
+    target: str
+    level: Level
+    findings: tuple[Finding, ...]
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A host with a jaxlib. cells: of every target, best first.  runs: the target that the loader
+    takes, or None.  build_for: where none runs, known targets that would, best first; none if what
+    is in the way is nothing that another target would change.
+    """
+
+    host: str
+    facts: HostFacts
+    cells: tuple[Cell, ...]
+    runs: str | None
+    build_for: tuple[str, ...]
+
+    @property
+    def level(self) -> Level:
+        """That of the target that runs, or of the one that comes closest."""
+        return self.cells[0].level
+
+
+def matrix(
+    manifests: Mapping[str, BundleManifest],
+    hosts: Mapping[str, HostFacts],
+    jaxlibs: Sequence[str],
+    known: Sequence[Target],
+) -> tuple[Row, ...]:
+    """Judge every target on every host. manifests: by target, at least one.  jaxlibs: to assume on
+    each host instead of its own, if any.  known: targets that could be built for.
+    """
+    return tuple(
+        _row(name, facts, manifests, known)
+        for name, found in hosts.items()
+        for facts in _with_each(found, jaxlibs)
+    )
+
+
+def _with_each(facts: HostFacts, jaxlibs: Sequence[str]) -> Iterator[HostFacts]:
+    for jaxlib in dict.fromkeys(jaxlibs or (facts.jaxlib,)):
+        yield msgspec.structs.replace(facts, jaxlib=jaxlib)
+
+
+def _row(
+    host: str,
+    facts: HostFacts,
+    manifests: Mapping[str, BundleManifest],
+    known: Sequence[Target],
+) -> Row:
+    choice = choose_target(manifests, facts, None)
+    cells = tuple(
+        _cell(manifests[candidate.target], candidate.findings, facts, known)
+        for candidate in choice.candidates
+    )
+    runs = None if choice.findings else choice.target
+    closest = min(cells, key=lambda cell: (len(_elsewhere(cell)), cell.level is Level.NO))
+    build_for: tuple[str, ...] = ()
+    if runs is None and closest.level is not Level.UNKNOWN and not _elsewhere(closest):
+        fitting = [target for target in known if _fits(target, facts)]
+        fitting.sort(key=lambda target: (-len(target.features), target.name))
+        build_for = tuple(target.name for target in fitting)
+    return Row(host, facts, cells if runs else _closest_first(cells), runs, build_for)
+
+
+def _closest_first(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple(sorted(cells, key=lambda cell: cell.level is Level.NO))
+
+
+def _elsewhere(cell: Cell) -> list[Finding]:
+    """Reasons that no other target would remove: they are not the processor's or the platform's."""
+    return [f for f in cell.findings if f.code not in ("AOTC-E501", "AOTC-E502")]
+
+
+def _cell(
+    manifest: BundleManifest,
+    findings: tuple[Finding, ...],
+    facts: HostFacts,
+    known: Sequence[Target],
+) -> Cell:
+    used = _vector_features(manifest.target)
+    better = {
+        target.name: tuple(sorted(_vector_features(target) - used))
+        for target in known
+        if _fits(target, facts) and _vector_features(target) > used
+    }
+    if not findings:
+        level = Level.USABLE if better else Level.OPTIMAL
+    elif all(finding.code == NO_EVIDENCE for finding in findings):
+        level = Level.UNKNOWN
+    else:
+        level = Level.NO
+    required = frozenset(manifest.requires.isa)
+    evidence = Evidence(
+        built_with=manifest.built_with.jaxlib,
+        accepts_jaxlib=manifest.accepts_jaxlib,
+        required=tuple(sorted(required)),
+        missing=tuple(sorted(required - facts.isa)),
+        better=better,
+    )
+    return Cell(manifest.target.name, level, findings, evidence)
+
+
+def _fits(target: Target, facts: HostFacts) -> bool:
+    """Whether a host has everything that code for a target may use."""
+    same = target.platform == facts.platform
+    same = same and target.triple.partition("-")[0] == facts.architecture
+    return same and facts.isa.issuperset(target.features)
+
+
+def _vector_features(target: Target) -> frozenset[str]:
+    return frozenset(feature for feature in target.features if VECTOR.match(feature))

@@ -1,0 +1,171 @@
+"""One program for two targets: built in one go, or apart and merged, cut down again, and served."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.build.merge import merge_bundles
+from aotc.build.pipeline import build
+from aotc.compat.matrix import matrix
+from aotc.errors import UsageError
+from aotc.packing.bundle import Form
+from aotc.packing.extracting import extract
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime.errors import IncompatibleHostError
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import examine, read_unverified
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def score(params, x):
+    return jnp.tanh(x @ params["w"]).sum(axis=1)
+
+def init():
+    return {"w": jnp.linspace(-1, 1, 512 * 512, dtype="float32").reshape(512, 512)}
+"""
+
+MANIFEST = """
+schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+init = "program:init"
+[dimensions.batch]
+range = [1, 8]
+profiles = [1, 8]
+[entry_points.score]
+function = "program:score"
+bind = { params = "params" }
+inputs.x = { shape = ["batch", 512], dtype = "float32" }
+"""
+
+V3, V4 = "cpu-x86-64-v3", "cpu-x86-64-v4"
+
+
+@dataclass(frozen=True)
+class Bundles:
+    """one, two: for a target each.  both: of one build.  merged: of one and two."""
+
+    one: Path
+    two: Path
+    both: Path
+    merged: Path
+    trust: Path
+    signer: LocalSigner
+
+
+@pytest.fixture(scope="module")
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
+    folder = tmp_path_factory.mktemp("targets")
+    (folder / "program.py").write_text(PROGRAM)
+    manifest = folder / "manifest.toml"
+    manifest.write_text(MANIFEST)
+    signer = LocalSigner.ephemeral()
+    trust = folder / "trust.toml"
+    trust.write_text(policy_text("small", [signer.public_pem()]))
+    one, two, both, merged = (folder / f"{n}.aotb" for n in ("one", "two", "both", "merged"))
+    build(manifest, output=one, signer=signer)
+    build(manifest, output=two, targets=[V4], signer=signer)
+    build(manifest, output=both, targets=[V4, V3], signer=signer)
+    merge_bundles([two, one], merged, Form.ARCHIVE, read_policy(trust), signer, datetime.now(UTC))
+    return Bundles(one, two, both, merged, trust, signer)
+
+
+def test_merging_two_builds_gives_the_root_of_one_build_for_both(bundles: Bundles) -> None:
+    roots = [read_unverified(open_bundle(p))[0].root_digest for p in (bundles.merged, bundles.both)]
+    assert roots[0] == roots[1]
+
+
+def test_weights_are_stored_once(bundles: Bundles) -> None:
+    sizes = {p: p.stat().st_size for p in (bundles.one, bundles.two, bundles.merged)}
+    weights = 512 * 512 * 4
+    assert sizes[bundles.one] > weights
+    assert sizes[bundles.merged] < sizes[bundles.one] + sizes[bundles.two] - weights
+
+
+def test_the_loader_takes_the_best_target_for_this_host_and_says_why(bundles: Bundles) -> None:
+    x = np.linspace(-1, 1, 8 * 512, dtype=np.float32).reshape(8, 512)
+    has_v4 = "avx512f" in host.detect().isa
+    w = np.linspace(-1, 1, 512 * 512, dtype=np.float32).reshape(512, 512)
+    with aotc_runtime.load(bundles.merged, trust=bundles.trust) as loaded:
+        np.testing.assert_allclose(loaded["score"](x), np.tanh(x @ w).sum(1), rtol=1e-3, atol=1e-2)
+        report = json.loads(json.dumps(loaded.report()))
+    assert report["target"] == (V4 if has_v4 else V3)
+    reason = report["target_reason"]
+    assert (reason["rule"], reason["absent"]) == ("most processor features", [])
+    fits = {candidate["target"]: candidate["fits"] for candidate in reason["candidates"]}
+    assert fits == {V3: True, V4: has_v4}
+    with aotc_runtime.load(bundles.merged, trust=bundles.trust, target=V3) as loaded:
+        assert loaded.report()["target_reason"]["rule"] == "named"
+
+
+def test_a_copy_with_one_target_is_smaller_and_loads_with_the_same_signature(
+    bundles: Bundles, tmp_path: Path
+) -> None:
+    small = extract(open_bundle(bundles.merged), [V3], tmp_path / "small.aotb", Form.ARCHIVE)
+    assert small.size_bytes < bundles.merged.stat().st_size
+    with aotc_runtime.load(small.path, trust=bundles.trust) as loaded:
+        report = loaded.report()
+        assert loaded["score"](np.zeros((1, 512), np.float32)).shape == (1,)
+    assert (report["target"], report["target_reason"]["absent"]) == (V3, [V4])
+    assert report["root_digest"] == read_unverified(open_bundle(bundles.both))[0].root_digest
+    with pytest.raises(IncompatibleHostError) as error:
+        aotc_runtime.load(small.path, trust=bundles.trust, target=V4)
+    assert error.value.code == "AOTC-E505"
+
+
+def test_copies_of_one_bundle_merge_into_it_again(bundles: Bundles, tmp_path: Path) -> None:
+    copies = [
+        extract(open_bundle(bundles.merged), [name], tmp_path / name, Form.LAYOUT).path
+        for name in (V3, V4)
+    ]
+    again = merge_bundles(copies, tmp_path / "again", Form.LAYOUT, None, None, datetime.now(UTC))
+    assert again.bundle.root_digest == read_unverified(open_bundle(bundles.both))[0].root_digest
+
+
+def test_another_version_of_the_program_does_not_merge(bundles: Bundles, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.replace("tanh", "sin"))
+    (tmp_path / "manifest.toml").write_text(MANIFEST)
+    other = tmp_path / "other.aotb"
+    build(tmp_path / "manifest.toml", output=other, targets=[V4])
+    with pytest.raises(UsageError) as error:
+        merge_bundles(
+            [bundles.one, other],
+            tmp_path / "no.aotb",
+            Form.ARCHIVE,
+            None,
+            None,
+            datetime.now(UTC),
+        )
+    assert {f.code for f in error.value.findings} == {"AOTC-E050"}
+    modules = [f for f in error.value.findings if "module score" in f.where]
+    assert len(modules) == 2 and all("sha256:" in f.found for f in modules)
+    assert not (tmp_path / "no.aotb").exists()
+
+
+def test_what_compat_says_is_what_the_verifier_says(bundles: Bundles) -> None:
+    """On this host, and on it as if it had less."""
+    here = host.detect()
+    contents, _ = read_unverified(open_bundle(bundles.merged))
+    policy = read_policy(bundles.trust)
+    for lacks in ((), ("avx512",), ("avx",)):
+        features = frozenset(f for f in here.isa if not f.startswith(lacks or "-"))
+        facts = msgspec.structs.replace(here, isa=features)
+        verdict = examine(open_bundle(bundles.merged), policy, facts)
+        (row,) = matrix(contents.manifests, {"here": facts}, [], [])
+        assert row.runs == (verdict.target if verdict.bundle else None)
+        told = [finding for cell in row.cells for finding in cell.findings]
+        assert set(verdict.findings) <= set(told)
