@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from aotc.build import trust_files
 from aotc.build.endorse import endorse
+from aotc.build.merge import merge_bundles
 from aotc.build.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
 from aotc.packing.bundle import Blob, Form, TargetParts, pack
+from aotc.packing.extracting import extract
 from aotc.signing.keys import (
     KeyType,
     generate_key_pair,
@@ -32,6 +35,7 @@ from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import read_unverified
 
 OLD, NEW, NONE = "old", "new", "none"
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 SIGNERS = (LocalSigner.ephemeral(), LocalSigner.ephemeral())
 """Made before anything is traced: the same signer adds the same signature."""
@@ -82,6 +86,25 @@ def operations(bundle: Path) -> dict[str, Operation]:
         ),
         "build over a folder": Operation(
             _then(packed(Form.LAYOUT, "b"), signed("b")), packed(Form.LAYOUT, "b"), _unsigned("b")
+        ),
+        "merge": Operation(
+            packed(Form.ARCHIVE, "a.aotb"),
+            lambda folder: merge_bundles(
+                [folder / "a.aotb"], folder / "b.aotb", Form.ARCHIVE, None, None, LONG_AGO
+            ),
+            _there("b.aotb"),
+            (NONE, NEW),
+        ),
+        "extract": Operation(
+            packed(Form.ARCHIVE, "a.aotb"),
+            lambda folder: extract(
+                open_bundle(folder / "a.aotb"),
+                [parts[0].manifest.target.name],
+                folder / "b",
+                Form.LAYOUT,
+            ),
+            _there("b"),
+            (NONE, NEW),
         ),
         "keygen": Operation(
             lambda folder: None,
