@@ -100,10 +100,10 @@ def operations(bundle: Path) -> dict[str, Operation]:
             lambda folder: extract(
                 open_bundle(folder / "a.aotb"),
                 [parts[0].manifest.target.name],
-                folder / "b",
-                Form.LAYOUT,
+                folder / "b.aotb",
+                Form.ARCHIVE,
             ),
-            _there("b"),
+            _there("b.aotb"),
             (NONE, NEW),
         ),
         "keygen": Operation(

@@ -22,6 +22,8 @@ FILES = (
     "trust add-key",
     "trust revoke",
     "attest",
+    "merge",
+    "extract",
 )
 FOLDERS = ("sign a folder", "build over a folder", "build a new folder")
 IN_TWO_STEPS = "sign a folder where names cannot be exchanged"
@@ -57,7 +59,7 @@ def states_of(name: str) -> set[str]:
     if name == "keygen":
         # Two names cannot appear in one step; a key without its public half is whole.
         return {"none", "new", "a private key"}
-    new = name in ("build a new file", "build a new folder", "trust init")
+    new = name in ("build a new file", "build a new folder", "trust init", "merge", "extract")
     return {"none", "new"} if new else {"old", "new"}
 
 

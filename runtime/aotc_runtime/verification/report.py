@@ -87,7 +87,7 @@ def _other_targets(choice: Choice) -> Iterator[str]:
             reasons = "; ".join(f"{f.code} expected {f.expected}" for f in candidate.findings)
             yield f"        not {candidate.target}: {reasons}"
         else:
-            fewer = f"{candidate.features} features of the processor instead of {chosen}"
+            fewer = f"{candidate.features} of the processor's features, not {chosen}"
             yield f"        before {candidate.target}, which uses {fewer}"
     for name in choice.absent:
         yield f"absent  {name}: signed with the others, left out of this copy"
