@@ -383,3 +383,71 @@ def test_all_of_it_works_without_jax(built: tuple[Path, Path], tmp_path: Path) -
     command = [sys.executable, "-c", WITHOUT_JAX, str(path), str(trust)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+ENDS_WHILE_COMPILING = """
+import sys
+import numpy as np
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+for batch in (5, 6):
+    try:
+        bundle["later"](*np.ones((2, batch, 4), np.float32))
+    except aotc_runtime.ShapeError as error:
+        print(error.code)
+"""
+
+
+def test_a_process_may_end_while_something_is_being_compiled(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    change = compiling("later")
+    path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
+    command = [sys.executable, "-c", ENDS_WHILE_COMPILING, str(path), str(trust)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["AOTC-E614"] * 2), done.stderr
+
+
+SYMBOLIC = """\
+schema = 1
+name = "symbolic"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.batch]
+range = [1, 64]
+profiles = [4]
+
+[entry_points.logits]
+function = "program:logits"
+inputs.unread = { shape = ["batch"], dtype = "float32" }
+inputs.x = { shape = ["batch", 3], dtype = "float32" }
+out_of_profile.batch = "compile"
+"""
+
+LOGITS = """\
+import jax.numpy as jnp
+import numpy as np
+
+KERNEL = jnp.asarray(np.linspace(-1, 1, 72, dtype="float32").reshape(3, 24))
+
+
+def logits(unread, x):
+    return x @ KERNEL
+"""
+
+
+def test_the_module_that_the_build_made_is_compiled_with_the_bundles_weights(
+    tmp_path: Path,
+) -> None:
+    path, trust = build_signed(tmp_path, "symbolic", LOGITS, SYMBOLIC)
+    allowed = 'furthest_fallback = "compile"\n\n[[keys]]'
+    trust.write_text(trust.read_text().replace("\n[[keys]]", f"\n{allowed}", 1))
+    kernel = np.linspace(-1, 1, 72, dtype=np.float32).reshape(3, 24)
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        assert "closure" in bundle.manifest.weights
+        for batch in (4, 7):
+            x = np.random.default_rng(batch).normal(size=(batch, 3)).astype(np.float32)
+            result = until_compiled(bundle["logits"], x[:, 0].copy(), x)
+            np.testing.assert_allclose(result, x @ kernel, rtol=1e-5, atol=1e-6)
+        assert report(bundle, "logits")["paths"]["compiled"]["logits[compiled]"]["calls"] == 1

@@ -109,8 +109,8 @@ class Compiler:
                 self._waiting[sizes] = None
                 if not self._is_working and self._compile is not None:
                     self._is_working = True
-                    # A daemon: a process that ends need not wait for what nobody will use.
-                    threading.Thread(target=self._work, name="aotc-compile", daemon=True).start()
+                    # No daemon: Python ends those inside of XLA, which aborts the process.
+                    threading.Thread(target=self._work, name="aotc-compile").start()
             state = "being compiled" if sizes in self._waiting else "waiting for others to compile"
             return self._error(sizes, "AOTC-E614", state)
 
@@ -157,7 +157,8 @@ class Compiler:
     def _next(self) -> tuple[SizesKey, Callable[[dict[str, int]], Served]] | None:
         with self._lock:
             found = next((key for key, began in self._waiting.items() if began is None), None)
-            if found is None or self._compile is None:
+            is_ending = not threading.main_thread().is_alive()
+            if found is None or self._compile is None or is_ending:
                 self._is_working = False
                 return None
             self._waiting[found] = monotonic()

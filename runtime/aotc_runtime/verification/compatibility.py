@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.labels import without_compiling
+from aotc_runtime.schema.manifest import BundleManifest, Pad
 
 IGNORED = {
     "built_with.aotc": "wrote the files, left nothing in the executables",
@@ -104,13 +105,29 @@ def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Fi
         )
 
 
+def padding_bytes(manifest: BundleManifest) -> int:
+    """The most that a padded call adds to a profile's: its results, cut. Copies of the inputs are
+    among what the profile needs anyway.
+    """
+    return max(
+        (
+            profile.memory.output_bytes
+            for entry_point in manifest.entry_points.values()
+            if any(isinstance(policy, Pad) for policy in without_compiling(entry_point).values())
+            for profile in entry_point.profiles
+        ),
+        default=0,
+    )
+
+
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.memory_bytes."""
-    if host.memory_bytes < manifest.requires.memory_bytes:
+    """requires.memory_bytes, and what padded calls add to it."""
+    if host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest):
         yield Finding(
             code="AOTC-E551",
             where=_where(manifest),
-            expected=f"{manifest.requires.memory_bytes} bytes of free memory",
+            expected=f"{manifest.requires.memory_bytes + padding_bytes(manifest)} bytes of free "
+            "memory",
             found=f"{host.memory_bytes} bytes",
             hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
             "build smaller profiles",

@@ -48,7 +48,7 @@ def test_a_request_is_refused_at_once_and_compiled_in_another_thread() -> None:
     report = settle(found)
     served: Any = found.find(key(3))
     assert served == {"batch": 3} and report["compiled"] == 1, "asked for twice, compiled once"
-    assert threads[0] is not threading.current_thread() and threads[0].daemon
+    assert threads[0] is not threading.current_thread()
 
 
 def test_the_least_recently_used_is_given_back() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from aotc_runtime.errors import (
@@ -13,7 +14,7 @@ from aotc_runtime.errors import (
     ResourceError,
     raise_if,
 )
-from aotc_runtime.schema.manifest import BuiltWith, Requirements
+from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.verification.compatibility import CHECKS, IGNORED, check_host
 
 from ..samples import host, manifest
@@ -125,3 +126,20 @@ def test_ignored_fields_really_decide_nothing() -> None:
     for name in BuiltWith.__struct_fields__:
         value: Any = 1 if name in ("xla", "ifrt") else "something else"
         assert codes({"built_with": {name: value}}) == []
+
+
+@pytest.mark.parametrize("as_meanwhile", [False, True])
+def test_results_that_are_cut_count_as_memory_where_a_policy_pads(as_meanwhile: bool) -> None:
+    pad = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
+    later = {"policy": "compile", "most": 1, "seconds": 1, "meanwhile": pad}
+    plain = manifest()
+    document = msgspec.to_builtins(plain)
+    document["entry_points"]["predict"]["out_of_profile"] = {
+        "batch": later if as_meanwhile else pad
+    }
+    padding = msgspec.convert(document, BundleManifest)
+    output_bytes = plain.entry_points["predict"].profiles[0].memory.output_bytes
+    assert [f.code for f in check_host(plain, host(memory_bytes=1000))] == []
+    short = check_host(padding, host(memory_bytes=1000 + output_bytes - 1))
+    assert [f.code for f in short] == ["AOTC-E551"] and "1008" in short[0].expected
+    assert check_host(padding, host(memory_bytes=1000 + output_bytes)) == []
