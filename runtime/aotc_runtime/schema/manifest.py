@@ -371,8 +371,8 @@ class EntryPoint(_Part, frozen=True):
     dimensions: those its inputs use, sorted.  relations: what must hold between them, such as
     "batch*seq <= 16384".  out_of_profile: by dimension; a call that no profile fits in one that is
     not listed is refused.  specialized: dimension to where the program decides by its size, so that
-    every profile may be another function.  symbolic: what can be compiled for other sizes, only for a policy that
-    compiles.
+    every profile may be another function.  symbolic: what can be compiled for other sizes, only for
+    a policy that compiles.
     parameters: what a call passes, in the function's order.  bound: parameter to weights set.
     static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
     became weights.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.schema.tree import (
@@ -76,14 +76,25 @@ class NamedTuple(tuple[Any, ...]):
     __slots__ = ()
     _fields: tuple[str, ...] = ()
 
+    def __new__(cls, *values: Any, **named: Any) -> Self:
+        """From values in order, by name, or both; each field once. Raises TypeError."""
+        left = cls._fields[len(values) :]
+        if len(values) > len(cls._fields) or named.keys() != set(left):
+            raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, each once")
+        return cls._make((*values, *(named[name] for name in left)))
+
+    @classmethod
+    def _make(cls, values: Iterable[Any]) -> Self:
+        return tuple.__new__(cls, values)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
     def _asdict(self) -> dict[str, Any]:
         return dict(zip(self._fields, self, strict=True))
 
-    def _replace(self, **changed: Any) -> NamedTuple:
-        strangers = changed.keys() - set(self._fields)
-        if strangers:
-            raise TypeError(f"{type(self).__name__} has no field {min(strangers)}")
-        return type(self)(changed.get(name, value) for name, value in self._asdict().items())
+    def _replace(self, **changed: Any) -> Self:
+        return type(self)(**{**self._asdict(), **changed})
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
@@ -235,7 +246,7 @@ def builder(tree: Tree) -> Builder:
         case NamedTupleNode(type=name, fields=fields, items=children):
             class_ = named_tuple(name, fields)
             parts = [builder(child) for child in children]
-            return lambda leaves: class_(build(leaves) for build in parts)
+            return lambda leaves: class_._make([build(leaves) for build in parts])
         case RecordNode(type=name, fields=fields, items=children):
             record = dict(zip(fields, (builder(child) for child in children), strict=True))
             return lambda leaves: Record(name, {f: build(leaves) for f, build in record.items()})

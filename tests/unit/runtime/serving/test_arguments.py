@@ -197,7 +197,11 @@ def test_named_tuples_come_back_as_such_and_no_source_is_run_for_them(
     assert repr(built) == "Point(x=1, y=2)" and built._asdict() == {"x": 1, "y": 2}
     assert built._replace(y=3) == (1, 3) and isinstance(built._replace(y=3), type(built))
     assert copy.deepcopy(built) == built and type(copy.copy(built)) is type(built)
-    with pytest.raises(TypeError, match="no field z"):
+    assert type(built)(3, y=4) == type(built)(*(3, 4)) == type(built)._make([3, 4]) == (3, 4)
+    for values, named in (((1,), {}), ((1, 2, 3), {}), ((1, 2), {"y": 2}), ((1,), {"z": 2})):
+        with pytest.raises(TypeError, match="takes x, y, each once"):
+            type(built)(*values, **named)
+    with pytest.raises(TypeError):
         built._replace(z=1)
     with pytest.raises(AttributeError):
         built.x = 3
