@@ -1,0 +1,1 @@
+"""Observed shapes, and the profiles that serve them at the least cost."""
