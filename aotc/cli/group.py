@@ -21,6 +21,7 @@ from aotc.cli import (
     inspect,
     keygen,
     merge,
+    profiles,
     run,
     sign,
     targets,
@@ -59,6 +60,7 @@ for _command in (
     sign.sign,
     attest.attest,
     trust.trust,
+    profiles.profiles,
     targets.targets,
 ):
     cli.add_command(_command)

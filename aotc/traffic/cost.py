@@ -31,8 +31,11 @@ LEVELS = (5, 3, 3)
 class CostModel(Protocol):
     """unit: what the numbers are.  error: largest relative difference to what was probed."""
 
-    unit: str
-    error: float
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def error(self) -> float: ...
 
     def of(self, points: Points) -> Costs:
         """float64[n], positive and non-decreasing in every column."""

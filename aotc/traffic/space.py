@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.policies import CompileSpec, PadSpec, PolicySpec, SplitSpec
 from aotc_runtime.schema.expressions import Expression, Relation, parse_relation
 from aotc_runtime.schema.labels import policies_of
-from aotc_runtime.schema.manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.schema.manifest import BundleManifest, CompileHere, OutOfProfilePolicy
 
 Points = NDArray[np.int64]
 """int64[n, d]: sizes, a row for each point and a column for each dimension in sorted order."""
@@ -22,7 +24,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A dimension. minimum, maximum: both included.  policy: for a size that no profile has."""
+    """A dimension. minimum, maximum: both included.  policy: for a size that no profile has; where
+    that is `compile`, what calls do meanwhile.
+    """
 
     name: str
     minimum: int
@@ -89,16 +93,44 @@ class Space:
         return reasons
 
 
+def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) -> Space:
+    """What an entry point is to accept. target: as the manifest writes it."""
+    spec = manifest.entry_points[entry_point]
+    profiles = manifest.profiles(entry_point, target)
+    axes = tuple(
+        Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
+        for name in sorted(profiles[0])
+        for d in [manifest.dimensions[name]]
+    )
+    return Space(entry_point, axes, spec.relations, profiles)
+
+
 def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
     """What a built entry point accepts. Raises KeyError for one that does not exist."""
     spec = manifest.entry_points[entry_point]
-    policies = policies_of(spec)
+    policies = policies_of(spec) | {
+        name: policy.meanwhile
+        for name, policy in spec.out_of_profile.items()
+        if isinstance(policy, CompileHere)
+    }
     axes = tuple(
         Axis(name, d.minimum, d.maximum, d.multiple_of, policies[name])
         for name in sorted(spec.dimensions)
         for d in [manifest.dimensions[name]]
     )
     return Space(entry_point, axes, spec.relations, tuple(p.sizes for p in spec.profiles))
+
+
+def _policy(spec: PolicySpec | None) -> OutOfProfilePolicy:
+    match spec:
+        case PadSpec():
+            return OutOfProfilePolicy.PAD
+        case SplitSpec():
+            return OutOfProfilePolicy.SPLIT
+        case CompileSpec(meanwhile=meanwhile):
+            return meanwhile
+        case None:
+            return OutOfProfilePolicy.FAIL
 
 
 def _holds(relation: Relation, names: Sequence[str], points: Points) -> NDArray[np.bool_]:

@@ -1,0 +1,106 @@
+"""`aotc profiles suggest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, note_ignored
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option(
+    "--traffic",
+    "log",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="JSON lines, CSV or a saved bundle.report(), also gzipped.",
+)
+@click.option(
+    "--max",
+    "most",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1, 256),
+    help="The most profiles.",
+)
+@click.option("--entry", help="The entry point; needed if several have dimensions.")
+@click.option("--target", help="The target; the manifest's first by default.")
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=1),
+    help="What the executables of all profiles may take.",
+)
+@click.option("--measure", is_flag=True, help="Time calls on this host instead of counting work.")
+@click.option(
+    "--cost",
+    type=click.Choice(["analysis", "elements"]),
+    default="analysis",
+    show_default=True,
+    help="XLA's cost analysis, or the product of the sizes.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw it into this .svg file.")
+@click.option("--write", is_flag=True, help="Put the profiles into the manifest.")
+@command
+def suggest(
+    out: Output,
+    manifest: Path,
+    log: Path,
+    most: int,
+    entry: str | None,
+    target: str | None,
+    max_bytes: int | None,
+    measure: bool,
+    cost: str,
+    plot: Path | None,
+    write: bool,
+) -> None:
+    """Find the profiles that serve observed traffic at the least cost.
+
+    Covers every call within the manifest's ranges first, then minimizes the expected cost of a
+    call, and compares the result with today's profiles.
+
+    \b
+    aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
+    """
+    if measure and cost == "elements":
+        raise click.UsageError("--measure and --cost elements exclude each other")
+    if max_bytes and cost == "elements":
+        raise click.UsageError("--max-bytes needs compiled probes, not --cost elements")
+    from aotc.build.child import ignored_variables
+    from aotc.build.probe import CostKind
+    from aotc.build.suggest import suggest as find
+    from aotc.build.write_profiles import write_profiles
+    from aotc.packing.files import write_atomically
+    from aotc.report.profiles import print_suggestion, suggestion_document
+    from aotc.report.profiles_picture import require_svg, svg
+
+    if plot:
+        require_svg(plot)
+    if ignored := ignored_variables():
+        note_ignored(ignored)
+    found = find(
+        manifest,
+        log,
+        most=most,
+        entry_point=entry,
+        target=target,
+        bytes_max=max_bytes,
+        kind=CostKind.MEASURED if measure else CostKind(cost),
+    )
+    if plot:
+        write_atomically(plot, [svg(found).encode()])
+    document = suggestion_document(found)
+    if write:
+        document["written"] = write_profiles(found)
+
+    def text() -> None:
+        print_suggestion(found)
+        if plot:
+            print(f"drew {plot}")
+        if write:
+            print(f"wrote {document['written']} in {manifest}")
+
+    out.result(document, text)

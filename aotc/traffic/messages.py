@@ -1,0 +1,44 @@
+"""What the probing process is told and what it answers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+JOB_FILE, ANSWER_FILE = "probe.json", "probed.msgpack"
+
+
+class Job(Struct, frozen=True):
+    """sizes: what to trace the entry point at.  kept: indices of those whose modules are wanted.
+    measure: whether to time calls on this host.
+    """
+
+    entry_point: str
+    sizes: list[dict[str, int]]
+    kept: list[int]
+    measure: bool
+
+
+class Probe(Struct, frozen=True):
+    """XLA's cost analysis before optimization, of one call; seconds: the median of some, or 0."""
+
+    sizes: dict[str, int]
+    flops: float
+    transcendentals: float
+    bytes_accessed: float
+    seconds: float
+
+
+class KeptModule(Struct, frozen=True):
+    """The fields of `aotc.stages.Module`."""
+
+    artifact: bytes
+    digest: str
+    stablehlo_version: str
+    custom_call_targets: tuple[str, ...]
+
+
+class Answer(Struct, frozen=True):
+    """modules: by index of the probe."""
+
+    probes: list[Probe]
+    modules: dict[int, KeptModule]
