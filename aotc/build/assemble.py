@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 from msgspec import UNSET
 
+from aotc.build.memory import call_bytes
 from aotc.build.policies import Proofs, policies
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
@@ -25,12 +25,10 @@ from aotc_runtime.schema.manifest import (
     Requirements,
     Symbolic,
     Target,
-    TensorSpec,
     Trial,
     WeightSet,
     WeightTensor,
 )
-from aotc_runtime.serving.dtypes import numpy_dtype
 
 type Executables = Mapping[tuple[str, int], Executable]
 type Parities = Mapping[tuple[str, int], Parity]
@@ -179,8 +177,8 @@ def _requirements(
 ) -> Requirements:
     """What a host must offer: the union of what the executables need."""
     every = executables.values()
-    call_bytes = max(
-        _call_bytes(profile, entry_point.inputs)
+    largest = max(
+        call_bytes(profile, entry_point.inputs)
         for entry_point in entry_points.values()
         for profile in entry_point.profiles
     )
@@ -190,20 +188,5 @@ def _requirements(
         isa=tuple(sorted({feature for e in every for feature in e.isa})),
         devices=1,
         custom_call_targets=tuple(sorted({t for e in every for t in e.custom_call_targets})),
-        memory_bytes=call_bytes + sum(len(blob.data) for set_ in weights.values() for blob in set_),
+        memory_bytes=largest + sum(len(blob.data) for set_ in weights.values() for blob in set_),
     )
-
-
-def _call_bytes(profile: ProfileRecord, inputs: Sequence[TensorSpec]) -> int:
-    """What one call allocates: copies of its inputs, temporaries, and outputs that have no input's
-    place.
-
-    XLA's argument_bytes do not say the first: they count the bound weights, which are there once
-    for all executables, and leave out inputs that it never reads.
-    """
-    input_bytes = sum(
-        prod(shape) * numpy_dtype(spec.dtype).itemsize
-        for spec, shape in zip(inputs, profile.input_shapes, strict=True)
-    )
-    memory = profile.memory
-    return input_bytes + memory.temp_bytes + memory.output_bytes - memory.alias_bytes

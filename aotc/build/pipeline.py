@@ -20,11 +20,13 @@ from aotc.build import child, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.evidence import specialized, unproven
+from aotc.build.memory import over_limit
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.policies import Proofs
 from aotc.build.staged import stage
 from aotc.build.staging import Staging, scratch_folder
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.errors import raise_if
 from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
 from aotc.parity import isolated
 from aotc.processes import Processes
@@ -33,6 +35,7 @@ from aotc.signing import attest as attesting
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, Executable
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     BundleManifest,
     Parity,
@@ -97,7 +100,8 @@ def build(
     jobs: compilations at a time; the CPUs of this process by default.  on_output: gets what the
     program printed, and the traceback if it raised.  tuning: measure candidates on this host, or
     take the choices of a tuning file.
-    Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError. Nothing is
+    Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
+    BudgetExceededError (AOTC-E973) for a profile beyond its target's memory limit. Nothing is
     written to `output` unless everything succeeded.
     """
     clock = _Clock()
@@ -159,6 +163,7 @@ def build(
                             on_step=lambda done, total: on_stage("tune", done, total),
                         )
         unchecked = [parts.of(target, own(executables, target)) for target in resolved]
+        raise_if(_over_limits(manifest, names, unchecked))
         with clock.stage("parity"):
             parities, proofs = _parity(unchecked, executables, staging, on_stage)
         with clock.stage("pack"):
@@ -263,6 +268,17 @@ def _parity(
         tried[target] = None if isinstance(outcomes, ParityNotRun) else outcomes.trials
     staged.bundle.unlink()
     return found, trials.judge(staging, tried)
+
+
+def _over_limits(
+    manifest: BuildManifest, names: Sequence[str], parts: Sequence[TargetParts]
+) -> Iterator[Finding]:
+    """names: the targets as written."""
+    for name, part in zip(names, parts, strict=True):
+        override = manifest.overrides.get(name)
+        if override and override.memory_limit is not None:
+            where = manifest.where("target", name, "memory_limit")
+            yield from over_limit(part.manifest, override.memory_limit, where)
 
 
 def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:

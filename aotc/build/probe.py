@@ -80,15 +80,14 @@ def probe(
 
 
 def _ask(manifest_path: Path, job: Job) -> Answer:
+    steering = {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
     with scratch_folder() as folder:
         (folder / messages.JOB_FILE).write_bytes(msgspec.json.encode(job))
         child.run(
             "aotc.build.probe_worker",
             [str(manifest_path), str(folder)],
             folder,
-            child.clean_environment(
-                {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
-            ),
+            child.clean_environment(steering),
             failure_code="AOTC-E835",
             doing="the probing process",
             on_line=lambda _: None,

@@ -17,7 +17,7 @@ from aotc.config import document as toml
 from aotc.config import relations, toml_source
 from aotc.config.dimensions import Accepted, DimensionSpec, sizes_of
 from aotc.config.document import Document
-from aotc.config.fields import Name, Size
+from aotc.config.fields import Name, Size, bytes_of
 from aotc.config.inputs import (
     InputDict,
     InputLeaf,
@@ -136,11 +136,13 @@ class EntryPointSpec:
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """The profiles of one target, in place of those for all. dimensions: by name, sorted.
-    entry_points: those that list profiles of their own.
+    entry_points: those that list profiles of their own.  memory_limit: bytes that the weights and a
+    call of any profile may take together; None for no limit.
     """
 
     dimensions: Mapping[str, tuple[int, ...]]
     entry_points: Mapping[str, tuple[Sizes, ...]]
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +334,7 @@ def _manifest(
                 for name, changed in sorted(override.entry_points.items())
                 if changed.profiles
             },
+            memory_limit=bytes_of(override.memory_limit),
         )
         for target, override in sorted(model.target.items())
     }

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from aotc_runtime.schema import manifest
+from aotc_runtime.schema.tree import INTEGER_MAX
 
 REFUSED = "aotc"
 """The pydantic error type of `refusal`."""
@@ -60,6 +61,23 @@ def is_function_reference(text: str) -> bool:
 def is_version(text: str) -> bool:
     """Three numbers and perhaps a suffix, which the runtime can order."""
     return bool(_VERSION.match(text))
+
+
+_BYTES = re.compile(r"\A([1-9][0-9]{0,17}) ?(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\Z")
+_UNITS = {"B": 1} | {
+    f"{letter}{suffix}": base ** (power + 1)
+    for suffix, base, letters in (("B", 1000, "kMGT"), ("iB", 1024, "KMGT"))
+    for power, letter in enumerate(letters)
+}
+
+
+def bytes_of(value: object) -> int | None:
+    """A number of bytes as an integer or as a text such as "2 GiB"; None for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if 1 <= value <= INTEGER_MAX else None
+    found = _BYTES.match(value) if isinstance(value, str) else None
+    amount = int(found[1]) * _UNITS[found[2]] if found else 0
+    return amount if 1 <= amount <= INTEGER_MAX else None
 
 
 def is_plain(value: Any) -> bool:
@@ -113,4 +131,12 @@ Error = Annotated[
     ),
 ]
 Number = Annotated[int | float, PlainValidator(_number)]
+Bytes = Annotated[
+    Any,
+    accepting(
+        lambda v: bytes_of(v) is not None,
+        'a number of bytes, or a text such as "2 GiB"',
+        "units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB",
+    ),
+]
 Plain = Annotated[Any, accepting(is_plain, PLAIN_EXPECTED, "write a date as a string")]

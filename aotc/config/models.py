@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from aotc.config.fields import (
+    Bytes,
     Error,
     FileText,
     FunctionReference,
@@ -110,7 +111,11 @@ class TargetEntryPointModel(_Model):
 
 
 class TargetProfilesModel(_Model):
-    """`[target.NAME]`: profiles for one target, in place of those for all."""
+    """`[target.NAME]`: profiles for one target, in place of those for all, and what a call of one
+    may take.
+    """
+
+    memory_limit: Bytes | None = None
 
     dimensions: dict[str, TargetDimensionModel] = {}
     entry_points: dict[str, TargetEntryPointModel] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from aotc.build.memory import call_bytes, total_bytes
 from aotc.report.shapes import shapes_report
 from aotc_runtime.decoders import decoder
 from aotc_runtime.formats import dsse
@@ -115,7 +116,11 @@ def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
                 "sizes": profile.sizes,
                 "executable_bytes": profile.executable.size,
                 "module_bytes": profile.module.size,
-                "memory": msgspec.to_builtins(profile.memory),
+                "memory": {
+                    **msgspec.to_builtins(profile.memory),
+                    "call_bytes": call_bytes(profile, entry_point.inputs),
+                    "total_bytes": total_bytes(profile.memory),
+                },
                 "cost": msgspec.to_builtins(profile.cost),
                 "thunks": profile.thunks,
                 "custom_call_targets": list(profile.custom_call_targets),

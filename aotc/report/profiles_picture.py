@@ -118,10 +118,10 @@ def _map(suggestion: Suggestion, top: float) -> Iterator[str]:
     shade = np.log1p(table) / np.log1p(table.max())
 
     def x(size: float) -> float:
-        return LEFT + PLOT * (size - across[0]) / max(1, across[-1] - across[0])
+        return LEFT + PLOT * (size - float(across[0])) / max(1.0, float(across[-1] - across[0]))
 
     def y(size: float) -> float:
-        return top + MAP - MAP * (size - up[0]) / max(1, up[-1] - up[0])
+        return top + MAP - MAP * (size - float(up[0])) / max(1.0, float(up[-1] - up[0]))
 
     yield _text(
         LEFT, top - 6, f"calls by {second.name} (right) and {first.name} (up), darker: more"

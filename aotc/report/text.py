@@ -102,13 +102,14 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
         page.line(f"    donates {', '.join(entry['donated'])}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("    profile", overflow="fold")
-    for column in ("executable", "temp", "kernels", "library", "max err", "ulp"):
+    for column in ("executable", "memory", "temp", "kernels", "library", "max err", "ulp"):
         table.add_column(column, justify="right", no_wrap=True)
     for profile in entry["profiles"]:
         generated = profile["thunks"].get("kernel", 0)
         table.add_row(
             Text("    " + printable(sizes_text(profile["sizes"]) or "-")),
             size(profile["executable_bytes"]),
+            size(profile["memory"]["total_bytes"]),
             size(profile["memory"]["temp_bytes"]),
             str(generated),
             str(sum(profile["thunks"].values()) - generated),

@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.policies import CompileSpec, PadSpec, PolicySpec, SplitSpec
 from aotc_runtime.schema.expressions import Expression, Relation, parse_relation
-from aotc_runtime.schema.labels import policies_of
-from aotc_runtime.schema.manifest import BundleManifest, CompileHere, OutOfProfilePolicy
+from aotc_runtime.schema.manifest import (
+    BundleManifest,
+    CompileHere,
+    DimensionPolicy,
+    OutOfProfilePolicy,
+    Pad,
+    Split,
+)
 
 Points = NDArray[np.int64]
 """int64[n, d]: sizes, a row for each point and a column for each dimension in sorted order."""
@@ -108,29 +114,23 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
 def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
     """What a built entry point accepts. Raises KeyError for one that does not exist."""
     spec = manifest.entry_points[entry_point]
-    policies = policies_of(spec) | {
-        name: policy.meanwhile
-        for name, policy in spec.out_of_profile.items()
-        if isinstance(policy, CompileHere)
-    }
     axes = tuple(
-        Axis(name, d.minimum, d.maximum, d.multiple_of, policies[name])
+        Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
         for name in sorted(spec.dimensions)
         for d in [manifest.dimensions[name]]
     )
     return Space(entry_point, axes, spec.relations, tuple(p.sizes for p in spec.profiles))
 
 
-def _policy(spec: PolicySpec | None) -> OutOfProfilePolicy:
-    match spec:
-        case PadSpec():
-            return OutOfProfilePolicy.PAD
-        case SplitSpec():
-            return OutOfProfilePolicy.SPLIT
-        case CompileSpec(meanwhile=meanwhile):
-            return meanwhile
-        case None:
-            return OutOfProfilePolicy.FAIL
+def _policy(asked: PolicySpec | DimensionPolicy | None) -> OutOfProfilePolicy:
+    """What calls do at once: while something is compiled, they do what is stated for meanwhile."""
+    if isinstance(asked, CompileSpec | CompileHere):
+        return _policy(asked.meanwhile or None)
+    if isinstance(asked, PadSpec | Pad):
+        return OutOfProfilePolicy.PAD
+    if isinstance(asked, SplitSpec | Split):
+        return OutOfProfilePolicy.SPLIT
+    return OutOfProfilePolicy.FAIL
 
 
 def _holds(relation: Relation, names: Sequence[str], points: Points) -> NDArray[np.bool_]:

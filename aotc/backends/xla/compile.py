@@ -162,6 +162,7 @@ def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[s
             output_bytes=result.memory["output"],
             temp_bytes=result.memory["temp"],
             alias_bytes=result.memory["alias"],
+            code_bytes=sum(map(len, inside.objects)),
         ),
         cost=Cost(
             flops=_count(result.cost, "flops"),

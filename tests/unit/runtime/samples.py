@@ -21,7 +21,7 @@ PROFILE: dict[str, Any] = {
     "executable": REF,
     "fixture": REF,
     "parity": {"status": "not-run-here", "reason": "a sample"},
-    "memory": {"argument_bytes": 24, "output_bytes": 8, "temp_bytes": 0, "alias_bytes": 0},
+    "memory": {"argument_bytes": 24, "output_bytes": 8, "temp_bytes": 0, "alias_bytes": 0, "code_bytes": 0},
     "cost": {"flops": 6, "transcendentals": 0, "bytes_accessed": 32},
     "custom_call_targets": [],
     "thunks": {"kernel": 1},

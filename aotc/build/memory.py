@@ -1,0 +1,56 @@
+"""What calls of an executable take in memory, and whether a target's limit allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, Memory, ProfileRecord, TensorSpec
+from aotc_runtime.serving.dtypes import numpy_dtype
+
+
+def call_bytes(profile: ProfileRecord, inputs: Sequence[TensorSpec]) -> int:
+    """Bytes that one call allocates: copies of its inputs, temporaries, and outputs that have no
+    input's place. What libraries take while they multiply or convolve comes on top: XLA does not
+    know it (docs/toolchain-notes.md).
+
+    XLA's argument_bytes do not say the first: they count the bound weights, which are there once
+    for all executables, and leave out inputs that it never reads.
+    """
+    input_bytes = sum(
+        prod(shape) * numpy_dtype(spec.dtype).itemsize
+        for spec, shape in zip(inputs, profile.input_shapes, strict=True)
+    )
+    memory = profile.memory
+    return input_bytes + memory.temp_bytes + memory.output_bytes - memory.alias_bytes
+
+
+def total_bytes(memory: Memory) -> int:
+    """Everything that XLA knows of an executable while it runs: arguments, bound weights among
+    them, results, temporaries and code.
+    """
+    results = memory.output_bytes - memory.alias_bytes
+    return memory.argument_bytes + results + memory.temp_bytes + memory.code_bytes
+
+
+def over_limit(manifest: BundleManifest, limit: int, where: str) -> Iterator[Finding]:
+    """AOTC-E973 for each profile that, with all weights, needs more than so many bytes.
+
+    What the largest needs is what a host is asked for at load (`requires.memory_bytes`).
+    """
+    weights = sum(ref.size for weights in manifest.weights.values() for ref in weights.blobs)
+    for name, entry_point in manifest.entry_points.items():
+        for profile in entry_point.profiles:
+            needed = weights + (of_call := call_bytes(profile, entry_point.inputs))
+            if needed > limit:
+                memory = profile.memory
+                yield Finding(
+                    code="AOTC-E973",
+                    where=where,
+                    expected=f"at most {limit} bytes for each profile",
+                    found=f"{label(name, profile.sizes)} needs {needed}: {weights} of weights, "
+                    f"{of_call} for a call, {memory.temp_bytes} of them temporary",
+                    hint="remove the profile or make it smaller, or raise the limit",
+                )
