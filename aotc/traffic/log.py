@@ -30,6 +30,7 @@ SHOWN = 5
 """Bad lines that are told one by one; the others are counted."""
 
 GZIP = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 type Key = tuple[int, ...]
 type Decode = Callable[[bytes], tuple[Key, int] | None]
@@ -114,8 +115,8 @@ def _traffic(gathered: _Gathered, width: int) -> Traffic:
 def _read(
     stream: IO[bytes], entry_point: str, names: tuple[str, ...], into: _Gathered, path: Path
 ) -> None:
-    head = stream.read(BLOCK_BYTES)
-    first, _, rest = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")
+    head = stream.read(BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
+    first, _, rest = head.lstrip().partition(b"\n")
     if first[:1] != b"{":
         header = [cell.strip() for cell in _cells(first)]
         if missing := [name for name in names if name not in header]:

@@ -1,0 +1,311 @@
+"""`aotc profiles`: from a log to profiles in the manifest, and a gate for what was built."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotc.config.build_manifest import read_build_manifest
+
+Run = Callable[..., Any]
+
+MODEL = """
+import jax.numpy as jnp
+
+def encode(tokens, mask):
+    kept = jnp.where(mask, tokens, 0.0)
+    return jnp.tanh(kept[:, :, None] * kept[:, None, :]).sum(axis=2)
+
+def double(x):
+    return x * 2
+"""
+
+ENCODER = """\
+schema = 1
+name = "encoder"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]  # the fleet
+
+[dimensions.batch]
+range = [1, 8]
+profiles = [8]               # a guess
+
+[dimensions.seq]
+range = [1, 64]
+profiles = [64]
+
+[entry_points.encode]
+function = "text.model:encode"
+inputs.tokens = { shape = ["batch", "seq"], dtype = "float32" }
+inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
+
+[entry_points.encode.out_of_profile]
+batch = "pad"
+seq = "pad"
+
+[entry_points.encode.fixtures]
+seed = 0
+"""
+
+DOUBLE = """\
+schema = 1
+name = "double"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.batch]
+range = [1, 64]
+profiles = [1, 64]  # one and all
+
+# What is served.
+[entry_points.double]
+function = "text.model:double"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+out_of_profile = { batch = "pad" }
+fixtures = { seed = 0 }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "__init__.py").touch()
+    (tmp_path / "text" / "model.py").write_text(MODEL)
+    (tmp_path / "encoder.toml").write_text(ENCODER)
+    (tmp_path / "double.toml").write_text(DOUBLE)
+    (tmp_path / "batches.jsonl").write_text(
+        '{"batch": 1}\n' * 50 + '{"batch": 9}\n' * 30 + '{"batch": 30}\n' * 5 + '{"batch": 65}\n'
+    )
+    return tmp_path
+
+
+def write_log(path: Path, requests: int) -> None:
+    """A generated log with a long tail, in batches and in lengths."""
+    random = np.random.default_rng(5)
+    batch = np.minimum(random.geometric(0.4, requests), 8)
+    seq = np.clip(random.lognormal(2.5, 0.8, requests).astype(np.int64), 1, 64)
+    rows = zip(batch.tolist(), seq.tolist(), strict=True)
+    path.write_text("".join(f'{{"batch": {b}, "seq": {s}}}\n' for b, s in rows))
+
+
+def test_the_text_encoder_gets_profiles_from_a_million_requests(aotc: Run, folder: Path) -> None:
+    write_log(folder / "shapes.jsonl", 1_000_000)
+    done = aotc("profiles", "suggest", "encoder.toml", "--traffic", "shapes.jsonl", "--json")
+    document = done.document
+    assert document["traffic"]["requests"] == 1_000_000
+    suggested, today = document["suggested"], document["today"]
+    assert len(suggested["profiles"]) == 8
+    assert len(today["profiles"]) == 1
+    assert suggested["coverage"] == today["coverage"] == 1.0
+    assert suggested["cost"] < today["cost"] / 4
+    assert document["bound"] <= suggested["cost"]
+    assert 0 <= document["gap"] < 0.3
+    assert document["cost_model"]["unit"] == "operations"
+    assert "batch*seq^2" in document["cost_model"]["formula"]
+    assert document["cost_model"]["largest_error"] < 0.1
+    assert suggested["bytes_at_most"] == 8 * document["per_profile_at_most"]["bytes"] > 0
+    assert sum(profile["calls"] for profile in suggested["profiles"]) == 1_000_000
+
+
+def test_the_best_sizes_of_one_dimension_are_written_in_place(aotc: Run, folder: Path) -> None:
+    done = aotc(
+        *("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"),
+        *("--max", "3", "--cost", "elements", "--write", "--json"),
+    )
+    assert done.document["written"] == "dimensions.batch.profiles"
+    assert (done.document["method"], done.document["gap"]) == ("dynamic programming", 0.0)
+    assert done.document["traffic"]["outside"] == {"batch above 64": 1}
+    assert done.document["suggested"]["coverage"] == pytest.approx(85 / 86)
+    text = (folder / "double.toml").read_text()
+    assert text == DOUBLE.replace("[1, 64]  # one and all", "[1, 9, 30]  # one and all")
+
+
+def test_profiles_of_several_dimensions_become_a_list(aotc: Run, folder: Path) -> None:
+    write_log(folder / "shapes.jsonl", 2000)
+    done = aotc(
+        *("profiles", "suggest", "encoder.toml", "--traffic", "shapes.jsonl", "--max", "4"),
+        *("--cost", "elements", "--write", "--json"),
+    )
+    assert done.document["written"] == "entry_points.encode.profiles"
+    text = (folder / "encoder.toml").read_text()
+    wanted = tomllib.loads(ENCODER)
+    listed = [profile["sizes"] for profile in done.document["suggested"]["profiles"]]
+    wanted["entry_points"]["encode"]["profiles"] = listed
+    assert tomllib.loads(text) == wanted
+    assert "# the fleet" in text and "# a guess" in text
+    manifest = read_build_manifest(folder / "encoder.toml")
+    assert list(manifest.profiles("encode", "cpu-x86-64-v3")) == listed
+    again = aotc(
+        *("profiles", "suggest", "encoder.toml", "--traffic", "shapes.jsonl", "--max", "4"),
+        *("--cost", "elements", "--write", "--json"),
+    )
+    assert again.document["today"] == again.document["suggested"]
+    assert (folder / "encoder.toml").read_text() == text
+
+
+def test_what_a_target_overrides_is_written_there(aotc: Run, folder: Path) -> None:
+    override = "\n[target.cpu-x86-64-v3.dimensions.batch]\nprofiles = [64]  # here\n"
+    (folder / "double.toml").write_text(DOUBLE + override)
+    done = aotc(
+        *("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", "--max", "2"),
+        *("--cost", "elements", "--write", "--json"),
+    )
+    assert done.document["written"] == "target.cpu-x86-64-v3.dimensions.batch.profiles"
+    text = (folder / "double.toml").read_text()
+    assert text == DOUBLE + override.replace("[64]", "[9, 30]")
+
+
+def test_a_dimension_that_two_entry_points_share_is_left_to_the_other(
+    aotc: Run, folder: Path
+) -> None:
+    second = DOUBLE.split("# What is served.")[1].replace(".double]", ".again]")
+    (folder / "double.toml").write_text(DOUBLE + second)
+    arguments = ("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl")
+    assert aotc(*arguments, "--json").document["findings"][0]["code"] == "AOTC-E042"
+    options = ("--entry", "again", "--max", "2", "--cost", "elements", "--write", "--json")
+    assert aotc(*arguments, *options).document["written"] == "entry_points.again.profiles"
+    manifest = read_build_manifest(folder / "double.toml")
+    assert manifest.profiles("double", "") == ({"batch": 1}, {"batch": 64})
+    assert manifest.profiles("again", "") == ({"batch": 9}, {"batch": 30})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "code"),
+    [
+        (["--traffic", "none.jsonl"], 2, "AOTC-E040"),
+        (["--traffic", "double.toml"], 2, "AOTC-E041"),
+        (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
+        (["--traffic", "batches.jsonl", "--plot", "p.png"], 2, "AOTC-E046"),
+        (["--traffic", "batches.jsonl", "--max-bytes", "10"], 9, "AOTC-E974"),
+        (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
+        (["--traffic", "batches.jsonl", "--measure", "--cost", "elements"], 2, "AOTC-E001"),
+        (["--traffic", "large.jsonl"], 2, "AOTC-E041"),
+    ],
+)
+def test_what_cannot_be_suggested_is_refused_and_nothing_is_written(
+    refused: Run, folder: Path, arguments: list[str], exit_code: int, code: str
+) -> None:
+    (folder / "large.jsonl").write_text('{"batch": 1000}\n')
+    refused(["profiles", "suggest", "double.toml", *arguments, "--write"], exit_code, code)
+    assert (folder / "double.toml").read_text() == DOUBLE
+
+
+def test_a_link_to_a_manifest_leads_to_what_is_written(aotc: Run, folder: Path) -> None:
+    (folder / "double.toml").rename(folder / "real.toml")
+    (folder / "double.toml").symlink_to("real.toml")
+    done = aotc(
+        *("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"),
+        *("--max", "1", "--cost", "elements", "--write"),
+    )
+    assert done.exit_code == 0
+    assert (folder / "double.toml").is_symlink()
+    assert "profiles = [30]  # one and all" in (folder / "real.toml").read_text()
+
+
+def test_measured_costs_come_from_this_host(aotc: Run, folder: Path) -> None:
+    done = aotc(
+        *("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"),
+        *("--max", "2", "--measure", "--json"),
+    )
+    assert done.document["cost_model"]["unit"] == "seconds"
+    assert 0 < done.document["suggested"]["cost"] < 86
+    assert len(done.document["suggested"]["profiles"]) <= 2
+
+
+def test_a_size_budget_allows_fewer_profiles(aotc: Run, folder: Path) -> None:
+    arguments = ("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", "--json")
+    free = aotc(*arguments).document
+    each = free["per_profile_at_most"]["bytes"]
+    held = aotc(*arguments, "--max-bytes", str(2 * each)).document
+    assert len(free["suggested"]["profiles"]) == 3
+    assert held["suggested"]["bytes_at_most"] <= 2 * each
+    assert [p["sizes"] for p in held["suggested"]["profiles"]] == [{"batch": 9}, {"batch": 30}]
+
+
+def test_the_text_fits_a_terminal_and_shows_distribution_and_profiles(
+    aotc: Run, folder: Path
+) -> None:
+    write_log(folder / "shapes.jsonl", 3000)
+    (folder / "shapes.jsonl").open("a").write("not a line\n")
+    done = aotc(
+        *("profiles", "suggest", "encoder.toml", "--traffic", "shapes.jsonl"),
+        *("--cost", "elements", "--plot", "profiles.svg"),
+    )
+    assert done.exit_code == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "line 3001 left out: no JSON" in done.stdout
+    assert "####" in done.stdout and "batch=8,seq=64" in done.stdout
+    assert "no 8 profiles cost less than" in done.stdout
+    picture = (folder / "profiles.svg").read_text()
+    assert picture.startswith("<svg") and picture.count("<line") > 16
+
+
+def test_without_a_policy_that_pads_only_exact_sizes_count(aotc: Run, folder: Path) -> None:
+    (folder / "double.toml").write_text(DOUBLE.replace('out_of_profile = { batch = "pad" }\n', ""))
+    options = ("--max", "2", "--cost", "elements")
+    done = aotc("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", *options)
+    assert "not padded, so that only exact sizes serve: batch" in done.stdout
+    assert "93.02 %" in done.stdout
+
+
+@pytest.fixture
+def built(aotc: Run, folder: Path) -> Path:
+    assert aotc("build", "double.toml", "-o", "double.aotb").exit_code == 0
+    return folder / "double.aotb"
+
+
+def test_a_bundle_is_held_to_its_traffic(aotc: Run, folder: Path, built: Path) -> None:
+    command = ("profiles", "check", "double.aotb", "--traffic", "batches.jsonl")
+    padding = (30 * (64 - 9) + 5 * (64 - 30)) / (50 + 30 * 9 + 5 * 30)
+    limits = ("--min-coverage", "0.98", "--max-padding", f"{padding + 1e-6}")
+    enough = aotc(*command, *limits, "--json")
+    assert (enough.exit_code, enough.document["ok"]) == (0, True)
+    assert enough.document["signatures_verified"] is False
+    (checked,) = enough.document["checked"]
+    assert checked["coverage"] == pytest.approx(85 / 86)
+    assert checked["padding"] == pytest.approx(padding)
+    assert checked["uncovered"][0]["sizes"] == {"batch": 65}
+    assert [o["sizes"]["batch"] for o in checked["padded"]] == [9, 30]
+    assert aotc(*command).exit_code == 0
+    failed = aotc(*command, "--min-coverage", "0.999", "--max-padding", "0.15")
+    assert (failed.exit_code, failed.codes) == (9, ["AOTC-E971", "AOTC-E972"])
+    assert "batch=9  30 times to batch=64" in failed.stdout
+    document = aotc(*command, "--min-coverage", "0.999", "--json").document
+    assert (document["ok"], document["exit_code"]) == (False, 9)
+    assert document["checked"] == [checked]
+
+
+def test_what_cannot_be_checked_is_refused(refused: Run, folder: Path, built: Path) -> None:
+    command = ["profiles", "check", "double.aotb", "--traffic"]
+    refused([*command, "batches.jsonl", "--target", "arm"], 2, "AOTC-E045")
+    refused([*command, "batches.jsonl", "--entry", "other"], 2, "AOTC-E042")
+    refused([*command, "none"], 2, "AOTC-E040")
+    data = bytearray(built.read_bytes())
+    data[len(data) // 2] ^= 1
+    built.write_bytes(data)
+    refused([*command, "batches.jsonl"], 5, "AOTC-E201")
+
+
+def test_a_profile_beyond_the_memory_limit_fails_the_build_with_its_name(
+    aotc: Run, refused: Run, folder: Path
+) -> None:
+    def limited(limit: str) -> None:
+        text = f"{DOUBLE}\n[target.cpu-x86-64-v3]\nmemory_limit = {limit}\n"
+        (folder / "double.toml").write_text(text)
+
+    # 64 rows of 4 floats go in and out.
+    limited(str(2 * 64 * 4 * 4))
+    assert aotc("build", "double.toml", "-o", "double.aotb").exit_code == 0
+    limited('"2 kB"')
+    done = refused(["build", "double.toml", "-o", "other.aotb"], 9, "AOTC-E973")
+    assert "double[batch=64] needs 2048" in done.stderr
+    assert "double[batch=1]" not in done.stderr
+    assert "double.toml:18 target.cpu-x86-64-v3.memory_limit" in done.stderr
+    assert not (folder / "other.aotb").exists()
+    limited('"two"')
+    refused(["build", "double.toml"], 3, "AOTC-E805")
