@@ -53,6 +53,8 @@ SCRATCH = {
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/tuning/isolated.py": "the build's scratch folder: jobs and answers of one measurement",
     "aotc/tuning/worker.py": "in that folder",
+    "aotc/build/probe.py": "a scratch folder of its own: what the probing process is told",
+    "aotc/build/probe_worker.py": "in that folder",
     "aotc/build/progress.py": "no file: its stdout, under another number",
     "aotc/cli/group.py": "/dev/null",
     "aotc/cli/stopping.py": "/dev/null",
