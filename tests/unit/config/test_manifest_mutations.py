@@ -14,6 +14,8 @@ VALUES = st.sampled_from(
     """\
 1|-1|0|1.5|nan|-inf|true|""|"batch"|"params"|"a:b"|[]|{}|[1, 2]|["batch"]|[[]]|[{}]|2020-01-01
 { like = 1 }|{ like = 'a:b' }|{ shape = [], dtype = 'int8' }|{ shape = 1 }|{ x = { y = [] } }
+"powers_of_two"|{ multiples_of = 3 }|["batch <= 9"]|[{ batch = 4 }]|"pad"|{ policy = "pad" }
+{ policy = "pad", fill = 1 }|{ policy = "compile", meanwhile = {} }|{ batch = "split" }
 0x7fffffffffffffff|9223372036854775808|"\\u0000"|'é'|{ file = '.' }|{ ranges = { image = 1 } }\
 """.replace("\n", "|").split("|")
 )
@@ -21,11 +23,14 @@ KEYS = (
     *("schema", "name", "version", "targets", "enable_x64", "weights", "weights.params"),
     *("weights.params.source", "weights.params.init", "dimensions", "dimensions.batch"),
     *("dimensions.batch.range", "dimensions.batch.profiles", "entry_points", "entry_points.e"),
+    *("dimensions.batch.multiple_of", "target", "target.cpu-x86-64-v3.dimensions.batch.profiles"),
+    "target.cpu-x86-64-v3.entry_points.e.profiles",
     *(
         f"entry_points.e.{key}"
         for key in (
             *("function", "bind", "bind.params", "inputs", "inputs.image", "inputs.image.shape"),
             *("inputs.image.dtype", "static", "static.n", "donate", "tolerance", "tolerance.rtol"),
+            *("profiles", "relations", "out_of_profile", "out_of_profile.batch"),
             *("fixtures", "fixtures.file", "fixtures.seed", "fixtures.ranges", "fixtures.more"),
         )
     ),

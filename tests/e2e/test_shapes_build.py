@@ -1,0 +1,169 @@
+"""Policies for other sizes than the profiles': proven at build, or refused with the numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aotc.build.pipeline import Built, build
+from aotc.errors import CaptureError, ParityError
+from aotc_runtime.schema.manifest import Pad, Split, TrialRan
+
+TARGETS = Path(__file__).parents[2] / "targets"
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+
+def batch_norm(x):
+    return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
+
+def softmax(x):
+    return jax.nn.softmax(x, axis=0)
+
+def masked(x, mask, n):
+    real = mask[:, None]
+    p = jax.nn.softmax(jnp.where(real, x, -jnp.inf), axis=0)
+    return {"p": p, "mean": jnp.where(real, x, 0).sum(0) / n}
+
+def kept(x, keep):
+    return jnp.where(keep[:, None], x, 0).sum(0)
+
+def rows(x):
+    return {"y": jnp.tanh(x), "version": jnp.int32(3)}
+
+def total(x):
+    return x.sum()
+
+def branch(x):
+    return x if x.shape[0] > 4 else -x
+"""
+
+MANIFEST = """
+schema = 1
+name = "shapes"
+version = "1.0.0"
+targets = [{targets}]
+[dimensions.rows]
+range = [1, 20]
+profiles = [4, 8]
+[entry_points.f]
+function = "program:{function}"
+inputs.x = {{ shape = ["rows", 3], dtype = "float32" }}
+{more}
+"""
+
+MASK = """
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+inputs.n = { shape = [], dtype = "int32" }
+out_of_profile.rows = { policy = "pad", mask = "mask", length = "n" }
+"""
+
+
+def built(folder: Path, function: str, more: str, *targets: str) -> Built:
+    (folder / "program.py").write_text(PROGRAM)
+    named = ", ".join(f'"{target}"' for target in targets or ("cpu-x86-64-v3",))
+    text = MANIFEST.format(function=function, more=more, targets=named)
+    (folder / "manifest.toml").write_text(text)
+    return build(folder / "manifest.toml", output=folder / "b.aotb")
+
+
+def refused(folder: Path, function: str, more: str) -> ParityError:
+    with pytest.raises(ParityError) as caught:
+        built(folder, function, more)
+    assert not (folder / "b.aotb").exists()
+    return caught.value
+
+
+@pytest.mark.parametrize("function", ["batch_norm", "softmax"])
+def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(
+    tmp_path: Path, function: str
+) -> None:
+    error = refused(tmp_path, function, 'out_of_profile.rows = "pad"')
+    (finding,) = error.findings
+    assert (finding.code, error.exit_code) == ("AOTC-E955", 8)
+    assert finding.where == "f out_of_profile rows, output result"
+    assert finding.expected.startswith("what plain JAX computes at exactly rows=")
+    assert "padded to rows=" in finding.found
+    assert "max abs error" in finding.found
+    assert "of 36 trials differ" in finding.found
+
+
+@pytest.mark.parametrize("function", ["batch_norm", "total"])
+def test_entries_that_depend_on_each_other_are_not_split(tmp_path: Path, function: str) -> None:
+    error = refused(tmp_path, function, 'out_of_profile.rows = "split"')
+    (finding,) = error.findings
+    assert (finding.code, error.exit_code) == ("AOTC-E956", 8)
+
+
+def test_a_mask_keeps_the_padding_out_and_the_proof_is_in_the_bundle(tmp_path: Path) -> None:
+    manifest = built(tmp_path, "masked", MASK).bundle.manifests["cpu-x86-64-v3"]
+    policy = manifest.entry_points["f"].out_of_profile["rows"]
+    assert isinstance(policy, Pad)
+    assert (policy.mask, policy.length) == ("mask", "n")
+    assert {trial.fill for trial in policy.proof} == {
+        *("declared", "nan", "inf", "largest", "smallest", "ones")
+    }
+    sizes = {(trial.sizes["rows"], trial.profile["rows"]) for trial in policy.proof}
+    assert sizes == {(1, 4), (2, 4), (3, 4), (5, 8), (6, 8), (7, 8)}
+    assert {trial.ran for trial in policy.proof} == {TrialRan.EXECUTABLE}
+    assert all(float(trial.max_abs) < 1e-6 for trial in policy.proof)
+
+
+def test_a_mask_of_the_callers_is_safe_with_the_fill_that_it_declares(tmp_path: Path) -> None:
+    more = 'inputs.keep = { shape = ["rows"], dtype = "bool" }\nout_of_profile.rows = '
+    (tmp_path / "held").mkdir()
+    built(tmp_path / "held", "kept", more + '{ policy = "pad", fill = { keep = false } }')
+    assert refused(tmp_path, "kept", more + '"pad"').code == "AOTC-E955"
+
+
+def test_independent_rows_are_split_and_what_no_row_carries_is_alike(tmp_path: Path) -> None:
+    done = built(tmp_path, "rows", 'out_of_profile.rows = "split"')
+    policy = done.bundle.manifests["cpu-x86-64-v3"].entry_points["f"].out_of_profile["rows"]
+    assert isinstance(policy, Split)
+    assert [trial.sizes["rows"] for trial in policy.proof] == [8, 16, 12]
+
+
+def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_path: Path) -> None:
+    target = (TARGETS / "cpu-x86-64-v4.toml").read_text().replace("cpu-x86-64-v4", "far", 1)
+    far = target.replace('"64bit",', '"64bit", "fma4", "amx-tile",')
+    (tmp_path / "far.toml").write_text(far)
+    manifest = built(tmp_path, "masked", MASK, "./far.toml").bundle.manifests["far"]
+    policy = manifest.entry_points["f"].out_of_profile["rows"]
+    assert isinstance(policy, Pad)
+    assert {trial.ran for trial in policy.proof} == {TrialRan.PLAIN_JAX}
+    assert len(policy.proof) == 36
+
+
+def test_a_size_at_which_the_function_fails_is_no_size_to_accept(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "def f(x):\n    return x.reshape(-1, 2, 3).reshape(-1, 3)\n"
+    )
+    more = 'out_of_profile.rows = "pad"'
+    text = MANIFEST.format(function="f", more=more, targets='"cpu-x86-64-v3"')
+    (tmp_path / "manifest.toml").write_text(text)
+    with pytest.raises(CaptureError) as caught:
+        build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E829", "f[rows=1]")
+    assert "multiple_of" in finding.hint
+    (tmp_path / "manifest.toml").write_text(text.replace("20]", "20]\nmultiple_of = 2"))
+    build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
+
+
+def test_a_target_of_its_own_profiles_has_those_and_no_others(tmp_path: Path) -> None:
+    more = "[target.cpu-x86-64-v4.dimensions.rows]\nprofiles = [2]"
+    manifests = built(tmp_path, "rows", more, "cpu-x86-64-v3", "cpu-x86-64-v4").bundle.manifests
+    sizes = {
+        name: [profile.sizes["rows"] for profile in manifest.entry_points["f"].profiles]
+        for name, manifest in manifests.items()
+    }
+    assert sizes == {"cpu-x86-64-v3": [4, 8], "cpu-x86-64-v4": [2]}
+
+
+def test_a_specialised_dimension_is_told_after_the_build(tmp_path: Path) -> None:
+    done = built(tmp_path, "branch", "")
+    assert any("asks whether rows > 4" in note for note in done.notes)
+    entry_point = done.bundle.manifests["cpu-x86-64-v3"].entry_points["f"]
+    assert entry_point.specialized["rows"].startswith("program.py:")

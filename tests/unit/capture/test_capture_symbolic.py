@@ -1,0 +1,149 @@
+"""All sizes at once: axes by inference, programs that decide by a size, modules for any size."""
+
+from __future__ import annotations
+
+import pytest
+from capturing import BATCHED, Capture, key_path
+
+from aotc_runtime.schema.manifest import InputArgument, WeightArgument
+
+TWO = """
+[dimensions]
+batch = { range = [1, 64], profiles = [2, 8] }
+seq = { range = [8, 64], multiple_of = 8, profiles = [16] }
+
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
+"""
+
+
+def test_axes_are_inferred_for_the_whole_range(capture: Capture) -> None:
+    source = """
+def f(x):
+    return {
+        "pairs": jnp.einsum("bsd,btd->bst", x, x),
+        "flat": x.reshape(-1),
+        "longer": jnp.concatenate([x, x, x[:, :3]], axis=1),
+        "square": jnp.outer(x[:, 0, 0], x[:, 0, 0]).reshape(-1),
+        "first": x[:4],
+        "halves": x[:, ::2],
+    }
+"""
+    f = capture(source, TWO).f
+    shapes = {spec.path: spec.shape for spec in f.outputs}
+    assert shapes == {
+        "pairs": ("batch", "seq", "seq"),
+        "flat": ("4*batch*seq",),
+        "longer": ("batch", "2*seq+3", 4),
+        "square": ("batch*batch",),
+        # min(batch, 4), which the profiles do not show to be no constant
+        "first": ("?", "seq", 4),
+        "halves": ("batch", "?", 4),
+    }
+    assert (f.specialized, f.undetermined) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("if x.shape[0] > 4: x = x * 2", "asks whether batch > 4"),
+        ("x = x * (2 if x.shape[0] == 8 else 3)", "asks whether batch == 8"),
+        ("x = x * (2 if x.shape[0] in (3, 8) else 3)", "asks whether batch == 3"),
+        ("x = x * (2 if x.shape[0] != 8 else 3)", "asks whether batch == 8"),
+        ("x = x + sum(x[i] for i in range(x.shape[0]))", "needs the size as a number"),
+        ("x = x + np.ones(int(x.shape[0]), np.float32)[:, None]", "needs the size as a number"),
+    ],
+)
+def test_a_program_that_decides_by_a_size_is_told_with_its_line(
+    capture: Capture, line: str, reason: str
+) -> None:
+    f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
+    assert f.specialized.keys() == {"batch"}
+    assert f.specialized["batch"].startswith("program.py:")
+    assert f.specialized["batch"].endswith(reason)
+    assert f.outputs[0].shape == ("batch", 4)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if x.shape[0] > 64: x = x * 2",
+        "if x.shape[0] == 0: x = x * 2",
+        "x = x / x.shape[0]",
+        "x = x + jnp.arange(x.shape[0])[:, None]",
+        "x = x * (2 if x.shape[1] == 4 else 3)",
+    ],
+)
+def test_questions_that_every_accepted_size_answers_alike_specialise_nothing(
+    capture: Capture, line: str
+) -> None:
+    f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
+    assert (f.specialized, f.undetermined) == ({}, {})
+
+
+def test_only_the_dimension_that_is_asked_for_is_specialised(capture: Capture) -> None:
+    f = capture("def f(x):\n    return x[0] if x.shape[1] > 16 else x[1]\n", TWO).f
+    assert f.specialized.keys() == {"seq"}
+
+
+@pytest.mark.parametrize("policy", ["pad", "split", "compile"])
+def test_a_specialised_dimension_has_no_policy_but_fail(capture: Capture, policy: str) -> None:
+    source = "def f(x):\n    return x * (2 if x.shape[0] > 4 else 3)\n"
+    refusal = capture(source, f'{BATCHED}out_of_profile.batch = "{policy}"\n').refusal
+    assert refusal.code == "AOTC-E838"
+    assert key_path(refusal) == "entry_points.f.out_of_profile.batch"
+    assert refusal.found.endswith("asks whether batch > 4")
+
+
+@pytest.mark.parametrize(
+    ("policy", "result", "found"),
+    [
+        ("pad", "x[:4]", "output result, float32[?, 4]"),
+        ("split", "x[:4]", "output result, float32[?, 4]"),
+        ("split", "x @ x.T", "output result, float32[batch, batch]"),
+        ("split", "jnp.concatenate([x, x])", "output result, float32[2*batch, 4]"),
+        ("compile", "jnp.fft.fft(x, axis=0).real", "NotImplementedError: Shape polymorphism"),
+    ],
+)
+def test_axes_and_operations_that_a_policy_cannot_work_with_are_refused(
+    capture: Capture, policy: str, result: str, found: str
+) -> None:
+    manifest = f'{BATCHED}out_of_profile.batch = "{policy}"\n'
+    refusal = capture(f"def f(x):\n    return {result}\n", manifest).refusal
+    assert refusal.code == "AOTC-E839"
+    assert found in refusal.found
+
+
+def test_where_jax_needs_the_size_axes_are_found_by_trial_and_the_reason_is_kept(
+    capture: Capture,
+) -> None:
+    source = "def f(x):\n    return jnp.linalg.svd(x @ x.T, compute_uv=False)\n"
+    f = capture(source, BATCHED).f
+    assert f.outputs[0].shape == ("batch",)
+    assert f.specialized == {}
+
+
+def test_a_module_for_all_sizes_takes_every_leaf(capture: Capture) -> None:
+    source = "def f(p, x, unused):\n    return x @ p['w']\ndef init():\n"
+    source += "    return {'b': jnp.ones(3), 'w': jnp.ones((4, 5))}\n"
+    manifest = f"""
+[weights.params]
+init = "program:init"
+{BATCHED}bind = {{ p = "params" }}
+inputs.unused = {{ shape = [2], dtype = "float32" }}
+out_of_profile.batch = {{ policy = "compile", most = 2 }}
+"""
+    symbolic = capture(source, manifest).f.symbolic
+    assert symbolic is not None
+    assert symbolic.arguments == (
+        WeightArgument(set="params", tensor="b"),
+        WeightArgument(set="params", tensor="w"),
+        InputArgument(leaf=0, aliased=False),
+        InputArgument(leaf=1, aliased=False),
+    )
+    assert b"program.py" not in symbolic.module.artifact
+
+
+def test_without_a_policy_that_compiles_there_is_no_such_module(capture: Capture) -> None:
+    assert capture("def f(x):\n    return x\n", BATCHED).f.symbolic is None

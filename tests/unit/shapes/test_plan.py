@@ -1,0 +1,128 @@
+"""Which calls are tried for a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aotc.config.build_manifest import (
+    DimensionSpec,
+    EntryPointSpec,
+    FixtureSpec,
+    PadSpec,
+    PolicySpec,
+    SplitSpec,
+)
+from aotc.shapes.plan import plan_trials
+from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
+from aotc.stages import CapturedEntryPoint
+from aotc_runtime.schema.manifest import DType, TensorSpec, Tolerance
+from aotc_runtime.schema.tree import Leaf
+
+PAD = PadSpec(fill={}, mask="", length="")
+
+
+def tensor(path: str, shape: tuple[int | str, ...], dtype: DType = DType.FLOAT32) -> TensorSpec:
+    return TensorSpec(path=path, dtype=dtype, shape=shape, weak_type=False)
+
+
+def planned(
+    policies: Mapping[str, PolicySpec],
+    profiles: list[Sizes],
+    *,
+    inputs: tuple[TensorSpec, ...] = (tensor("x", ("batch", "seq")),),
+    relations: tuple[str, ...] = (),
+    multiple_of: int = 1,
+) -> EntryTrials:
+    captured = CapturedEntryPoint(
+        name="f",
+        function="m:f",
+        parameters=(),
+        inputs=inputs,
+        result=Leaf(0),
+        outputs=(tensor("", ("batch",)),),
+        dimensions=("batch", "seq"),
+        bound={},
+        static={},
+        tolerance=Tolerance(rtol="0", atol="0"),
+        lifted=(),
+        profiles=(),
+    )
+    spec = EntryPointSpec(
+        function="m:f",
+        bind={},
+        inputs={},
+        static={},
+        donate=(),
+        profiles=(),
+        relations=relations,
+        out_of_profile=policies,
+        rtol=1e-5,
+        atol=0.0,
+        fixtures=FixtureSpec(file=None, seed=0, ranges={}),
+    )
+    dimension = DimensionSpec(minimum=1, maximum=64, multiple_of=multiple_of, profiles=())
+    return plan_trials(captured, spec, {"batch": dimension, "seq": dimension}, profiles)
+
+
+def declared(entry: EntryTrials) -> list[PlannedTrial]:
+    return [trial for trial in entry.trials if trial.fill == "declared"]
+
+
+def test_each_profile_is_tried_with_the_first_a_middle_and_the_last_size_it_takes() -> None:
+    entry = planned({"seq": PAD}, [{"batch": 1, "seq": 8}, {"batch": 1, "seq": 32}])
+    tried = [(t.sizes["seq"], t.profiles[0]["seq"]) for t in declared(entry)]
+    assert tried == [(1, 8), (4, 8), (7, 8), (9, 32), (20, 32), (31, 32)]
+
+
+def test_only_accepted_sizes_are_tried() -> None:
+    entry = planned({"seq": PAD}, [{"batch": 8, "seq": 32}], multiple_of=8)
+    assert [t.sizes["seq"] for t in declared(entry)] == [8, 16, 24]
+    assert not planned({"seq": PAD}, [{"batch": 8, "seq": 8}], multiple_of=8).trials
+
+
+def test_calls_that_a_relation_forbids_are_not_tried() -> None:
+    entry = planned({"seq": PAD}, [{"batch": 1, "seq": 8}], relations=("seq >= 4",))
+    assert [t.sizes["seq"] for t in declared(entry)] == [4, 7]
+
+
+def test_two_padded_dimensions_are_tried_together_too() -> None:
+    entry = planned({"batch": PAD, "seq": PAD}, [{"batch": 4, "seq": 8}])
+    together = [t for t in declared(entry) if len(t.dimensions) == 2]
+    assert [(t.dimensions, t.sizes) for t in together] == [
+        (("batch", "seq"), {"batch": 1, "seq": 1})
+    ]
+
+
+def test_floats_are_filled_with_nan_and_infinity_and_every_number_with_its_extremes() -> None:
+    fills = {t.fill for t in planned({"seq": PAD}, [{"batch": 1, "seq": 8}]).trials}
+    assert fills == {"declared", "nan", "inf", "largest", "smallest", "ones"}
+    integers = (tensor("x", ("batch", "seq"), DType.INT32),)
+    fills = {
+        t.fill for t in planned({"seq": PAD}, [{"batch": 1, "seq": 8}], inputs=integers).trials
+    }
+    assert fills == {"declared", "largest", "smallest", "ones"}
+
+
+def test_booleans_with_a_declared_fill_hold_it_in_every_trial() -> None:
+    own = (tensor("x", ("batch", "seq")), tensor("keep", ("seq",), DType.BOOL))
+    pad = PadSpec(fill={"keep": False}, mask="", length="")
+    entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=own)
+    assert (entry.held, entry.fills) == ((1,), {1: "False"})
+
+
+def test_masks_and_lengths_are_known_by_their_leaf() -> None:
+    inputs = (
+        tensor("x", ("batch", "seq")),
+        tensor("mask", ("seq",), DType.BOOL),
+        tensor("n", (), DType.INT32),
+    )
+    pad = PadSpec(fill={}, mask="mask", length="n")
+    entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=inputs)
+    assert (entry.masks, entry.lengths) == ({1: ("seq",)}, {2: "seq"})
+
+
+def test_a_split_is_tried_as_twice_a_profile_and_as_two_different_ones() -> None:
+    profiles = [{"batch": size, "seq": 8} for size in (1, 8, 40)]
+    trials = planned({"batch": SplitSpec()}, profiles).trials
+    tried = [(t.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
+    assert tried == [(2, [1, 1]), (16, [8, 8]), (9, [8, 1]), (48, [40, 8])]
