@@ -22,6 +22,7 @@ from aotc.shapes import files
 from aotc.shapes.run import Array, run
 from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial, Sizes
 from aotc.shapes.verdict import refusals, tried
+from aotc.stages import CapturedProgram
 from aotc_runtime.schema.labels import label
 
 type Function = Callable[[Mapping[str, Array]], dict[str, Array]]
@@ -79,6 +80,7 @@ def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, P
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
     plans = files.read_plans(staging.folder)
+    program = staging.read_program()
     known: dict[bytes, Outcome] = {}
     outcomes: files.Outcomes = {}
     for target, entries in plans.items():
@@ -88,7 +90,7 @@ def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, P
             for trial in entry.trials:
                 key = msgspec.msgpack.encode((entry.entry_point, trial))
                 if key not in known:
-                    known[key] = _try(trial, entry, manifest, staging, functions)
+                    known[key] = _try(trial, entry, program, manifest, staging, functions)
                 found.append(known[key])
             raise_if(refusals(entry, tried(entry, found), "plain JAX itself"))
             outcomes[target].append(found)
@@ -98,13 +100,14 @@ def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, P
 def _try(
     trial: PlannedTrial,
     entry: EntryTrials,
+    program: CapturedProgram,
     manifest: BuildManifest,
     staging: Staging,
     functions: Mapping[str, PlainJax],
 ) -> Outcome:
     name = entry.entry_point
     function = functions[name]
-    captured = staging.read_program().entry_points[name]
+    captured = program.entry_points[name]
     if not files.call_file(staging.folder, name, trial.sizes).exists():
         _record(trial.sizes, function, manifest, staging)
     call = files.read_call(staging.folder, name, trial.sizes, captured.inputs, captured.outputs)
