@@ -65,6 +65,8 @@ def merge(
     )
     report = merge_report(merged)
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))
+    if not out.json:
+        sys.stderr.writelines(f"note: {note}\n" for note in report["notes"])
     if merged.attestation is None and not out.json:
         sys.stderr.write(
             "note: the bundle is unsigned and will not load; sign it: "

@@ -29,7 +29,7 @@ class Level(StrEnum):
 
     OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
     UNKNOWN: nothing is in its way but that this jaxlib is none of the accepted ones, so that the
-    loader refuses it; `aotc certify` finds out.  NO: it does not run.
+    loader refuses it: nobody has tried.  NO: it does not run.
     """
 
     OPTIMAL = "optimal"

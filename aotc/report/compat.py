@@ -71,8 +71,8 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
         if row.build_for:
             hint = f"build for {row.build_for[0]} too, and `aotc merge` what that gives"
         elif row.level is Level.UNKNOWN:
-            hint = f"find out with `aotc certify BUNDLE --jaxlib {row.facts.jaxlib}`, or install "
-            hint += f"jaxlib {row.cells[0].evidence.accepts_jaxlib[-1]} there"
+            accepted = row.cells[0].evidence.accepts_jaxlib[-1]
+            hint = f"install jaxlib {accepted} there, or build with jaxlib {row.facts.jaxlib} too"
         else:
             hint = row.cells[0].findings[0].hint
         yield Finding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from aotc.build.merge import MergedBundle
@@ -23,7 +24,7 @@ def extract_report(bundle: Bundle) -> dict[str, Any]:
 
 
 def merge_report(merged: MergedBundle) -> dict[str, Any]:
-    """The same, who signed it, and what it was made of."""
+    """The same, who signed it, what it was made of, and what its user should know."""
     return {
         **extract_report(merged.bundle),
         "signed_by": merged.attestation.key_id if merged.attestation else None,
@@ -36,7 +37,15 @@ def merge_report(merged: MergedBundle) -> dict[str, Any]:
             }
             for found in merged.inputs
         ],
+        "notes": list(_notes(merged.bundle)),
     }
+
+
+def _notes(bundle: Bundle) -> Iterator[str]:
+    accepted = {name: m.accepts_jaxlib for name, m in sorted(bundle.manifests.items())}
+    if len(set(accepted.values())) > 1:
+        listed = ", ".join(f"{name} {' or '.join(found)}" for name, found in accepted.items())
+        yield f"no jaxlib runs all targets alike: {listed}"
 
 
 def copy_lines(report: dict[str, Any]) -> list[str]:

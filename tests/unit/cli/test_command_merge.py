@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hostile.archives import on_disk
-from hostile.tampering import in_memory, second_target, signed, take_apart
+from hostile.tampering import in_memory, put_together, second_target, signed, take_apart
 
 from aotc.signing.signer import load_signer
 from aotc_runtime.system.store import open_bundle
@@ -199,3 +199,19 @@ def test_signing_a_copy_is_refused(
     aotc("merge", one, two, "-o", "c.aotb", "--trust", policy, "--key", "k.key")
     aotc("extract", "c.aotb", "--target", "other", "-o", "s.aotb")
     refused(["sign", "s.aotb", "--key", "k.key"], 2, "AOTC-E052")
+
+
+def test_targets_of_different_jaxlibs_are_joined_with_a_note(
+    aotc: Run, one: Path, two: Path, tmp_path: Path
+) -> None:
+    documents = take_apart(in_memory(two))
+    documents.manifest["accepts_jaxlib"] = ["0.11.2"]
+    documents.manifest["built_with"]["jaxlib"] = "0.11.2"
+    documents.envelopes = []
+    other = on_disk(put_together(documents), "archive", tmp_path)
+    done = aotc("merge", one, other, "-o", "c.aotb", "--unsigned-inputs")
+    assert done.exit_code == 0 and "other 0.11.2" in done.stderr
+    assert (
+        aotc("merge", one, two, "-o", "c.aotb", "--unsigned-inputs", "--json").document["notes"]
+        == []
+    )
