@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-CPUS = (
-    "x86-64",
-    "x86-64-v2",
-    "x86-64-v3",
-    "x86-64-v4",
-    "nehalem",
-    "haswell",
-    "skylake-avx512",
-    "sapphirerapids",
-    "graniterapids",
-    "znver3",
-    "znver4",
-    "znver5",
-)
-"""Names that LLVM in jaxlib knows; an unknown one ends the compiler with a segmentation fault."""
+_CPU_NAMES = """
+    alderlake arrowlake arrowlake-s atom_sse4_2_movbe bdver1 bdver2 bdver3 bdver4 broadwell
+    btver2 c86-4g-m4 c86-4g-m7 c86-4g-m8 cannonlake cascadelake clearwaterforest cooperlake
+    diamondrapids emeraldrapids goldmont goldmont_plus gracemont graniterapids graniterapids-d
+    haswell icelake-client icelake-server ivybridge knl knm lunarlake meteorlake nehalem
+    novalake pantherlake raptorlake rocketlake sandybridge sapphirerapids sierraforest
+    silvermont skylake skylake-avx512 tigerlake tremont westmere x86-64 x86-64-v2 x86-64-v3
+    x86-64-v4 znver1 znver2 znver3 znver4 znver5 znver6
+"""
+
+CPUS = tuple(_CPU_NAMES.split())
+"""Names that LLVM in jaxlib 0.11.2 to 0.12.0.1 knows, of level x86-64-v2 or higher: an unknown one
+ends the compiler with a segmentation fault. `scripts/llvm_processors.py check` compares.
+"""
 
 BASELINE = frozenset(["64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"])
 """What every x86-64 processor has; without it LLVM has no 64-bit code to generate."""
@@ -39,6 +38,20 @@ _FEATURE_NAMES = """
 FEATURES = frozenset(_FEATURE_NAMES.split())
 """LLVM's names of x86-64 features, as jaxlib 0.12.0.1 lists them for a host; LLVM ignores an
 unknown one without an error."""
+
+JAXLIB_FLOORS = {
+    "0.11": frozenset(["avx"]),
+    "0.12": frozenset(["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt"]),
+}
+"""What jaxlib's own code needs, by minor version: its `cpu_feature_guard`, seen in emulation
+(docs/targets.md).
+"""
+
+
+def jaxlib_floor(version: str) -> frozenset[str]:
+    """Features without which this jaxlib does not start; none are known of another version."""
+    return JAXLIB_FLOORS.get(".".join(version.split(".")[:2]), frozenset())
+
 
 _TUNING_PREFIXES = ("prefer-", "fast-", "slow-", "false-deps-", "tuning-")
 _TUNING = frozenset({"idivq-to-divl", "macrofusion", "branchfusion", "no-bypass-delay"})
