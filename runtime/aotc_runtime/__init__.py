@@ -1,5 +1,7 @@
 """The thin loader of aotc bundles: verify, load, call. Never imports jax, never compiles."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 from aotc_runtime.errors import (
     AotcError,
     BackendError,
@@ -13,16 +15,25 @@ from aotc_runtime.errors import (
     ShapeError,
     TrustError,
 )
-from aotc_runtime.load import load
-from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.serving.arrays import DeviceArray
-from aotc_runtime.serving.entry_point import LoadedEntryPoint
-from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.loading import Loading
-from aotc_runtime.serving.slot import BundleSlot
-from aotc_runtime.serving.states import State
-from aotc_runtime.serving.trees import Record
-from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.system import processor
+
+if TYPE_CHECKING or processor.refusal() is None:
+    from aotc_runtime.load import load
+    from aotc_runtime.schema.policy import TrustPolicy
+    from aotc_runtime.serving.arrays import DeviceArray
+    from aotc_runtime.serving.entry_point import LoadedEntryPoint
+    from aotc_runtime.serving.loaded import LoadedBundle
+    from aotc_runtime.serving.loading import Loading
+    from aotc_runtime.serving.slot import BundleSlot
+    from aotc_runtime.serving.states import State
+    from aotc_runtime.serving.trees import Record
+    from aotc_runtime.verification.trust import read_policy
+else:
+    # numpy and jaxlib, which the rest needs, would end this process by SIGILL.
+    def __getattr__(name: str) -> NoReturn:
+        if name in __all__:
+            processor.require()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 __all__ = [
     "AotcError",

@@ -1,27 +1,36 @@
-"""What this host is: processor, jaxlib, devices and memory, as `HostFacts`."""
+"""What this host is: processor, system, jaxlib, devices and memory, as `HostFacts`."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.system import pjrt
+from aotc_runtime.schema.manifest import FORMAT_VERSION
+from aotc_runtime.system import processor
+from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
 
 
 def detect(memory_limit: int | None = None) -> HostFacts:
-    """The facts of this process' host. Starts jaxlib; raises what `pjrt.device` raises.
+    """The facts of this process' host. Starts jaxlib; raises what `pjrt.device` raises, and before
+    jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     """
+    processor.require()
+    # It imports numpy, which dies of SIGILL on processors that the line above refuses.
+    from aotc_runtime.system import pjrt
+
     device = pjrt.device()
     triple, cpu, features = device.machine()
     if memory_limit is None:
         memory_limit = available_memory(
             Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
         )
+    system = os.uname()
     return HostFacts(
         platform="cpu",
         architecture=triple.partition("-")[0],
@@ -30,7 +39,27 @@ def detect(memory_limit: int | None = None) -> HostFacts:
         jaxlib=device.jaxlib,
         devices=device.device_count,
         memory_bytes=memory_limit,
+        os=system.sysname.lower(),
+        kernel=system.release,
+        libc=libc(),
+        python=".".join(map(str, sys.version_info[:3])),
+        runtime=VERSION,
+        bundle_format=FORMAT_VERSION,
+        device_kind=device.kind,
     )
+
+
+def libc() -> str:
+    """Name and version of the C library, "glibc 2.36"; "" if it does not say."""
+    try:
+        found = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, OSError, ValueError):
+        found = None
+    if found:
+        return found
+    import platform  # slower, and only of use without glibc
+
+    return " ".join(platform.libc_ver()).strip()
 
 
 def available_memory(meminfo: Path, cgroup: Path, membership: Path) -> int:

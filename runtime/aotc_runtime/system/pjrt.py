@@ -1,7 +1,6 @@
-"""The only file of the runtime that knows jaxlib. Names below are private; each was seen in jaxlib
+"""The only file of the runtime that knows jaxlib, but for the guard in `processor`. Names below are private; each was seen in jaxlib
 0.11.2, 0.12.0 and 0.12.0.1.
 
-    jaxlib.cpu_feature_guard.check_cpu_features
     jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
     Client: deserialize_executable, live_executables, local_devices
@@ -34,8 +33,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.errors import BackendError, Finding, IncompatibleHostError, ResourceError
+from aotc_runtime.errors import BackendError, Finding, ResourceError
 from aotc_runtime.schema.proof import VerifiedBlob
+from aotc_runtime.system import processor
 
 # 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
 # jaxlib is loaded.
@@ -90,22 +90,8 @@ class Device:
     """The host's CPU as XLA sees it. Use `device()`."""
 
     def __init__(self, threads: int | None = None) -> None:
+        processor.require()
         self.threads = threads or _default_threads()
-        try:
-            from jaxlib import cpu_feature_guard
-
-            # jaxlib is compiled for a processor level of its own and dies of SIGILL below it.
-            cpu_feature_guard.check_cpu_features()
-        except RuntimeError as error:
-            raise IncompatibleHostError(
-                Finding(
-                    code="AOTC-E506",
-                    where="this host's processor",
-                    expected="the processor features that the installed jaxlib was compiled for",
-                    found=_first_line(error),
-                    hint="run on a newer processor, or install an older jaxlib and rebuild",
-                )
-            ) from error
         try:
             import jaxlib
             from jaxlib import xla_client
