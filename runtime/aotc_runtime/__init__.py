@@ -1,6 +1,6 @@
 """The thin loader of aotc bundles: verify, load, call. Never imports jax, never compiles."""
 
-from typing import TYPE_CHECKING, NoReturn
+import typing as _typing
 
 from aotc_runtime.errors import (
     AotcError,
@@ -15,9 +15,9 @@ from aotc_runtime.errors import (
     ShapeError,
     TrustError,
 )
-from aotc_runtime.system import processor
+from aotc_runtime.system import processor as _processor
 
-if TYPE_CHECKING or processor.refusal() is None:
+if _typing.TYPE_CHECKING or _processor.refusal() is None:
     from aotc_runtime.load import load
     from aotc_runtime.schema.policy import TrustPolicy
     from aotc_runtime.serving.arrays import DeviceArray
@@ -30,10 +30,11 @@ if TYPE_CHECKING or processor.refusal() is None:
     from aotc_runtime.verification.trust import read_policy
 else:
     # numpy and jaxlib, which the rest needs, would end this process by SIGILL.
-    def __getattr__(name: str) -> NoReturn:
+    def __getattr__(name: str) -> _typing.NoReturn:
         if name in __all__:
-            processor.require()
+            _processor.require()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "AotcError",

@@ -1,5 +1,5 @@
-"""The only file of the runtime that knows jaxlib, but for the guard in `processor`. Names below are private; each was seen in jaxlib
-0.11.2, 0.12.0 and 0.12.0.1.
+"""The only file of the runtime that knows jaxlib, but for the guard in `processor`. Names below
+are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
 
     jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
@@ -199,6 +199,11 @@ class Device:
     @property
     def device_count(self) -> int:
         return len(self._client.local_devices())
+
+    @property
+    def kind(self) -> str:
+        """jaxlib's name for the device, "cpu" or a product name."""
+        return str(self._device.device_kind)
 
     def machine(self) -> tuple[str, str, frozenset[str]]:
         """Triple, processor name and features of this host, in LLVM's spelling."""

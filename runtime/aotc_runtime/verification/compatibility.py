@@ -20,9 +20,13 @@ IGNORED = {
     "built_with.jaxlib_commit": "the version stands for it; kept for reports",
     "built_with.xla": "follows from the jaxlib version",
     "built_with.ifrt": "follows from the jaxlib version",
-    "built_with.stablehlo": "concerns modules, which the loader does not compile",
+    "built_with.stablehlo": "jaxlib reads the modules, and accepts_jaxlib lists those that can",
 }
 """Fields of the manifest that decide nothing here, each with the reason."""
+
+GLIBC = "glibc"
+GLIBC_FLOOR = (2, 27)
+"""The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
 
 SERVED_CUSTOM_CALLS = ("TopK",)
 SERVED_PREFIXES = ("lapack_",)
@@ -48,10 +52,29 @@ def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
         )
 
 
+def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """format_version: this process reads it, since it does; another host's runtime may be older."""
+    needs, reads = _numbers(manifest.format_version), _numbers(host.bundle_format)
+    if reads and (needs[0] != reads[0] or needs > reads):
+        yield Finding(
+            code="AOTC-E402",
+            where=_where(manifest),
+            expected=f"a runtime that reads bundle format {manifest.format_version}",
+            found=f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
+            hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
+        )
+
+
 def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.platform, requires.architecture."""
-    needs = (manifest.requires.platform, manifest.requires.architecture)
-    has = (host.platform, host.architecture)
+    """requires.platform, requires.architecture, and the system and C library of the triple."""
+    needs = [manifest.requires.platform, manifest.requires.architecture]
+    has = [host.platform, host.architecture]
+    for needed, found in zip(
+        _system(manifest.target.triple), (host.os, _libc(host)[0]), strict=True
+    ):
+        if needed and found:
+            needs.append(needed)
+            has.append(found)
     if needs != has:
         yield Finding(
             code="AOTC-E501",
@@ -60,6 +83,36 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
             found=" ".join(has),
             hint="deploy to such a host, or build for a target of this one",
         )
+
+
+def check_libc(_: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """What every jaxlib of our range needs, if the host's version is known."""
+    name, found = _libc(host)
+    if name == GLIBC and found and found < GLIBC_FLOOR:
+        yield Finding(
+            code="AOTC-E507",
+            where="this host's C library",
+            expected="glibc " + ".".join(map(str, GLIBC_FLOOR)) + " or newer, for jaxlib",
+            found=host.libc,
+            hint="run on a newer system, or in a container of one",
+        )
+
+
+def _system(triple: str) -> tuple[str, str]:
+    """Operating system and C library that a triple names: "linux", "glibc"; "" if none."""
+    _, _, system, environment, *_ = (*triple.split("-"), "", "", "")
+    return system, {"gnu": GLIBC, "musl": "musl"}.get(environment, "")
+
+
+def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
+    name, _, version = host.libc.partition(" ")
+    return name, _numbers(version)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(2, 36) of "2.36"; nothing of what is no version."""
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -137,8 +190,10 @@ def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 Check = Callable[[BundleManifest, HostFacts], Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
+    check_format,
     check_jaxlib,
     check_platform,
+    check_libc,
     check_isa,
     check_devices,
     check_custom_calls,

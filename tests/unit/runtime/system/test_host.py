@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from aotc_runtime.system.host import available_memory, detect
+from aotc_runtime.schema.manifest import FORMAT_VERSION
+from aotc_runtime.system.host import available_memory, detect, libc
+from aotc_runtime.version import VERSION
 
 PHYSICAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 MEMINFO = "MemTotal:       16000 kB\nMemFree:         1000 kB\nMemAvailable:    8000 kB\n"
@@ -111,3 +114,12 @@ def test_this_host_is_described_by_jaxlib() -> None:
     if facts.architecture == "x86_64":
         assert {"sse2", "64bit"} <= facts.isa
     assert not any(feature.startswith(("+", "-")) for feature in facts.isa)
+
+
+def test_the_system_is_described_too() -> None:
+    facts = detect()
+    assert facts.os == "linux" and facts.kernel == os.uname().release
+    assert facts.libc.split()[0] in ("glibc", "musl") and facts.libc == libc()
+    assert facts.python == platform.python_version()
+    assert (facts.runtime, facts.bundle_format) == (VERSION, FORMAT_VERSION)
+    assert facts.device_kind == "cpu"

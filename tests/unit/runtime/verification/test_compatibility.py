@@ -39,6 +39,23 @@ def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
         ({}, {"platform": "cuda"}, ["AOTC-E501"]),
         ({}, {"architecture": "aarch64"}, ["AOTC-E501"]),
         ({"requires": {"platform": "cuda"}}, {"platform": "cuda"}, []),
+        ({}, {"os": "linux", "libc": "glibc 2.27"}, []),
+        ({}, {"os": "darwin"}, ["AOTC-E501"]),
+        ({}, {"libc": "musl 1.2.5"}, ["AOTC-E501"]),
+        ({"target": {"triple": "x86_64-unknown-linux-musl"}}, {"libc": "musl 1.2.5"}, []),
+        (
+            {"target": {"triple": "x86_64-unknown-linux-musl"}},
+            {"libc": "glibc 2.40"},
+            ["AOTC-E501"],
+        ),
+        ({"target": {"triple": "x86_64-unknown-linux"}}, {"libc": "musl 1.2.5"}, []),
+        ({}, {"libc": "glibc 2.26"}, ["AOTC-E507"]),
+        ({}, {"libc": "glibc 2.9"}, ["AOTC-E507"]),
+        ({}, {"libc": "glibc unknown"}, []),
+        ({}, {"bundle_format": "1.0"}, []),
+        ({}, {"bundle_format": "1.1"}, []),
+        ({"format_version": "1.10"}, {"bundle_format": "1.9"}, ["AOTC-E402"]),
+        ({}, {"bundle_format": "2.0"}, ["AOTC-E402"]),
         ({}, {"isa": frozenset({"avx2"})}, ["AOTC-E502"]),
         ({"requires": {"isa": []}}, {"isa": frozenset()}, []),
         ({"target": {"tuning": ["prefer-512-bit"]}}, {}, []),
@@ -82,9 +99,11 @@ def test_every_mismatch_is_reported_at_once() -> None:
         "isa": frozenset[str](),
         "devices": 0,
         "memory_bytes": 0,
+        "libc": "glibc 2.17",
+        "bundle_format": "0.9",
     }
     found = codes(change, **facts)
-    assert found == ["AOTC-E401", "AOTC-E501", "AOTC-E502", "AOTC-E503", "AOTC-E504", "AOTC-E551"]
+    assert found == [f"AOTC-E{n}" for n in (402, 401, 501, 507, 502, 503, 504, 551)]
     assert len(found) == len(CHECKS)
 
 

@@ -1,0 +1,51 @@
+"""Processor names and target files are what the compiler's own tables say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc.backends.xla import private
+from aotc.config import isa
+from aotc.config.target import list_targets
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "scripts" / "llvm_processors.py"
+
+
+def script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_targets_and_names_agree_with_the_compiler_that_is_installed() -> None:
+    done = script("check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_script_knows_the_features_of_a_processor() -> None:
+    name, _, features = script("show", "x86-64-v3").stdout.partition(": ")
+    v3 = next(model for _, model in list_targets(ROOT) if model.name == "cpu-x86-64-v3")
+    assert name == "x86-64-v3"
+    assert features.split() == v3.features
+
+
+def test_every_name_is_one_that_a_target_may_use_and_stands_once() -> None:
+    assert len(set(isa.CPUS)) == len(isa.CPUS)
+    assert {model.cpu for _, model in list_targets(ROOT)} <= set(isa.CPUS)
+
+
+@pytest.mark.parametrize("version", ["0.11.2", "0.12.0", "0.12.0.1"])
+def test_what_jaxlib_itself_needs_is_known_for_every_version_of_our_range(version: str) -> None:
+    floor = isa.jaxlib_floor(version)
+    assert "avx" in floor and floor < isa.FEATURES
+    assert ("avx2" in floor) == (not version.startswith("0.11"))
+
+
+def test_nothing_is_claimed_of_a_jaxlib_that_nobody_tried() -> None:
+    assert isa.jaxlib_floor("0.99.1") == frozenset()
+    assert isa.jaxlib_floor(str(private.versions()["jaxlib"])), "the installed one is known"

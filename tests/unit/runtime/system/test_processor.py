@@ -1,0 +1,58 @@
+"""Below jaxlib's own processor level nothing of it, nor numpy, is loaded; see tests/e2e for the
+same on emulated processors.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from aotc_runtime.system import processor
+
+TOO_OLD = """
+import sys
+from jaxlib import cpu_feature_guard
+def check():
+    raise RuntimeError("This version of jaxlib was built using AVX2 instructions\\nand so on")
+cpu_feature_guard.check_cpu_features = check
+"""
+"""What the guard does on a processor without AVX2."""
+
+REFUSED = """
+import json
+import aotc_runtime
+try:
+    aotc_runtime.load("gone.aotb", trust="gone.toml")
+except aotc_runtime.AotcError as error:
+    loaded = [name for name in ("numpy", "jaxlib._jax", "jaxlib.xla_client") if name in sys.modules]
+    print(json.dumps([error.exit_code, error.findings[0].to_json(), loaded]))
+try:
+    aotc_runtime.something
+except AttributeError:
+    print("unknown names stay unknown")
+"""
+
+
+def python(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", TOO_OLD + text], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_this_processor_is_not_refused() -> None:
+    assert processor.refusal() is None
+
+
+def test_where_jaxlib_cannot_run_loading_says_so_before_jaxlib_or_numpy_are_there() -> None:
+    done = python(REFUSED)
+    first, second = done.stdout.splitlines()
+    exit_code, finding, loaded = json.loads(first)
+    assert (exit_code, finding["code"], loaded) == (7, "AOTC-E506", [])
+    assert finding["found"] == "This version of jaxlib was built using AVX2 instructions"
+    assert second == "unknown names stay unknown"
+
+
+def test_where_jaxlib_cannot_run_names_are_refused_when_they_are_imported() -> None:
+    done = python("from aotc_runtime import load")
+    assert "IncompatibleHostError: AOTC-E506" in done.stderr
