@@ -1,4 +1,4 @@
-# make demo | test | test-interop | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
+FOREIGN := out/foreign
 T ?= tests
 JOBS ?= 2
 READER ?=
@@ -44,6 +45,16 @@ test-interop: ## Verify with other people's tools, sign with a PKCS#11 token (in
 	$(INTEROP)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,interop]'
 	AOTC_INTEROP=1 $(INTEROP)/venv/bin/python -m pytest tests/interop
+
+test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and two jaxlibs in out/foreign)
+	scripts/qemu $(FOREIGN)
+	$$(scripts/find-python) -m venv $(FOREIGN)/runtime
+	$(FOREIGN)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime
+	$$(scripts/find-python) -m venv $(FOREIGN)/jaxlib-0.11.2
+	$(FOREIGN)/jaxlib-0.11.2/bin/python -m pip install --quiet --disable-pip-version-check \
+	    jax==0.11.2 jaxlib==0.11.2 -e runtime -e .
+	AOTC_FOREIGN=1 $(BIN)/python -m pytest -m foreign tests/e2e/test_foreign_cpus.py
 
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"

@@ -45,21 +45,6 @@ NAMED = {
 }
 """Processors that have a target file made here, with its description."""
 
-_UNUSED_NAMES = """
-    adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tile
-    avx512vp2intersect cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl movdir64b
-    movdiri mwaitx pclmul pconfig pku prefetchi prfchw ptwrite rdpid rdpru rdrnd rdseed rtm
-    serialize sgx sha sha512 shstk sm3 sm4 tsxldtrk uintr usermsr vaes vpclmulqdq waitpkg wbnoinvd
-    widekl xsavec xsaveopt xsaves
-"""
-
-UNUSED = frozenset(_UNUSED_NAMES.split())
-"""Features that no numeric code is made of, and that hypervisors and firmware often withhold: of
-the system (pku, shstk, rtm…), of cryptography, and AMX, for which XLA generates nothing. In a
-target they would only refuse hosts that could run the code. What a target leaves out is denied to
-the compiler by name (`isa.llvm`), so that leaving out too much could cost speed, never a crash.
-"""
-
 HEAD = """\
 # Made by scripts/llvm_processors.py from LLVM's table of processors; `check` there compares.
 schema = 1
@@ -131,7 +116,7 @@ def choices(known: dict[str, frozenset[str]]) -> tuple[str, ...]:
 
 def target_features(features: frozenset[str]) -> list[str]:
     """What a target requires: what code is made of, as far as a host's description names it."""
-    return sorted((features & isa.FEATURES) - UNUSED)
+    return sorted((features & isa.FEATURES) - isa.UNUSED)
 
 
 def target_text(name: str, features: frozenset[str]) -> str:

@@ -39,6 +39,21 @@ FEATURES = frozenset(_FEATURE_NAMES.split())
 """LLVM's names of x86-64 features, as jaxlib 0.12.0.1 lists them for a host; LLVM ignores an
 unknown one without an error."""
 
+_UNUSED_NAMES = """
+    adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tile
+    avx512vp2intersect cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl movdir64b
+    movdiri mwaitx pclmul pconfig pku prefetchi prfchw ptwrite rdpid rdpru rdrnd rdseed rtm
+    serialize sgx sha sha512 shstk sm3 sm4 tsxldtrk uintr usermsr vaes vpclmulqdq waitpkg wbnoinvd
+    widekl xsavec xsaveopt xsaves
+"""
+
+UNUSED = frozenset(_UNUSED_NAMES.split())
+"""Features that no numeric code is made of, and that hypervisors and firmware often withhold: of
+the system (pku, shstk, rtm…), of cryptography, and AMX, for which XLA generates nothing. In a
+target they would only refuse hosts that could run the code. What a target leaves out is denied to
+the compiler by name (`llvm` below), so that leaving out too much could cost speed, never a crash.
+"""
+
 JAXLIB_FLOORS = {
     "0.11": frozenset(["avx"]),
     "0.12": frozenset(["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt"]),

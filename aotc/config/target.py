@@ -6,6 +6,7 @@ built-in ones; or given as a path.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -110,6 +111,24 @@ def target_of(model: TargetModel) -> Target:
         threads=model.threads,
         options=dict(sorted(model.options.items())),
     )
+
+
+def file_text(target: Target, name: str) -> str:
+    """A target file for machines like a described one: its features without those that no code is
+    made of, which other machines of the kind may lack.
+    """
+    features = [feature for feature in target.features if feature not in isa.UNUSED]
+    document: dict[str, object] = {
+        "schema": 1,
+        "name": name,
+        "platform": target.platform,
+        "triple": target.triple,
+        "cpu": target.cpu,
+        "features": features,
+        "tuning": list(target.tuning),
+        "threads": target.threads,
+    }
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in document.items())
 
 
 def _read(path: Path) -> TargetModel:

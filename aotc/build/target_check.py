@@ -1,0 +1,116 @@
+"""Can this machine compile for a target, and could this host run what it compiles?"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from aotc.backends.registry import backend_for
+from aotc.config import isa
+from aotc.errors import CompileError
+from aotc.stages import CompileJob, Module
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import (
+    FORMAT_VERSION,
+    BuiltWith,
+    BundleManifest,
+    Requirements,
+    Target,
+)
+from aotc_runtime.system import host, processor
+from aotc_runtime.verification.compatibility import check_host
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCheck:
+    """compiler: why this machine cannot compile for the target; empty if it can.  jaxlib: the
+    version that compiled.  seconds: what that took, in a process of its own.  isa: the features
+    that the code requires.  host: why this host could not run it; empty if it could.  notes: what
+    else to know about the target with this jaxlib.
+    """
+
+    target: Target
+    compiler: tuple[Finding, ...]
+    jaxlib: str
+    seconds: float
+    isa: tuple[str, ...]
+    host: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+
+def check_target(target: Target) -> TargetCheck:
+    """Compile a trivial program for a target, and compare the target with this host.
+
+    Raises IncompatibleHostError (AOTC-E506) where jaxlib itself cannot run, and CompileError
+    (AOTC-E909) without a backend for the target's platform.
+    """
+    processor.require()
+    backend = backend_for(target.platform)
+    built_with = backend.toolchain()
+    required: tuple[str, ...] = ()
+    problems: tuple[Finding, ...] = ()
+    started = time.perf_counter()
+    try:
+        required = backend.compile(CompileJob("a trivial program", _module(), target)).isa
+    except CompileError as error:
+        problems = error.findings
+    seconds = time.perf_counter() - started
+    return TargetCheck(
+        target=target,
+        compiler=problems,
+        jaxlib=built_with.jaxlib,
+        seconds=seconds,
+        isa=required,
+        host=tuple(check_host(_bundle_for(target, built_with), host.detect())),
+        notes=notes(target, built_with.jaxlib),
+    )
+
+
+def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
+    """What a target promises less of than this jaxlib itself needs."""
+    floor = isa.jaxlib_floor(jaxlib)
+    missing = sorted(floor - set(target.features))
+    if not missing:
+        return ()
+    return (
+        f"jaxlib {jaxlib} itself needs {', '.join(missing)}: no processor without runs the bundle",
+        *(
+            f"a build with jaxlib {version} runs wherever there is {', '.join(sorted(lower))}"
+            for version, lower in isa.JAXLIB_FLOORS.items()
+            if lower < floor
+        ),
+    )
+
+
+def _module() -> Module:
+    """Enough for a loop of generated code, in which the target's vector instructions are used."""
+    import jax
+    import jax.numpy as jnp
+
+    from aotc.lowering.stablehlo import portable
+
+    lowered = jax.jit(lambda x: jnp.exp(x) + x).lower(jax.ShapeDtypeStruct((256,), jnp.float32))
+    return portable(lowered.compiler_ir("stablehlo"))
+
+
+def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
+    """What every bundle for the target requires, whatever is in it."""
+    return BundleManifest(
+        format_version=FORMAT_VERSION,
+        name="any",
+        version="bundle",
+        target=target,
+        requires=Requirements(
+            platform=target.platform,
+            architecture=target.triple.partition("-")[0],
+            isa=target.features,
+            devices=1,
+            custom_call_targets=(),
+            memory_bytes=0,
+        ),
+        built_with=built_with,
+        accepts_jaxlib=(built_with.jaxlib,),
+        dimensions={},
+        weights={},
+        entry_points={},
+    )

@@ -1,0 +1,31 @@
+"""`aotc targets check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, report_findings
+
+
+@click.command()
+@click.argument("name")
+@command
+def check(out: Output, name: str) -> int | None:
+    """Compile a trivial program for a target, and say whether this host could run it.
+
+    Ends with 0 if this machine can compile for the target, whether or not it can run the code.
+    """
+    from aotc.build.plan import resolve_target
+    from aotc.build.target_check import check_target
+    from aotc.errors import CompileError
+    from aotc.report.targets import check_document, print_check
+
+    checked = check_target(resolve_target(name, Path.cwd(), "NAME"))
+    document = check_document(checked)
+    if checked.compiler:
+        report_findings(out, checked.compiler, CompileError.exit_code, **document)
+        return CompileError.exit_code
+    out.result(document, lambda: print_check(checked))
+    return None

@@ -1,0 +1,199 @@
+"""Bundles on processors that this host is not. Nothing ends in SIGILL, except where our check is
+taken away to show what it is for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import foreign
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aotc.build.pipeline import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+pytestmark = pytest.mark.foreign
+
+V2, V3, V4 = (f"cpu-x86-64-{level}" for level in ("v2", "v3", "v4"))
+ABOVE_V3 = "avx512bw, avx512cd, avx512dq, avx512f, avx512vl"
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def f(x):
+    kernels = jnp.tanh(x) * 3 + jnp.cumsum(jnp.exp(x), axis=0)
+    return kernels, x @ x.T, jnp.sort(x, axis=1)
+"""
+
+MANIFEST = """
+schema = 1
+name = "foreign"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "foreign_program:f"
+inputs.x = { shape = [32, 48], dtype = "float32" }
+tolerance = { rtol = 1e-5, atol = 1e-5 }
+[entry_points.f.fixtures]
+seed = 0
+"""
+
+X = np.linspace(-1, 1, 32 * 48, dtype=np.float32).reshape(32, 48)
+
+On = Callable[[str], foreign.Emulator]
+
+
+class Bundles(NamedTuple):
+    """One program, compiled for one target, for another, and for both; who may sign it."""
+
+    v3: Path
+    v4: Path
+    both: Path
+    policy: Path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program and its manifest."""
+    folder = tmp_path_factory.mktemp("foreign")
+    (folder / "foreign_program.py").write_text(PROGRAM)
+    (folder / "foreign.toml").write_text(MANIFEST)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bundles(qemu: Path, folder: Path) -> Bundles:
+    signer = LocalSigner.ephemeral()
+    policy = folder / "trust.toml"
+    policy.write_text(policy_text("foreign", [signer.public_pem()]))
+
+    def built(name: str, targets: Sequence[str]) -> Path:
+        path = folder / f"{name}.aotb"
+        build(folder / "foreign.toml", output=path, targets=targets, signer=signer)
+        return path
+
+    return Bundles(built("v3", [V3]), built("v4", [V4]), built("both", [V3, V4]), policy)
+
+
+@pytest.fixture(scope="module")
+def qemu() -> Path:
+    return foreign.find_qemu()
+
+
+@pytest.fixture
+def on(qemu: Path, tmp_path: Path) -> On:
+    """The loader on a processor, by qemu's name for it."""
+    return lambda cpu: foreign.Emulator(qemu, cpu, foreign.server_python(), tmp_path)
+
+
+def expected() -> list[Any]:
+    """What f(X) is, by plain JAX on this host."""
+    kernels = jnp.tanh(X) * 3 + jnp.cumsum(jnp.exp(X), axis=0)
+    return [kernels, jnp.asarray(X) @ X.T, jnp.sort(X, axis=1)]
+
+
+def assert_right(said: foreign.Said, target: str) -> None:
+    assert said.exit_code == 0, said.document
+    assert said.document["report"]["target"] == target
+    assert said.document["report"]["compilations"] == 0
+    assert "jax" not in said.document["loaded"]
+    for actual, wanted in zip(said.outputs, expected(), strict=True):
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cpu", ["Haswell", "max"])
+def test_a_v3_bundle_loads_and_is_right_on_a_v3_processor(
+    bundles: Bundles, on: On, cpu: str
+) -> None:
+    assert_right(on(cpu).load(bundles.v3, bundles.policy, X), V3)
+    verified = on(cpu).verify(bundles.v3, bundles.policy)
+    assert (verified.exit_code, verified.document["ok"]) == (0, True)
+
+
+@pytest.mark.parametrize("cpu", ["Haswell", "max"])
+def test_a_v4_bundle_is_refused_on_a_v3_processor_naming_each_missing_feature(
+    bundles: Bundles, on: On, cpu: str
+) -> None:
+    loaded = on(cpu).load(bundles.v4, bundles.policy, X)
+    verified = on(cpu).verify(bundles.v4, bundles.policy)
+    for said in (loaded, verified):
+        assert (said.exit_code, said.codes) == (7, ["AOTC-E502"])
+        assert said.document["findings"][0]["expected"] == f"a processor with {ABOVE_V3}"
+
+
+def test_without_that_check_the_same_process_dies_of_an_illegal_instruction(
+    bundles: Bundles, on: On
+) -> None:
+    said = on("Haswell").load(bundles.v4, bundles.policy, X, without_check="check_isa")
+    assert said.exit_code == foreign.SIGILL
+
+
+def test_of_a_bundle_for_both_a_v3_processor_takes_v3(bundles: Bundles, on: On) -> None:
+    assert_right(on("Haswell").load(bundles.both, bundles.policy, X), V3)
+
+
+def test_a_v3_processor_that_lacks_one_feature_is_refused_for_that_one(
+    bundles: Bundles, on: On
+) -> None:
+    said = on("Haswell,-movbe").load(bundles.v3, bundles.policy, X)
+    assert (said.exit_code, said.codes) == (7, ["AOTC-E502"])
+    assert said.document["findings"][0]["expected"] == "a processor with movbe"
+
+
+@pytest.mark.parametrize("cpu", ["Nehalem", "SandyBridge"])
+def test_where_jaxlib_cannot_run_the_loader_says_so_before_touching_it(
+    bundles: Bundles, on: On, cpu: str
+) -> None:
+    loaded = on(cpu).load(bundles.v3, bundles.policy, X)
+    verified = on(cpu).verify(bundles.v3, bundles.policy)
+    for said in (loaded, verified):
+        assert (said.exit_code, said.codes) == (7, ["AOTC-E506"])
+    assert loaded.document["loaded"] == []
+
+
+@pytest.fixture(scope="module")
+def v2_bundle(qemu: Path, folder: Path) -> tuple[Path, Path, Path]:
+    """A v2 bundle made by jaxlib 0.11.2, its policy, and the python that has this jaxlib."""
+    programs = foreign.old_environment()
+    bundle, policy = folder / "v2.aotb", folder / "old.toml"
+
+    def aotc(*arguments: str | Path) -> None:
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        done = subprocess.run(
+            [programs / "aotc", *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+
+    aotc("keygen", "--plain", "old")
+    aotc("trust", "init", "--key", "old.pub", "--name", "foreign", "--output", policy)
+    aotc("build", "foreign.toml", "--key", "old.key", "--output", bundle, "--target", V2)
+    return bundle, policy, programs / "python"
+
+
+def test_a_v2_bundle_of_jaxlib_0_11_2_runs_without_avx2(
+    v2_bundle: tuple[Path, Path, Path], qemu: Path, tmp_path: Path
+) -> None:
+    bundle, policy, python = v2_bundle
+    assert_right(
+        foreign.Emulator(qemu, "SandyBridge", python, tmp_path).load(bundle, policy, X), V2
+    )
+
+
+def test_without_avx_jaxlib_0_11_2_is_refused_as_well(
+    v2_bundle: tuple[Path, Path, Path], qemu: Path, tmp_path: Path
+) -> None:
+    bundle, policy, python = v2_bundle
+    said = foreign.Emulator(qemu, "Nehalem", python, tmp_path).load(bundle, policy, X)
+    assert (said.exit_code, said.codes) == (7, ["AOTC-E506"])
