@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 
 from aotc.backends.registry import backend_for
-from aotc.config import isa
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Module
 from aotc_runtime.errors import Finding
@@ -68,15 +67,16 @@ def check_target(target: Target) -> TargetCheck:
 
 def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
     """What a target promises less of than this jaxlib itself needs."""
-    floor = isa.jaxlib_floor(jaxlib)
+    floor = processor.floor(jaxlib)
     missing = sorted(floor - set(target.features))
     if not missing:
         return ()
     return (
         f"jaxlib {jaxlib} itself needs {', '.join(missing)}: no processor without runs the bundle",
         *(
-            f"a build with jaxlib {version} runs wherever there is {', '.join(sorted(lower))}"
-            for version, lower in isa.JAXLIB_FLOORS.items()
+            f"built with jaxlib {version} it needs only "
+            f"{', '.join(sorted(lower - set(target.features)))} beside the target's features"
+            for version, lower in processor.FLOORS.items()
             if lower < floor
         ),
     )

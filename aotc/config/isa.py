@@ -54,20 +54,6 @@ target they would only refuse hosts that could run the code. What a target leave
 the compiler by name (`llvm` below), so that leaving out too much could cost speed, never a crash.
 """
 
-JAXLIB_FLOORS = {
-    "0.11": frozenset(["avx"]),
-    "0.12": frozenset(["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt"]),
-}
-"""What jaxlib's own code needs, by minor version: its `cpu_feature_guard`, seen in emulation
-(docs/targets.md).
-"""
-
-
-def jaxlib_floor(version: str) -> frozenset[str]:
-    """Features without which this jaxlib does not start; none are known of another version."""
-    return JAXLIB_FLOORS.get(".".join(version.split(".")[:2]), frozenset())
-
-
 _TUNING_PREFIXES = ("prefer-", "fast-", "slow-", "false-deps-", "tuning-")
 _TUNING = frozenset({"idivq-to-divl", "macrofusion", "branchfusion", "no-bypass-delay"})
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from aotc.config import isa
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -59,3 +62,58 @@ def test_a_broken_target_file_is_named_with_its_line(refused: Run, tmp_path: Pat
     done = refused(["targets", "show", "mine"], 3, "AOTC-E804")
     assert "mine.toml:3 thread\n" in done.stderr
     assert "did you mean threads?" in done.stderr
+
+
+def test_a_target_that_this_machine_can_compile_for_is_checked_by_compiling(aotc: Run) -> None:
+    done = aotc("targets", "check", "cpu-x86-64-v4", "--json")
+    document = done.document
+    assert (done.exit_code, document["ok"], document["compiles_here"]) == (0, True, True)
+    assert "avx512f" in document["requires"] and document["compile_seconds"] > 0
+    assert document["jaxlib"] == version("jaxlib") and document["notes"] == []
+
+
+def test_what_this_host_can_run_is_what_the_loader_would_say(aotc: Run, tmp_path: Path) -> None:
+    native = aotc("targets", "check", "native", "--json").document
+    assert (native["runs_here"], native["host_findings"]) == (True, [])
+    text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
+    (tmp_path / "wide.toml").write_text(text.replace('"64bit", ', '"64bit", "amx-fp8", "xop", '))
+    document = aotc("targets", "check", "wide.toml", "--json").document
+    assert (document["ok"], document["compiles_here"], document["runs_here"]) == (True, True, False)
+    (finding,) = document["host_findings"]
+    assert finding["code"] == "AOTC-E502" and "amx-fp8" in finding["expected"]
+    shown = aotc("targets", "check", "wide.toml")
+    assert shown.exit_code == 0 and "AOTC-E502" in shown.stdout and "amx-fp8" in shown.stdout
+
+
+def test_a_target_below_what_jaxlib_needs_is_told_so(aotc: Run) -> None:
+    (first, *rest) = aotc("targets", "check", "cpu-x86-64-v2", "--json").document["notes"]
+    assert "avx" in first and version("jaxlib") in first
+    if not version("jaxlib").startswith("0.11"):
+        (second,) = rest
+        assert "built with jaxlib 0.11 it needs only avx beside" in second
+
+
+def test_a_target_that_cannot_be_compiled_for_is_refused_with_the_reason(
+    refused: Run, aotc: Run, tmp_path: Path
+) -> None:
+    text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
+    (tmp_path / "odd.toml").write_text(text + 'options = { xla_no_such_option = "1" }\n')
+    done = refused(["targets", "check", "odd.toml"], 4, "AOTC-E901")
+    assert "xla_no_such_option" in done.stderr
+    document = aotc("targets", "check", "odd.toml", "--json").document
+    assert (document["compiles_here"], document["requires"]) == (False, [])
+    refused(["targets", "check", "nope"], 3, "AOTC-E811")
+
+
+def test_a_host_is_written_as_a_target_file_for_others_of_its_kind(
+    aotc: Run, refused: Run, tmp_path: Path
+) -> None:
+    host = aotc("targets", "detect", "--json").document["host"]
+    (tmp_path / "targets").mkdir()
+    file = aotc("targets", "detect", "--toml", "web")
+    (tmp_path / "targets" / "web.toml").write_text(file.stdout)
+    shown = aotc("targets", "show", "web", "--json").document["target"]
+    assert set(shown["features"]) == set(host["features"]) - isa.UNUSED
+    for key in ("cpu", "triple", "tuning", "threads"):
+        assert shown[key] == host[key]
+    refused(["targets", "detect", "--toml", "no name"], 2, "AOTC-E001")

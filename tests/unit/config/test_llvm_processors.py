@@ -6,9 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from aotc.backends.xla import private
 from aotc.config import isa
 from aotc.config.target import list_targets
 
@@ -37,15 +34,3 @@ def test_the_script_knows_the_features_of_a_processor() -> None:
 def test_every_name_is_one_that_a_target_may_use_and_stands_once() -> None:
     assert len(set(isa.CPUS)) == len(isa.CPUS)
     assert {model.cpu for _, model in list_targets(ROOT)} <= set(isa.CPUS)
-
-
-@pytest.mark.parametrize("version", ["0.11.2", "0.12.0", "0.12.0.1"])
-def test_what_jaxlib_itself_needs_is_known_for_every_version_of_our_range(version: str) -> None:
-    floor = isa.jaxlib_floor(version)
-    assert "avx" in floor and floor < isa.FEATURES
-    assert ("avx2" in floor) == (not version.startswith("0.11"))
-
-
-def test_nothing_is_claimed_of_a_jaxlib_that_nobody_tried() -> None:
-    assert isa.jaxlib_floor("0.99.1") == frozenset()
-    assert isa.jaxlib_floor(str(private.versions()["jaxlib"])), "the installed one is known"
