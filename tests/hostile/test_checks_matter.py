@@ -270,6 +270,12 @@ VERIFY = [
 ]  # fmt: skip
 
 COMPATIBILITY = [
+    Check(compatibility.check_format, ("if reads and", "if False and"),
+          on_host(bundle_format="0.9"), "AOTC-E402"),
+    Check(compatibility.check_libc, ("found < GLIBC_FLOOR", "False"), on_host(libc="glibc 2.17"),
+          "AOTC-E507"),
+    Check(compatibility.check_platform, ("needs != has", "False"), on_host(os="darwin"),
+          "AOTC-E501"),
     Check(compatibility.check_jaxlib, ("host.jaxlib not in manifest.accepts_jaxlib", "False"),
           on_host(jaxlib="0.11.2"), "AOTC-E401"),
     Check(compatibility.check_platform, ("needs != has", "False"), on_host(platform="cuda"),

@@ -14,7 +14,7 @@ import pytest
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.verification.compatibility import check_host
-from aotc_runtime.verification.verify import choose_target
+from aotc_runtime.verification.choosing import choose_target
 
 from ..samples import host, manifest
 
@@ -143,4 +143,5 @@ def test_of_several_targets_the_best_one_of_the_processor_is_taken(
     recorded = RECORDED[processor]
     facts = host(cpu=recorded["cpu"], isa=frozenset(recorded["features"].split()))
     bundle = {c: bundle_for(c) for c in ("v2", "v3", "v4", "sapphirerapids", "znver5")}
-    assert choose_target(bundle, facts, None) == (best, [])
+    choice = choose_target(bundle, facts, None)
+    assert (choice.target, choice.findings) == (best, ())
