@@ -16,6 +16,7 @@ import msgspec
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
+from aotc_runtime.system import processor
 from aotc_runtime.verification.choosing import choose_target
 
 VECTOR = re.compile(r"s?sse|avx|amx|fma|f16c|xop")
@@ -109,11 +110,12 @@ def _row(
     known: Sequence[Target],
 ) -> Row:
     choice = choose_target(manifests, facts, None)
+    below = tuple(_check_jaxlib_itself(host, facts))
     cells = tuple(
-        _cell(manifests[candidate.target], candidate.findings, facts, known)
+        _cell(manifests[candidate.target], (*below, *candidate.findings), facts, known)
         for candidate in choice.candidates
     )
-    runs = None if choice.findings else choice.target
+    runs = None if below or choice.findings else choice.target
     closest = min(cells, key=lambda cell: (len(_elsewhere(cell)), cell.level is Level.NO))
     build_for: tuple[str, ...] = ()
     if runs is None and closest.level is not Level.UNKNOWN and not _elsewhere(closest):
@@ -121,6 +123,20 @@ def _row(
         fitting.sort(key=lambda target: (-len(target.features), target.name))
         build_for = tuple(target.name for target in fitting)
     return Row(host, facts, cells if runs else _closest_first(cells), runs, build_for)
+
+
+def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
+    """AOTC-E506, which the loader finds out before it has any facts."""
+    missing = sorted(processor.floor(facts.jaxlib) - facts.isa)
+    if missing and facts.architecture == "x86_64":
+        yield Finding(
+            code="AOTC-E506",
+            where=f"jaxlib {facts.jaxlib} on {host}",
+            expected=f"a processor with {', '.join(missing)}, for jaxlib itself",
+            found=f"{facts.cpu} without",
+            hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
+            "less, and install that there (docs/targets.md)",
+        )
 
 
 def _closest_first(cells: Sequence[Cell]) -> tuple[Cell, ...]:

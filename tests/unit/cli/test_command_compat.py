@@ -115,7 +115,7 @@ def test_a_host_that_needs_another_target_is_told_which(
         'schema = 1\nname = "tiny"\nplatform = "cpu"\ntriple = "x86_64-unknown-linux-gnu"\n'
         'cpu = "x86-64"\nfeatures = ["sse2"]\nthreads = 1\n'
     )
-    done = aotc("compat", digits_bundle[0], describe("old", lacks=("avx",)), "--json")
+    done = aotc("compat", digits_bundle[0], describe("old", lacks=("crc32",)), "--json")
     assert "tiny" in done.document["hosts"][0]["build_for"]
     assert "would run" in aotc("compat", digits_bundle[0], "old.json").stdout
 
@@ -128,7 +128,7 @@ def test_the_text_fits_80_columns_and_tells_hosts_that_are_alike_together(
     done = aotc("compat", digits_bundle[0], *hosts)
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= WIDTH
-    assert len(lines) < 20 and "and 14 more" in done.stdout
+    assert "and 14 more" in done.stdout and "machine-7" not in done.stdout
 
 
 def test_bad_descriptions_are_refused(

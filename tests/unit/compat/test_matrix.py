@@ -11,9 +11,10 @@ from unit.runtime.samples import host, manifest
 from aotc.compat.matrix import Level, Row, matrix
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
+from aotc_runtime.system import processor
 
-V2 = ["sse2", "sse4.2"]
-V3 = [*V2, "avx2", "bmi", "fma"]
+V2 = ["sse2", *sorted(processor.floor("0.11.2"))]
+V3 = ["sse2", *sorted(processor.floor("0.12.0"))]
 V4 = [*V3, "avx512f", "avx512vl"]
 LEVELS = {"v2": V2, "v3": V3, "v4": V4}
 
@@ -102,7 +103,8 @@ def test_a_jaxlib_that_nobody_tried_is_unknown_if_nothing_else_is_in_the_way() -
 def test_where_none_runs_the_known_targets_that_would_are_named_best_first() -> None:
     found = row(bundle("v4"), on(V3))
     assert found.build_for == ("v3", "v2")
-    assert row(bundle("v3"), on(["sse2"])).build_for == (), "none of them would"
+    (found,) = matrix(bundle("v4"), {"web1": on(V3)}, [], KNOWN[2:])
+    assert found.build_for == (), "none of them would"
 
 
 def test_no_target_is_proposed_for_what_another_target_would_not_change() -> None:
@@ -119,3 +121,11 @@ def test_versions_are_tried_on_every_host_instead_of_its_own() -> None:
         ("web2", "0.11.2", "v3"),
         ("web2", "0.13", None),
     ]
+
+
+def test_where_jaxlib_itself_does_not_start_no_target_is_proposed() -> None:
+    rows = matrix(bundle("v2"), {"web1": on(V2)}, ["0.11.2", "0.12.0"], KNOWN)
+    assert [r.runs for r in rows] == ["v2", None]
+    (cell,) = rows[1].cells
+    assert (cell.level, [f.code for f in cell.findings]) == (Level.NO, ["AOTC-E506"])
+    assert "avx2" in cell.findings[0].expected and rows[1].build_for == ()
