@@ -94,6 +94,7 @@ class Device:
         self.threads = threads or _default_threads()
         try:
             import jaxlib
+            import ml_dtypes  # noqa: F401 - jaxlib does at its first array, where it takes longer
             from jaxlib import xla_client
 
             self.jaxlib: str = jaxlib.__version__
