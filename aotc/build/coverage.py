@@ -11,7 +11,7 @@ from aotc.traffic.space import space_of_bundle
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_unverified
+from aotc_runtime.verification.contents import read_unverified
 
 
 def check_bundle(

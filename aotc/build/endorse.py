@@ -15,13 +15,8 @@ from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import Contents, read_envelopes, read_root, read_unverified
 from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.verify import (
-    Contents,
-    read_envelopes,
-    read_root,
-    read_unverified,
-)
 
 
 def endorse(path: Path, signer: Signer) -> Attestation:

@@ -23,15 +23,15 @@ from aotc_runtime.formats.statement import SIGN_TYPE
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import rules, signatures
-from aotc_runtime.verification.signatures import Voucher
-from aotc_runtime.verification.verify import (
+from aotc_runtime.verification.contents import (
     Contents,
-    check_policy,
     read_contents,
     read_envelopes,
     read_root,
     read_unverified,
 )
+from aotc_runtime.verification.signatures import Voucher
+from aotc_runtime.verification.verify import check_policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from aotc.signing.signer import Signer
 from aotc_runtime.digest import sha256_each
 from aotc_runtime.errors import Finding, TrustError
 from aotc_runtime.system.store import MappedBundle, open_bundle
+from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.keys import PublicKey, load_public_key
-from aotc_runtime.verification.verify import read_unverified
 
 FILE_NAME = "model.sig"
 

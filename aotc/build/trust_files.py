@@ -16,9 +16,9 @@ from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.trust import parse_policy, policy_keys, read_policy_text
-from aotc_runtime.verification.verify import read_unverified
 
 _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
 

@@ -47,7 +47,7 @@ def compat(
     from aotc.report.compat import compat_document, compat_findings, compat_lines
     from aotc_runtime.system import host
     from aotc_runtime.system.store import open_bundle
-    from aotc_runtime.verification.verify import read_unverified
+    from aotc_runtime.verification.contents import read_unverified
 
     contents, _ = read_unverified(open_bundle(bundle))
     named = (*hosts, *facts)

@@ -33,7 +33,7 @@ from aotc_runtime.formats.oci import (
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_root, read_unverified
+from aotc_runtime.verification.contents import read_root, read_unverified
 
 type Data = bytes | memoryview
 

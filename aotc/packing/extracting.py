@@ -13,7 +13,7 @@ from aotc_runtime.errors import raise_if
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.verification.choosing import missing_target
-from aotc_runtime.verification.verify import Contents, read_contents, read_envelopes, read_root
+from aotc_runtime.verification.contents import Contents, read_contents, read_envelopes, read_root
 
 
 def extract(source: BlobSource, targets: Sequence[str], path: Path, form: Form) -> Bundle:

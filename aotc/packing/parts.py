@@ -10,7 +10,7 @@ from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource, ImageDescriptor, ImageManifest, RootIndex
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.verification.verify import Contents
+from aotc_runtime.verification.contents import Contents
 
 
 @dataclass(frozen=True, slots=True)

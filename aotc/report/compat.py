@@ -9,7 +9,7 @@ from typing import Any
 from aotc.compat.matrix import Cell, Level, Row
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
-from aotc_runtime.verification.verify import Contents
+from aotc_runtime.verification.contents import Contents
 
 WIDTH = 80
 SHOWN_MAX = 6

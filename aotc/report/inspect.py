@@ -16,8 +16,8 @@ from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.formats.statement import Statement
 from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
+from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.roles import roles_by_digest
-from aotc_runtime.verification.verify import read_unverified
 
 
 def bundle_report(source: BlobSource) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from aotc_runtime.schema.manifest import InputArgument
 from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.signature import arguments_of
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_unverified
+from aotc_runtime.verification.contents import read_unverified
 
 LARGEST, SMALLEST = 2**26, 2048
 

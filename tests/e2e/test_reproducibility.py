@@ -15,7 +15,7 @@ import pytest
 from aotc.backends.xla import private
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.verify import read_root, read_unverified
+from aotc_runtime.verification.contents import read_root, read_unverified
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 

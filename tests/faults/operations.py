@@ -31,8 +31,8 @@ from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import read_unverified
 
 OLD, NEW, NONE = "old", "new", "none"
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_unverified
+from aotc_runtime.verification.contents import read_unverified
 
 from .operations import operations, whole
 

@@ -19,10 +19,10 @@ from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.consistency import check_consistency
+from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import open_envelope
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import read_root
 from aotc_runtime.verification.versions import version_key
 
 type Reader = Callable[[bytes], object]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_root, read_unverified
+from aotc_runtime.verification.contents import read_root, read_unverified
 
 SMALL = 65_536
 """Bytes: longer seeds slow a fuzzer down more than they tell it."""

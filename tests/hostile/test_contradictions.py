@@ -7,7 +7,7 @@ import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.verification.verify import begin_contents
+from aotc_runtime.verification.contents import begin_contents
 
 from .generator.contradictions import contradict, pair
 from .tampering import ACCEPTED, Documents, code_of, policy_for, signed

@@ -12,7 +12,7 @@ from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_root
+from aotc_runtime.verification.contents import read_root
 
 from .archives import on_disk
 from .tampering import (

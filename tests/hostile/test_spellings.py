@@ -11,7 +11,7 @@ from aotc_runtime import limits
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.verify import read_root
+from aotc_runtime.verification.contents import read_root
 
 from .generator.spellings import redigested
 from .tampering import (

@@ -15,7 +15,7 @@ from aotc.errors import UsageError
 from aotc.signing.plugins import PluginSigner, open_signer
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_root
+from aotc_runtime.verification.contents import read_root
 
 from . import page
 from .softhsm import PIN, SoftHsm

@@ -12,7 +12,7 @@ from aotc.packing.bundle import with_attestation
 from aotc.signing.attest import attest, endorsement
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_root
+from aotc_runtime.verification.contents import read_root
 
 
 @pytest.fixture

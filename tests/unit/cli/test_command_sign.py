@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_root
+from aotc_runtime.verification.contents import read_root
 
 Run = Callable[..., Any]
 Bundle = tuple[Path, Path]

@@ -17,7 +17,7 @@ from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.packing.weights import write_tensors
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import read_unverified
+from aotc_runtime.verification.contents import read_unverified
 
 Made = Callable[..., Path]
 BUILT, OTHER = "cpu-x86-64-v3", "other"

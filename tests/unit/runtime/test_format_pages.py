@@ -18,6 +18,7 @@ from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey,
 from aotc_runtime.verification import (
     compatibility,
     consistency,
+    contents,
     keys,
     provenance,
     rules,
@@ -119,7 +120,7 @@ def rows() -> dict[int, str]:
 def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
     assert list(rows()) == list(range(1, 11))
     named: set[int] = set()
-    for module in (verify, rules, provenance, signatures, trust, compatibility):
+    for module in (verify, contents, rules, provenance, signatures, trust, compatibility):
         text = Path(module.__file__ or "").read_text()
         for match in re.findall(r"docs/trust\.md (\d+(?:(?:, | and | to )\d+)*)", text):
             numbers = [int(number) for number in re.findall(r"\d+", match)]
@@ -147,7 +148,17 @@ def test_every_code_of_the_verification_stands_at_a_step() -> None:
     for text in rows().values():
         for first, last in re.findall(r"E(\d{3})(?: to E(\d{3}))?", text):
             stated |= set(range(int(first), int(last or first) + 1))
-    for module in (verify, rules, provenance, signatures, trust, compatibility, consistency, keys):
+    for module in (
+        verify,
+        contents,
+        rules,
+        provenance,
+        signatures,
+        trust,
+        compatibility,
+        consistency,
+        keys,
+    ):
         source = Path(module.__file__ or "").read_text()
         for code in re.findall(r'"AOTC-E(\d{3})"', source):
             assert int(code) in stated or code == "308", code

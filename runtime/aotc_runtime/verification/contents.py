@@ -1,0 +1,331 @@
+"""What a bundle holds, read strictly and hashed: docs/trust.md 1, 2, 5 and 6.
+
+Nothing here knows a policy: this says what is in a bundle, not whether to trust it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from aotc_runtime import canonical, limits
+from aotc_runtime.decoders import decoder
+from aotc_runtime.digest import Hashing, cores, sha256, sha256_each
+from aotc_runtime.errors import (
+    BundleFormatError,
+    Finding,
+    IntegrityError,
+    raise_if,
+)
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.oci import (
+    AttestationManifest,
+    BlobSource,
+    Descriptor,
+    Entries,
+    Entry,
+    ImageDescriptor,
+    ImageManifest,
+    RootIndex,
+)
+from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
+from aotc_runtime.verification.consistency import check_consistency
+
+
+class Root(Struct, frozen=True):
+    """What index.json points at: the root and the attestations."""
+
+    entry: Entry
+    attestations: tuple[Entry, ...]
+
+
+class Contents(Struct, frozen=True):
+    """Everything below a root: blobs with good digests, by digest, and the targets' manifests.
+
+    absent: what the root calls the targets that are not stored. Made without a policy, this says
+    what a bundle contains, not whether to trust it.
+    """
+
+    root_digest: str
+    manifests: Mapping[str, BundleManifest]
+    blobs: Mapping[str, memoryview]
+    targets: Mapping[str, ImageManifest]
+    absent: tuple[str, ...]
+
+
+def _format_error(code: str, where: str, expected: str, found: str) -> BundleFormatError:
+    hint = "the bundle is damaged, or not aotc's: fetch or build it again"
+    return BundleFormatError(Finding(code, where, expected, found, hint))
+
+
+def _integrity_error(code: str, where: str, expected: str, found: str) -> IntegrityError:
+    hint = "the bundle was changed after it was signed: fetch or build it again"
+    return IntegrityError(Finding(code, where, expected, found, hint))
+
+
+def read_root(source: BlobSource) -> Root:
+    """docs/trust.md 1: the layout's own files, within limits.
+
+    Raises BundleFormatError: AOTC-E110 a file is missing, E111 too large, E106 malformed,
+    E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
+    """
+    layout = decode_foreign(
+        _file(source, oci.LAYOUT_FILE), oci.Layout, where=f"{source.name} {oci.LAYOUT_FILE}"
+    )
+    if layout.imageLayoutVersion != oci.LAYOUT_VERSION:
+        where = f"{source.name} {oci.LAYOUT_FILE}"
+        found = layout.imageLayoutVersion
+        raise _format_error("AOTC-E112", where, f"version {oci.LAYOUT_VERSION}", found)
+    where = f"{source.name} {oci.INDEX_FILE}"
+    index = decode_foreign(_file(source, oci.INDEX_FILE), Entries, where=where)
+    # By media type alone: registries' tools drop an entry's other fields.
+    roots = [entry for entry in index.manifests if entry.mediaType == oci.INDEX_TYPE]
+    attestations = [entry for entry in index.manifests if entry.mediaType == oci.MANIFEST_TYPE]
+    if len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests):
+        kinds = ", ".join(entry.mediaType for entry in index.manifests) or "nothing"
+        expected = f"one {oci.INDEX_TYPE}, the root, and attestations of {oci.MANIFEST_TYPE}"
+        raise _format_error("AOTC-E113", where, expected, kinds)
+    if len(attestations) > limits.ATTESTATIONS_MAX:
+        expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
+        raise _format_error("AOTC-E111", where, expected, str(len(attestations)))
+    return Root(roots[0], tuple(attestations))
+
+
+def _file(source: BlobSource, name: str) -> bytes:
+    data = source.file(name)
+    if data is None:
+        raise _format_error("AOTC-E110", source.name, f"a file {name}", "none")
+    if len(data) > limits.INDEX_BYTES_MAX:
+        expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
+        raise _format_error("AOTC-E111", f"{source.name} {name}", expected, str(len(data)))
+    return bytes(data)
+
+
+def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
+    """A blob of the declared size, its digest not yet checked."""
+    data = source.blob(ref.digest)
+    where = f"{source.name} {what}"
+    if data is None:
+        raise _integrity_error("AOTC-E202", where, f"the blob {ref.digest}", "no such blob")
+    if len(data) != ref.size:
+        raise _integrity_error("AOTC-E203", where, f"{ref.size} bytes", f"{len(data)} bytes")
+    return data
+
+
+def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int) -> bytes:
+    """A blob that will be parsed: copied, so that nothing can change it, then hashed.
+
+    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size; BundleFormatError: E111.
+    """
+    data = _stored(source, ref, what)
+    where = f"{source.name} {what}"
+    if len(data) > limit:
+        raise _format_error("AOTC-E111", where, f"at most {limit} bytes", f"{len(data)} bytes")
+    copy = bytes(data)
+    if sha256(copy) != ref.digest:
+        raise _integrity_error("AOTC-E201", where, ref.digest, sha256(copy))
+    return copy
+
+
+def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str]]:
+    """The DSSE envelopes attached to the root, and the digests of all blobs they occupy.
+
+    Raises IntegrityError and BundleFormatError (AOTC-E114: not an attestation of this root).
+    """
+    envelopes = []
+    reached: set[str] = set()
+    for number, reference in enumerate(root.attestations):
+        what = f"attestation {number + 1}"
+        data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
+        manifest = decode_foreign(data, AttestationManifest, where=f"{source.name} {what}")
+        subject = manifest.subject.digest if manifest.subject else "nothing"
+        if subject != root.entry.digest or len(manifest.layers) != 1:
+            expected = f"one envelope about {root.entry.digest}"
+            found = f"{len(manifest.layers)} about {subject}"
+            raise _format_error("AOTC-E114", f"{source.name} {what}", expected, found)
+        _document(source, manifest.config, f"{what} config", len(oci.EMPTY_BLOB))
+        layer = manifest.layers[0]
+        envelopes.append(_document(source, layer, f"{what} envelope", limits.ENVELOPE_BYTES_MAX))
+        reached |= {reference.digest, manifest.config.digest, layer.digest}
+    return envelopes, reached
+
+
+class WeightsHashing:
+    """docs/trust.md 6, the second half: the weights, while they are being hashed."""
+
+    def __init__(self, source: BlobSource, weights: Mapping[str, memoryview]) -> None:
+        self._where = source.name
+        self._digests = tuple(weights)
+        self._hashing = Hashing(tuple(weights.values()), cores())
+
+    def finish(self) -> None:
+        """Wait for it. Raises IntegrityError (AOTC-E201)."""
+        for digest, found in zip(self._digests, self._hashing.finish(), strict=True):
+            if found != digest:
+                where = f"{self._where} {digest} ({oci.WEIGHTS_TYPE})"
+                raise _integrity_error("AOTC-E201", where, digest, found)
+
+    def stop(self) -> None:
+        """Nothing of it is wanted any more."""
+        self._hashing.stop()
+
+
+def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Contents:
+    """As `begin_contents`, to its end: every blob below the root is the one that was signed."""
+    contents, weights = begin_contents(source, root, attested)
+    weights.finish()
+    return contents
+
+
+def begin_contents(
+    source: BlobSource, root: Root, attested: set[str]
+) -> tuple[Contents, WeightsHashing]:
+    """docs/trust.md 2, 5 and 6: every blob below the root is the one whose digest was signed, of
+    weights once their hashing is finished. Targets may be absent, as long as one is there.
+
+    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
+    E205 layers that are not what the manifest refers to; BundleFormatError.
+    """
+    index_data = _document(source, root.entry, "root index", limits.INDEX_BYTES_MAX)
+    index = canonical.decode(index_data, RootIndex, where=f"{source.name} root index")
+    if not index.manifests or index.artifactType != oci.BUNDLE_TYPE:
+        expected = f"targets, and artifactType {oci.BUNDLE_TYPE}"
+        found = f"{len(index.manifests)} targets, {index.artifactType or 'none'}"
+        raise _format_error("AOTC-E113", f"{source.name} root index", expected, found)
+    reached = {root.entry.digest, *attested}
+    manifests: dict[str, BundleManifest] = {}
+    targets: dict[str, ImageManifest] = {}
+    layers: dict[str, Descriptor] = {}
+    # OCI 1.1 allows an index to list what is not stored. A target is there whole, or not at all:
+    # what is left of one whose image manifest is gone is reached by nothing (AOTC-E204).
+    stored = [ref for ref in index.manifests if source.blob(ref.digest) is not None]
+    for reference in stored or index.manifests:
+        what = "image manifest " + reference.digest[7:19]
+        data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
+        image = canonical.decode(data, ImageManifest, where=f"{source.name} {what}")
+        what = "bundle manifest " + image.config.digest[7:19]
+        config = _document(source, image.config, what, limits.MANIFEST_BYTES_MAX)
+        manifest = _bundle_manifest(config, f"{source.name} {what}")
+        if manifest.target.name in manifests:
+            where = f"{source.name} root index"
+            raise _format_error("AOTC-E116", where, "each target once", manifest.target.name)
+        raise_if(check_consistency(manifest, f"{source.name} {what}"))
+        raise_if(_check_layers(image, manifest, source.name))
+        manifests[manifest.target.name] = manifest
+        targets[manifest.target.name] = image
+        layers |= {layer.digest: layer for layer in image.layers}
+        reached |= {reference.digest, image.config.digest, *(d.digest for d in image.layers)}
+    identities = {(manifest.name, manifest.version) for manifest in manifests.values()}
+    if len(identities) != 1:
+        found = ", ".join(f"{name} {version}" for name, version in sorted(identities))
+        raise _format_error("AOTC-E116", source.name, "one name and version for all", found)
+    surplus = sorted(source.digests() - reached)
+    if surplus:
+        where = f"{source.name} {surplus[0]}"
+        expected = "only blobs that the root reaches"
+        raise _integrity_error("AOTC-E204", where, expected, f"{len(surplus)} more")
+    blobs, weights = _hash_layers(source, layers)
+    absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
+    return Contents(root.entry.digest, manifests, blobs, targets, absent), weights
+
+
+def _target_name(reference: ImageDescriptor) -> str:
+    """What the root index calls a target: for messages, since its manifest alone names it."""
+    name = reference.annotations.get(oci.TARGET_ANNOTATION, "")
+    return name if name.isprintable() and name else reference.digest
+
+
+class _Versioned(Struct):
+    """What every version of the bundle manifest holds."""
+
+    format_version: str
+
+
+def _bundle_manifest(data: bytes, where: str) -> BundleManifest:
+    # The version first: a later one may hold fields that this reader would call malformed.
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        _check_format(decoder(_Versioned).decode(data).format_version, where)
+    return canonical.decode(data, BundleManifest, where=where)
+
+
+def _check_format(version: str, where: str) -> None:
+    major, minor = FORMAT_VERSION.split(".")
+    if version not in [f"{major}.{known}" for known in range(int(minor) + 1)]:
+        expected = f"format {FORMAT_VERSION}, or an earlier {major}.x"
+        raise _format_error("AOTC-E115", where, expected, f"format {version}")
+
+
+def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
+    """Digest to media type and size of every blob a manifest refers to."""
+    found: dict[str, tuple[str, int]] = {}
+
+    def add(ref: BlobRef, media_type: str) -> None:
+        found[ref.digest] = (media_type, ref.size)
+
+    for weights in manifest.weights.values():
+        for ref in weights.blobs:
+            add(ref, oci.WEIGHTS_TYPE)
+    for entry_point in manifest.entry_points.values():
+        for profile in entry_point.profiles:
+            add(profile.module, oci.MODULE_TYPE)
+            add(profile.executable, oci.EXECUTABLE_TYPE)
+            add(profile.fixture, oci.FIXTURE_TYPE)
+        if entry_point.symbolic is not UNSET:
+            add(entry_point.symbolic.module, oci.MODULE_TYPE)
+    return found
+
+
+def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
+    wanted = references(manifest)
+    given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
+    if [layer.digest for layer in image.layers] != sorted(given):
+        yield Finding(
+            code="AOTC-E205",
+            where=where,
+            expected="the layers of an image in the order of their digests, each once",
+            found="another order, or one twice",
+            hint="the bundle was put together wrongly: build it again",
+        )
+    for digest in sorted(wanted.keys() | given.keys()):
+        if wanted.get(digest) != given.get(digest):
+            yield Finding(
+                code="AOTC-E205",
+                where=f"{where} {digest}",
+                expected=f"{wanted.get(digest, 'no such layer')}, as the bundle manifest says",
+                found=str(given.get(digest, "no such layer")),
+                hint="the bundle was put together wrongly: build it again",
+            )
+
+
+def _hash_layers(
+    source: BlobSource, layers: Mapping[str, Descriptor]
+) -> tuple[dict[str, memoryview], WeightsHashing]:
+    """Every layer, copied and hashed; but weights stay mapped, and are being hashed."""
+    data: dict[str, memoryview] = {}
+    weights: dict[str, memoryview] = {}
+    for digest in sorted(layers):
+        stored = _stored(source, layers[digest], digest)
+        if layers[digest].mediaType == oci.WEIGHTS_TYPE:
+            weights[digest] = stored
+        else:
+            data[digest] = memoryview(bytes(stored))
+    for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
+        if found != digest:
+            where = f"{source.name} {digest} ({layers[digest].mediaType})"
+            raise _integrity_error("AOTC-E201", where, digest, found)
+    return data | weights, WeightsHashing(source, weights)
+
+
+def read_unverified(source: BlobSource) -> tuple[Contents, list[bytes]]:
+    """What a bundle contains and its envelopes, digests checked, signatures not.
+
+    For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
+    """
+    root = read_root(source)
+    envelopes, attested = read_envelopes(source, root)
+    return read_contents(source, root, attested), envelopes
