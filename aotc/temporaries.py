@@ -84,8 +84,12 @@ def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[
     remove_abandoned(parent, prefix, suffix)
 
     def make() -> tuple[str, int]:
-        name = tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent)
-        return name, os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        while True:
+            name = tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent)
+            try:
+                return name, os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue  # not locked yet, so another process took it for abandoned
 
     with _locked_new(make) as (name, _):
         yield name

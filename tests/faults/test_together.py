@@ -40,7 +40,7 @@ def at_once(code: str, *arguments: str | Path) -> None:
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     for process in started:
         _, said = process.communicate()
-        assert (process.returncode, said) == (0, "")
+        assert not said and process.returncode == 0, said
 
 
 @pytest.mark.parametrize("name", ["build a new file", "build a new folder"])
