@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.states import State
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,7 +32,8 @@ class BundleSlot:
     """
 
     def __init__(self, bundle: LoadedBundle) -> None:
-        self._tenancy = _Tenancy(bundle)
+        """Raises ShapeError (AOTC-E633) for anything but a bundle that is ready."""
+        self._tenancy = _Tenancy(_ready(bundle))
         self._changed = threading.Condition()
 
     @property
@@ -47,8 +50,10 @@ class BundleSlot:
         """Serve this bundle from now on, and close the old one when its last call has ended.
 
         timeout: seconds to wait for that. Raises TimeoutError if calls are still running then; the
-        new bundle serves, and the old one stays open.
+        new bundle serves, and the old one stays open. Raises ShapeError (AOTC-E633) for anything
+        but a bundle that is ready; the old one then serves on.
         """
+        _ready(bundle)
         with self._changed:
             old, self._tenancy = self._tenancy, _Tenancy(bundle)
             if not self._changed.wait_for(lambda: old.calls == 0, timeout):
@@ -68,6 +73,20 @@ class BundleSlot:
         with self._changed:
             tenancy.calls -= 1
             self._changed.notify_all()
+
+
+def _ready(bundle: object) -> LoadedBundle:
+    if isinstance(bundle, LoadedBundle) and bundle.state is State.READY:
+        return bundle
+    raise ShapeError(
+        Finding(
+            code="AOTC-E633",
+            where="BundleSlot",
+            expected="a bundle that is ready",
+            found=repr(bundle),
+            hint="pass what `load` returns; of `load(..., wait=False)`, what its `wait()` returns",
+        )
+    )
 
 
 class SlotEntryPoint:

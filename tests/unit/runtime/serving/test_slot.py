@@ -100,3 +100,24 @@ def test_every_way_of_calling_goes_through_the_slot(digits_bundle: Bundle) -> No
         slot["forecast"]
     assert caught.value.code == "AOTC-E602"
     slot.bundle.close()
+
+
+def test_what_is_no_ready_bundle_is_refused_and_the_old_one_serves_on(
+    digits_bundle: Bundle,
+) -> None:
+    path, policy = digits_bundle
+    closed = aotc_runtime.load(path, trust=policy)
+    closed.close()
+    loading: Any = aotc_runtime.load(path, trust=policy, wait=False)
+    slot = BundleSlot(aotc_runtime.load(path, trust=policy))
+    others: tuple[Any, ...] = (closed, loading, str(path))
+    for other in others:
+        with pytest.raises(ShapeError) as caught:
+            slot.replace(other)
+        assert caught.value.code == "AOTC-E633"
+        with pytest.raises(ShapeError):
+            BundleSlot(other)
+    slot["predict"](np.zeros((1, 64), np.float32))
+    slot.replace(loading.wait())
+    slot["predict"](np.zeros((1, 64), np.float32))
+    slot.bundle.close()
