@@ -68,6 +68,7 @@ bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.reproducibility
 	$(BIN)/python -m benchmarks.verification
 	$(BIN)/python -m benchmarks.cycles
+	$(BIN)/python -m benchmarks.traffic
 
 bench-compare: $(STAMP) ## Compare with jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	$(BIN)/python -m benchmarks.compare $(COMPARE)

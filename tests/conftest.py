@@ -68,3 +68,13 @@ def train_bundle(built: Callable[[str], Bundle]) -> Bundle:
 @pytest.fixture(scope="session")
 def gp_bundle(built: Callable[[str], Bundle]) -> Bundle:
     return built("gp")
+
+
+@pytest.fixture(scope="session")
+def encoder_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("encoder")
+
+
+@pytest.fixture(scope="session")
+def detector_bundle(built: Callable[[str], Bundle]) -> Bundle:
+    return built("detector")

@@ -1,0 +1,1 @@
+"""A small object detector for images of any height and width."""

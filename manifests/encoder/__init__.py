@@ -1,0 +1,1 @@
+"""A small text encoder whose texts have any length."""
