@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotc_runtime.schema.device import Compilation
 from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
@@ -113,7 +114,8 @@ class Executable:
     serialized: canonical bytes: the same module, target and toolchain give the same bytes.
     isa: required processor features; tuning: attributes that require nothing.
     diagnostics: lines the compiler printed, for people.  captured: the module's parameters that are
-    constants in it.  tuned: how its compile options were chosen, if they were.
+    constants in it.  tuned: how its compile options were chosen, if they were.  compilation: for an
+    accelerator, the same for all executables of a target.
     """
 
     serialized: bytes
@@ -128,6 +130,7 @@ class Executable:
     diagnostics: tuple[str, ...] = ()
     captured: tuple[int, ...] = ()
     tuned: Tuned | None = None
+    compilation: Compilation | None = None
 
 
 @dataclass(frozen=True, slots=True)

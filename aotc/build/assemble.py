@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
-from aotc.build.memory import call_bytes
 from aotc.build.policies import Proofs, policies
+from aotc.build.requirements import requirements
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.packing.bundle import Blob, TargetParts
@@ -22,7 +22,6 @@ from aotc_runtime.schema.manifest import (
     EntryPoint,
     Parity,
     ProfileRecord,
-    Requirements,
     Symbolic,
     Target,
     Trial,
@@ -105,7 +104,13 @@ def target_parts(
             name=manifest.name,
             version=manifest.version,
             target=target,
-            requires=_requirements(target, entry_points, executables, weights),
+            requires=requirements(
+                target,
+                built_with,
+                entry_points,
+                executables.values(),
+                sum(len(blob.data) for set_ in weights.values() for blob in set_),
+            ),
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
             dimensions={
@@ -118,6 +123,7 @@ def target_parts(
                 name: _weight_set(set_, program.weights[name]) for name, set_ in weights.items()
             },
             entry_points=entry_points,
+            compilation=next((e.compilation for e in executables.values() if e.compilation), UNSET),
         ),
         blobs=blobs,
     )
@@ -166,27 +172,4 @@ def _weight_set(blobs: Sequence[Blob], origin: str) -> WeightSet:
             for blob in blobs
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()
         ),
-    )
-
-
-def _requirements(
-    target: Target,
-    entry_points: Mapping[str, EntryPoint],
-    executables: Executables,
-    weights: Mapping[str, Sequence[Blob]],
-) -> Requirements:
-    """What a host must offer: the union of what the executables need."""
-    every = executables.values()
-    largest = max(
-        call_bytes(profile, entry_point.inputs)
-        for entry_point in entry_points.values()
-        for profile in entry_point.profiles
-    )
-    return Requirements(
-        platform=target.platform,
-        architecture=target.triple.partition("-")[0],
-        isa=tuple(sorted({feature for e in every for feature in e.isa})),
-        devices=1,
-        custom_call_targets=tuple(sorted({t for e in every for t in e.custom_call_targets})),
-        memory_bytes=largest + sum(len(blob.data) for set_ in weights.values() for blob in set_),
     )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from aotc.backends.registry import backend_for
+from aotc.build.requirements import device_requirements
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Module
 from aotc_runtime.errors import Finding
@@ -67,6 +70,8 @@ def check_target(target: Target) -> TargetCheck:
 
 def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
     """What a target promises less of than this jaxlib itself needs."""
+    if target.device is not UNSET:
+        return ()
     floor = processor.floor(jaxlib)
     missing = sorted(floor - set(target.features))
     if not missing:
@@ -104,9 +109,10 @@ def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
             platform=target.platform,
             architecture=target.triple.partition("-")[0],
             isa=target.features,
-            devices=1,
+            devices=target.devices,
             custom_call_targets=(),
             memory_bytes=0,
+            device=device_requirements(target, built_with, 0),
         ),
         built_with=built_with,
         accepts_jaxlib=(built_with.jaxlib,),

@@ -9,37 +9,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from aotc.config import document as toml
 from aotc.config import isa
-from aotc.config.build_manifest import Name, Size
 from aotc.config.problem import closest, spell
+from aotc.config.target_models import (
+    LINUX,
+    MODELS,
+    AnyPlatform,
+    CpuModel,
+    CudaModel,
+    RocmModel,
+    TargetModel,
+    TpuModel,
+)
 from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.manifest import Target
 
 NATIVE = "native"
-TRIPLES = ("x86_64-unknown-linux-gnu",)
-
-
-class TargetModel(BaseModel):
-    """A target file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    schema_: Annotated[Literal[1], Field(alias="schema")]
-    name: Name
-    description: str = ""
-    platform: Literal["cpu"]
-    triple: str
-    cpu: str
-    features: Annotated[list[str], Field(min_length=1)]
-    tuning: list[str] = []
-    threads: Annotated[Size, Field(le=4096)]
-    options: dict[str, str] = {}
+TRIPLES = (LINUX,)
 
 
 def builtin_folder() -> Path:
@@ -101,16 +91,47 @@ def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Tar
 
 def target_of(model: TargetModel) -> Target:
     """The schema value of a target file."""
+    options = dict(sorted(model.options.items()))
+    if isinstance(model, CpuModel):
+        return Target(
+            name=model.name,
+            platform=model.platform,
+            triple=model.triple,
+            cpu=model.cpu,
+            features=tuple(sorted(set(model.features))),
+            tuning=tuple(sorted(set(model.tuning))),
+            threads=model.threads,
+            options=options,
+            devices=model.devices,
+        )
     return Target(
         name=model.name,
         platform=model.platform,
         triple=model.triple,
-        cpu=model.cpu,
-        features=tuple(sorted(set(model.features))),
-        tuning=tuple(sorted(set(model.tuning))),
-        threads=model.threads,
-        options=dict(sorted(model.options.items())),
+        cpu="",
+        features=(),
+        tuning=(),
+        threads=1,
+        options=options,
+        device=_device(model),
+        devices=model.devices,
     )
+
+
+def _device(model: CudaModel | TpuModel | RocmModel) -> TargetDevice:
+    kinds = tuple(sorted(set(model.kinds)))
+    match model:
+        case CudaModel():
+            return CudaDevice(
+                description=model.device,
+                compute_capability=model.compute_capability,
+                kinds=kinds,
+                changes=dict(sorted(model.changes.items())),
+            )
+        case TpuModel():
+            return TpuDevice(topology=model.topology, kinds=kinds)
+        case RocmModel():
+            return RocmDevice(architecture=model.architecture, kinds=kinds)
 
 
 def file_text(target: Target, name: str) -> str:
@@ -133,9 +154,18 @@ def file_text(target: Target, name: str) -> str:
 
 def _read(path: Path) -> TargetModel:
     document = toml.read(path, "target file")
-    model = toml.parse(document, TargetModel)
+    model = _parse(document)
     raise_if(_check(document, model))
     return model
+
+
+def _parse(document: toml.Document) -> TargetModel:
+    platform = document.data.get("platform")
+    if platform is None:
+        return toml.parse(document, CpuModel)
+    if not isinstance(platform, str) or platform not in MODELS:
+        platform = toml.parse(document, AnyPlatform).platform
+    return toml.parse(document, MODELS[platform])
 
 
 def _check(document: toml.Document, model: TargetModel) -> Iterator[Finding]:
@@ -146,6 +176,8 @@ def _check(document: toml.Document, model: TargetModel) -> Iterator[Finding]:
 
     if model.triple not in TRIPLES:
         yield unknown(("triple",), "one of", ", ".join(TRIPLES), model.triple)
+    if not isinstance(model, CpuModel):
+        return
     if model.cpu not in isa.CPUS:
         yield unknown(("cpu",), "a processor LLVM knows", ", ".join(isa.CPUS), model.cpu)
     for index, feature in enumerate(model.features):

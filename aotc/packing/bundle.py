@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from msgspec import UNSET
+
 from aotc.packing.files import cannot_write, write_atomically, write_folder_atomically
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
@@ -70,6 +72,8 @@ _VARIANTS = (("avx512f", "v4"), ("avx2", "v3"), ("sse4.2", "v2"))
 
 def _platform(manifest: BundleManifest) -> Platform:
     variant = next((v for feature, v in _VARIANTS if feature in manifest.requires.isa), "v1")
+    if manifest.requires.device is not UNSET:
+        variant = ""  # of an accelerator's host nothing is asked that registries have a word for
     return Platform(architecture="amd64", os="linux", variant=variant)
 
 

@@ -6,11 +6,13 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from aotc.report.shapes import shapes_lines
+from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
 
@@ -185,16 +187,35 @@ def print_build(built: Built, *, verbose: bool) -> None:
         page.line(f"note    {count(len(report['diagnostics']), 'compilation')} had remarks; see -v")
 
 
+def _processor(target: Target) -> tuple[tuple[str, str], ...]:
+    return (
+        ("processor", target.cpu),
+        ("features", " ".join(target.features)),
+        ("tuning", " ".join(target.tuning) or "-"),
+        ("threads", str(target.threads)),
+    )
+
+
+def _device(device: TargetDevice) -> tuple[tuple[str, str], ...]:
+    match device:
+        case CudaDevice():
+            changed = "".join(f", {key} {value}" for key, value in device.changes.items())
+            what = f"{device.description}{changed}, compute capability {device.compute_capability}"
+        case TpuDevice():
+            what = device.topology
+        case RocmDevice():
+            what = device.architecture
+    return (("device", what), ("runs on", ", ".join(device.kinds)))
+
+
 def print_target(target: Target) -> None:
     """The text of `aotc targets show`."""
     page = _Page()
     for name, value in (
         ("name", target.name),
         ("platform", f"{target.platform} {target.triple}"),
-        ("processor", target.cpu),
-        ("features", " ".join(target.features)),
-        ("tuning", " ".join(target.tuning) or "-"),
-        ("threads", str(target.threads)),
+        *(_processor(target) if target.device is UNSET else _device(target.device)),
+        ("devices", str(target.devices)),
         ("options", ", ".join(f"{k}={v}" for k, v in target.options.items()) or "-"),
     ):
         page.line(f"{name:<10} {value}")

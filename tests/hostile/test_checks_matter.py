@@ -286,7 +286,7 @@ COMPATIBILITY = [
           on_host(architecture="aarch64"), "AOTC-E501"),
     Check(compatibility.check_isa, ("if missing", "if False"), requiring(isa=["amx-tile"]),
           "AOTC-E502"),
-    Check(compatibility.check_devices, ("host.devices < manifest.requires.devices", "False"),
+    Check(compatibility.check_devices, ("has < needs", "False"),
           requiring(devices=2), "AOTC-E503"),
     Check(compatibility.check_custom_calls, ("if unknown", "if False"),
           requiring(custom_call_targets=["TopK", "lapack_sgeqrf_ffi", "xla_python_cpu_callback"]),

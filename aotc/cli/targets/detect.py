@@ -42,7 +42,7 @@ def detect(out: Output, name: str | None) -> None:
     runs = [
         model.name
         for _, model in list_targets(Path.cwd())
-        if set(target_of(model).features) <= set(host.features)
+        if model.platform == host.platform and set(target_of(model).features) <= set(host.features)
     ]
 
     def text() -> None:

@@ -5,6 +5,25 @@ from __future__ import annotations
 from msgspec import Struct
 
 
+class Accelerator(Struct, frozen=True):
+    """The devices of one platform that this process may use, "cuda" for one.
+
+    kinds: product names as the driver states them, each once, sorted.  memory_bytes: free on the
+    device with the least.  plugin: version of the PJRT plugin.  compute_capability: the lowest.
+    driver: the CUDA version that the driver supports, "13.0"; driver_release: the driver's own
+    version.  All "" where unknown.
+    """
+
+    platform: str
+    devices: int
+    kinds: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    plugin: str = ""
+    compute_capability: str = ""
+    driver: str = ""
+    driver_release: str = ""
+
+
 class HostFacts(Struct, frozen=True):
     """platform: "cpu".  architecture: "x86_64".  isa: processor features in LLVM's spelling, which
     the operating system and a hypervisor let programs use; cpu: the processor's name, which says
@@ -13,7 +32,7 @@ class HostFacts(Struct, frozen=True):
 
     The others are "" where unknown. os: "linux".  libc: name and version, "glibc 2.36".
     runtime: version of aotc-runtime.  bundle_format: the newest it reads.  device_kind: jaxlib's
-    name for the device.
+    name for the device.  accelerators: by platform; those that somebody asked for.
     """
 
     platform: str
@@ -30,3 +49,4 @@ class HostFacts(Struct, frozen=True):
     runtime: str = ""
     bundle_format: str = ""
     device_kind: str = ""
+    accelerators: tuple[Accelerator, ...] = ()

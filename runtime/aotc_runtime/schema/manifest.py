@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from aotc_runtime.schema.device import Compilation, DeviceRequirements, TargetDevice
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree
 
 FORMAT_VERSION = "1.0"
@@ -425,11 +426,13 @@ class WeightSet(_Part, frozen=True):
     tensors: tuple[WeightTensor, ...]
 
 
-class Target(_Part, frozen=True):
+class Target(_Part, frozen=True, omit_defaults=True):
     """The machine that was compiled for, as the target file describes it.
 
     features: LLVM feature names the code may use.  tuning: attributes that shape code generation
-    but require nothing of the host.  threads: the number of threads loops are cut for.
+    but require nothing of the host.  threads: the number of threads loops are cut for.  For an
+    accelerator these say what its host is for: cpu is "", features and tuning are empty, threads 1.
+    device: the accelerator; UNSET for a CPU.  devices: how many executables may be spread over.
     """
 
     name: Name
@@ -440,13 +443,16 @@ class Target(_Part, frozen=True):
     tuning: tuple[str, ...]
     threads: Positive
     options: dict[str, str]
+    device: TargetDevice | UnsetType = UNSET
+    devices: Positive = 1
 
 
 class Requirements(_Part, frozen=True):
     """What a host must offer; compared with `HostFacts` before anything is deserialized.
 
     isa: processor features in LLVM's spelling.  memory_bytes: weights, and what a call of the
-    largest executable adds to them: inputs, outputs and temporaries.
+    largest executable adds to them: inputs, outputs and temporaries.  device: of accelerators,
+    whose memory counts separately.
     """
 
     platform: str
@@ -455,10 +461,13 @@ class Requirements(_Part, frozen=True):
     devices: Positive
     custom_call_targets: tuple[str, ...]
     memory_bytes: Size
+    device: DeviceRequirements | UnsetType = UNSET
 
 
-class BuiltWith(_Part, frozen=True):
-    """The toolchain. xla: jaxlib's XLA interface version; ifrt: its IFRT version."""
+class BuiltWith(_Part, frozen=True, omit_defaults=True):
+    """The toolchain. xla: jaxlib's XLA interface version; ifrt: its IFRT version.  tools: other
+    distributions that took part in compiling for an accelerator, such as its plugin, to version.
+    """
 
     aotc: str
     jax: str
@@ -467,10 +476,13 @@ class BuiltWith(_Part, frozen=True):
     xla: Count
     ifrt: Count
     stablehlo: str
+    tools: dict[str, str] = {}
 
 
 class BundleManifest(_Part, frozen=True):
-    """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers."""
+    """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers.
+    compilation: of executables for an accelerator.
+    """
 
     format_version: str
     name: Name
@@ -482,6 +494,7 @@ class BundleManifest(_Part, frozen=True):
     dimensions: dict[str, Dimension]
     weights: dict[str, WeightSet]
     entry_points: dict[str, EntryPoint]
+    compilation: Compilation | UnsetType = UNSET
 
 
 def replace_parity(profile: ProfileRecord, parity: Parity) -> ProfileRecord:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from msgspec import UNSET
+
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Pad
+from aotc_runtime.verification.accelerators import accelerator, device_findings
 
 IGNORED = {
     "built_with.aotc": "wrote the files, left nothing in the executables",
@@ -21,6 +24,7 @@ IGNORED = {
     "built_with.xla": "follows from the jaxlib version",
     "built_with.ifrt": "follows from the jaxlib version",
     "built_with.stablehlo": "jaxlib reads the modules, and accepts_jaxlib lists those that can",
+    "built_with.tools": "requires.device says which versions of the plugin are accepted",
 }
 """Fields of the manifest that decide nothing here, each with the reason."""
 
@@ -68,7 +72,7 @@ def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.platform, requires.architecture, and the system and C library of the triple."""
     needs = [manifest.requires.platform, manifest.requires.architecture]
-    has = [host.platform, host.architecture]
+    has = [_platform(manifest, host), host.architecture]
     for needed, found in zip(
         _system(manifest.target.triple), (host.os, _libc(host)[0]), strict=True
     ):
@@ -83,6 +87,12 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
             found=" ".join(has),
             hint="deploy to such a host, or build for a target of this one",
         )
+
+
+def _platform(manifest: BundleManifest, host: HostFacts) -> str:
+    """The one of the host's platforms that is nearest to the bundle's."""
+    has = accelerator(manifest, host)
+    return has.platform if has.devices else host.platform
 
 
 def check_libc(_: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -130,14 +140,28 @@ def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
 
 
 def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.devices."""
-    if host.devices < manifest.requires.devices:
+    """requires.devices. Accelerators that are not there at all are another platform."""
+    needs, has = manifest.requires.devices, host.devices
+    if manifest.requires.device is not UNSET:
+        has = accelerator(manifest, host).devices or needs
+    if has < needs:
         yield Finding(
             code="AOTC-E503",
             where=_where(manifest),
-            expected=f"{manifest.requires.devices} devices",
-            found=str(host.devices),
+            expected=f"{needs} devices",
+            found=str(has),
             hint="run where that many devices are visible",
+        )
+
+
+def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """requires.device."""
+    if manifest.requires.device is not UNSET:
+        yield from device_findings(
+            manifest.requires.device,
+            accelerator(manifest, host),
+            _where(manifest),
+            padding_bytes(manifest),
         )
 
 
@@ -196,6 +220,7 @@ CHECKS: tuple[Check, ...] = (
     check_libc,
     check_isa,
     check_devices,
+    check_device,
     check_custom_calls,
     check_memory,
 )

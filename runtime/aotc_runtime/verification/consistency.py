@@ -38,6 +38,7 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(f"{where} {name}", "one or more blobs, each once", f"{len(set_.blobs)}")
         if _repeats([tensor.name for tensor in set_.tensors]):
             yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
+    yield from _check_device(manifest, where)
     if not manifest.entry_points:
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():
@@ -62,6 +63,16 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             arguments = entry_point.symbolic.arguments
             yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
         yield from check_shapes(entry_point, manifest.dimensions, place)
+
+
+def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    target, requires = manifest.target, manifest.requires
+    family = "cpu" if target.device is UNSET else target.device.__struct_config__.tag
+    if not target.platform == requires.platform == family:
+        found = f"{target.platform}, {requires.platform} and {family}"
+        yield _finding(f"{where} target", "one platform", found)
+    if (target.device is UNSET) != (requires.device is UNSET):
+        yield _finding(f"{where} requires", "requirements of the target's device", "one without")
 
 
 def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:

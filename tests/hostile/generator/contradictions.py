@@ -14,6 +14,9 @@ def pair(kind: str, type_: str, *fields: str) -> dict[str, Any]:
     return {"node": kind, "type": type_, "fields": list(fields), "items": [LEAF]}
 
 
+CHIPS = {"family": "tpu", "topology": "v5e:2x2", "kinds": ["TPU v5e"]}
+NEEDED = {"kinds": ["TPU v5e"], "memory_bytes": 1, "plugin": "libtpu", "accepts_plugin": ["1"]}
+
 CONTRADICTIONS: dict[str, Any] = {
     "no entry point": lambda m, e, p: m.update(entry_points={}),
     "no profile": lambda m, e, p: e.update(profiles=[]),
@@ -74,6 +77,16 @@ CONTRADICTIONS: dict[str, Any] = {
     ),
     "output keys of another shape": lambda m, e, p: e["outputs"][0].update(
         key_impl="unsafe_rbg", dtype="uint32", shape=["batch", 4]
+    ),
+    "a platform that is not the required one": lambda m, e, p: m["requires"].update(platform="tpu"),
+    "an accelerator that is none": lambda m, e, p: (
+        m["target"].update(platform="cuda") or m["requires"].update(platform="cuda")
+    ),
+    "a CPU with a device": lambda m, e, p: (
+        m["target"].update(device=CHIPS) or m["requires"].update(device=NEEDED)
+    ),
+    "a device that a host need not have": lambda m, e, p: (
+        m["target"].update(platform="tpu", device=CHIPS) or m["requires"].update(platform="tpu")
     ),
     "an argument that is no input": lambda m, e, p: p["arguments"][-1].update(leaf=1),
     "an argument of no weights set": lambda m, e, p: p["arguments"][0].update(set="other"),

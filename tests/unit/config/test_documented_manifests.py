@@ -16,7 +16,8 @@ from aotc.config.models import (
     ToleranceModel,
     WeightsModel,
 )
-from aotc.config.target import TargetModel, read_target
+from aotc.config.target import read_target
+from aotc.config.target_models import MODELS
 from aotc_runtime.schema.manifest import DType
 
 PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
@@ -43,14 +44,14 @@ def test_documented_manifests_are_good(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("text", TARGETS, ids=range(len(TARGETS)))
 def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.toml").write_text(text)
-    assert read_target("t.toml", tmp_path).features
+    assert read_target("t.toml", tmp_path).devices
 
 
 @pytest.mark.parametrize(
     "model",
     [
         *(BuildManifestModel, WeightsModel, DimensionModel, EntryPointModel, FixturesModel),
-        *(ToleranceModel, TargetModel),
+        *(ToleranceModel, *MODELS.values()),
     ],
     ids=lambda model: model.__name__,
 )

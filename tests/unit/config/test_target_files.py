@@ -10,6 +10,7 @@ import pytest
 from aotc.config.target import TRIPLES, find_target, list_targets, read_target
 from aotc.errors import BuildManifestError
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.device import CudaDevice, RocmDevice, TpuDevice
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,8 +70,8 @@ BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
         "AOTC-E804", "box.toml:1 name", "the key name", "no such key", "add it",
     ),
     "another platform": (
-        '"cpu"', '"tpu"',
-        "AOTC-E805", "box.toml:3 platform", "'cpu'", '"tpu"', "correct the value",
+        '"cpu"', '"xpu"',
+        "AOTC-E805", "box.toml:3 platform", "'cpu', 'cuda', 'rocm' or 'tpu'", '"xpu"', "correct",
     ),
     "a number among the options": (
         'a = "1"', "a = 1",
@@ -134,6 +135,62 @@ def test_shipped_targets_have_their_file_name_and_a_description(path: Path) -> N
     (found,) = [model for place, model in list_targets(ROOT) if place == path]
     assert found.name == path.stem
     assert found.description
+
+
+CUDA = """\
+schema = 1
+name = "boxes"
+platform = "cuda"
+device = "NVIDIA H100 80GB HBM3"
+changes = { core_count = "114" }
+compute_capability = "9.0"
+kinds = ["NVIDIA H200", "NVIDIA H100 PCIe"]
+devices = 4
+"""
+TPU = 'schema = 1\nname = "chips"\nplatform = "tpu"\ntopology = "v5e:2x2"\nkinds = ["TPU v5e"]\n'
+ROCM = (
+    'schema = 1\nname = "cards"\nplatform = "rocm"\narchitecture = "gfx942"\nkinds = ["MI300X"]\n'
+)
+
+
+def test_the_platform_decides_what_describes_a_device(write: Callable[[str], Path]) -> None:
+    boxes = read_target("box.toml", write(CUDA))
+    assert boxes.device == CudaDevice(
+        description="NVIDIA H100 80GB HBM3",
+        compute_capability="9.0",
+        kinds=("NVIDIA H100 PCIe", "NVIDIA H200"),
+        changes={"core_count": "114"},
+    )
+    assert (boxes.platform, boxes.devices, boxes.triple, boxes.cpu) == ("cuda", 4, TRIPLES[0], "")
+    chips = read_target("box.toml", write(TPU))
+    assert chips.device == TpuDevice(topology="v5e:2x2", kinds=("TPU v5e",))
+    cards = read_target("box.toml", write(ROCM))
+    assert cards.device == RocmDevice(architecture="gfx942", kinds=("MI300X",))
+    assert chips.devices == cards.devices == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "code", "where"),
+    [
+        (CUDA, 'device = "NVIDIA H100 80GB HBM3"\n', "", "AOTC-E804", "box.toml:1 device"),
+        (CUDA, '"9.0"', '"9"', "AOTC-E805", "box.toml:6 compute_capability"),
+        (CUDA, '"9.0"', '"sm_90"', "AOTC-E805", "box.toml:6 compute_capability"),
+        (CUDA, "devices = 4", "devices = 0", "AOTC-E805", "box.toml:8 devices"),
+        (CUDA, "devices = 4", "threads = 4", "AOTC-E803", "box.toml:8 threads"),
+        (TPU, '["TPU v5e"]', "[]", "AOTC-E805", "box.toml:5 kinds"),
+        (ROCM, "architecture", "topology", "AOTC-E803", "box.toml:4 topology"),
+        (GOOD, 'platform = "cpu"\n', "platform = 1\n", "AOTC-E805", "box.toml:3 platform"),
+    ],
+)
+def test_a_bad_accelerator_is_refused_in_the_words_of_its_platform(
+    write: Callable[[str], Path], text: str, old: str, new: str, code: str, where: str
+) -> None:
+    assert old in text
+    folder = write(text.replace(old, new))
+    with pytest.raises(BuildManifestError) as caught:
+        read_target("box.toml", folder)
+    found = {(finding.code, finding.where) for finding in caught.value.findings}
+    assert (code, f"{folder}/{where}") in found
 
 
 def test_higher_levels_have_the_features_of_lower_ones() -> None:

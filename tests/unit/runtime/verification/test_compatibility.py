@@ -14,10 +14,41 @@ from aotc_runtime.errors import (
     ResourceError,
     raise_if,
 )
+from aotc_runtime.schema.facts import Accelerator
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.verification.compatibility import CHECKS, IGNORED, check_host
 
 from ..samples import host, manifest
+
+CUDA: dict[str, Any] = {
+    "platform": "cuda",
+    "devices": 2,
+    "device": {
+        "kinds": ["H100", "H200"],
+        "memory_bytes": 500,
+        "plugin": "jax-cuda13-pjrt",
+        "accepts_plugin": ["0.12.0"],
+        "compute_capability": "9.0",
+        "driver": "13.2",
+    },
+}
+
+
+def gpus(**change: Any) -> Accelerator:
+    """Two devices that can just run what asks for `CUDA`."""
+    facts: dict[str, Any] = {
+        "platform": "cuda",
+        "devices": 2,
+        "kinds": ("H200",),
+        "memory_bytes": 500,
+        "plugin": "0.12.0",
+        "compute_capability": "9.0",
+        "driver": "13.2",
+    }
+    return Accelerator(**{**facts, **change})
+
+
+GPUS = gpus()
 
 
 def codes(change: dict[str, Any], **facts: Any) -> list[str]:
@@ -38,7 +69,23 @@ def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
         ({"accepts_jaxlib": []}, {}, ["AOTC-E401"]),
         ({}, {"platform": "cuda"}, ["AOTC-E501"]),
         ({}, {"architecture": "aarch64"}, ["AOTC-E501"]),
-        ({"requires": {"platform": "cuda"}}, {"platform": "cuda"}, []),
+        ({"requires": CUDA}, {"accelerators": (GPUS,)}, []),
+        ({"requires": CUDA}, {}, ["AOTC-E501", "AOTC-E403"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(devices=0),)}, ["AOTC-E501"]),
+        ({"requires": {**CUDA, "devices": 3}}, {"accelerators": (GPUS,)}, ["AOTC-E503"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(plugin=""),)}, ["AOTC-E403"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(plugin="0.12.1"),)}, ["AOTC-E403"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(kinds=("H100", "L4")),)}, ["AOTC-E508"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(compute_capability="8.0"),)}, ["AOTC-E508"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(driver="12.9"),)}, ["AOTC-E509"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(driver=""),)}, ["AOTC-E509"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(driver="13.10"),)}, []),
+        ({"requires": CUDA}, {"accelerators": (gpus(memory_bytes=499),)}, ["AOTC-E554"]),
+        (
+            {"requires": CUDA},
+            {"accelerators": (gpus(platform="rocm"),)},
+            ["AOTC-E501", "AOTC-E403"],
+        ),
         ({}, {"os": "linux", "libc": "glibc 2.27"}, []),
         ({}, {"os": "darwin"}, ["AOTC-E501"]),
         ({}, {"libc": "musl 1.2.5"}, ["AOTC-E501"]),
@@ -104,7 +151,12 @@ def test_every_mismatch_is_reported_at_once() -> None:
     }
     found = codes(change, **facts)
     assert found == [f"AOTC-E{n}" for n in (402, 401, 501, 507, 502, 503, 504, 551)]
-    assert len(found) == len(CHECKS)
+    accelerated = codes(
+        {"requires": CUDA},
+        accelerators=(gpus(kinds=("L4",), plugin="", driver="12.9", memory_bytes=0),),
+    )
+    assert accelerated == [f"AOTC-E{n}" for n in (403, 508, 509, 554)]
+    assert len(found) == len(CHECKS) - 1, "of an accelerator there is one check"
 
 
 def test_every_missing_processor_feature_is_named() -> None:
@@ -128,6 +180,7 @@ UNMET: dict[str, Any] = {
     "devices": 2,
     "custom_call_targets": ["unknown"],
     "memory_bytes": 1001,
+    "device": CUDA["device"],
 }
 """For each field of `requires`, something the sample's host does not offer."""
 
@@ -143,7 +196,8 @@ def test_every_field_of_requires_and_built_with_is_checked_or_ignored_with_a_rea
 
 def test_ignored_fields_really_decide_nothing() -> None:
     for name in BuiltWith.__struct_fields__:
-        value: Any = 1 if name in ("xla", "ifrt") else "something else"
+        numbers: dict[str, Any] = {"xla": 1, "ifrt": 1, "tools": {"ptxas": "13.0"}}
+        value = numbers.get(name, "something else")
         assert codes({"built_with": {name: value}}) == []
 
 
