@@ -35,7 +35,7 @@ from aotc_runtime.formats.oci import (
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root, read_unverified
+from aotc_runtime.verification.contents import read_envelopes, read_root, read_unverified
 
 type Data = bytes | memoryview
 
@@ -246,9 +246,17 @@ def form_of(path: Path) -> Form:
 
 
 def with_attestation(path: Path, envelope: bytes) -> None:
-    """Add a DSSE envelope to an existing bundle, also through a link; no signed byte changes.
+    """As `with_attestations`, of one."""
+    with_attestations(path, [envelope], lambda old: False)
 
-    Raises BundleFormatError, IntegrityError, UsageError.
+
+def with_attestations(
+    path: Path, envelopes: Sequence[bytes], replaced: Callable[[bytes], bool]
+) -> None:
+    """Add DSSE envelopes to an existing bundle, also through a link; no signed byte changes.
+
+    replaced: of each envelope that is there, whether it goes. Raises BundleFormatError,
+    IntegrityError, UsageError.
     """
     with ExitStack() as stack:
         try:
@@ -260,11 +268,20 @@ def with_attestation(path: Path, envelope: bytes) -> None:
         contents, _ = read_unverified(source)
         old = read_root(source)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
-        blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests()}
+        there, _ = read_envelopes(source, old)
+        kept, gone = {}, set()
+        for entry, envelope in zip(old.attestations, there, strict=True):
+            if replaced(envelope):
+                gone |= {entry.digest, sha256(envelope)}
+            else:
+                kept[entry] = sha256(envelope)
+        gone -= {*(entry.digest for entry in kept), *kept.values()}
+        blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests() - gone}
         root = _descriptor(old.entry, oci.BUNDLE_TYPE)
-        reference = _attestation(root, envelope, blobs)
-        others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in old.attestations]
-        references = [d for d in others if d.digest != reference.digest] + [reference]
+        added = [_attestation(root, envelope, blobs) for envelope in envelopes]
+        new = {reference.digest for reference in added}
+        others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in kept]
+        references = [d for d in others if d.digest not in new] + added
         index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
         write(path.resolve(), form_of(path), index, blobs)
 

@@ -141,13 +141,17 @@ def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, A
 
 
 def attest(
-    root_digest: str, subject: str, predicate: Mapping[str, Any], signer: Signer
+    root_digest: str,
+    subject: str,
+    predicate: Mapping[str, Any],
+    signer: Signer,
+    predicate_type: str = PROVENANCE_TYPE,
 ) -> Attestation:
     """A signed statement about a root digest. subject: "digits-1.0.0", for people."""
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": subject, "digest": _hex(root_digest)}],
-        "predicateType": PROVENANCE_TYPE,
+        "predicateType": predicate_type,
         "predicate": predicate,
     }
     payload = canonical.encode(statement)

@@ -84,8 +84,9 @@ class SizeLimits(_Table, frozen=True):
 class TrustPolicy(_Table, frozen=True):
     """Whose signatures count, how many are needed, and for which bundles.
 
-    furthest_fallback: no entry point may declare more for calls whose shapes match no profile; None
-    allows everything but compiling.
+    certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
+    their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
+    calls whose shapes match no profile; None allows everything but compiling.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -95,6 +96,7 @@ class TrustPolicy(_Table, frozen=True):
     minimum_version: str = ""
     minimum_build_time: Instant | None = None
     furthest_fallback: Fallback | None = None
+    certifiers: tuple[TrustedKey, ...] = ()
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()

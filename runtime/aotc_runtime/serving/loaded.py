@@ -89,6 +89,7 @@ class LoadedBundle:
             "root_digest": self.root_digest,
             "signers": list(self.signers),
             "jaxlib": self.manifest.built_with.jaxlib,
+            "certified": self._choice.certified.to_json() if self._choice.certified else None,
             "threads": pjrt.device().threads,
             "timings": dict(self.timings),
             "compilations": self._compilations,

@@ -39,15 +39,16 @@ def run_fixtures(resident: ResidentBundle) -> tuple[FixtureResult, ...]:
     does not fit its executable. A result beyond its tolerance is in the outcome, not raised.
     """
     return tuple(
-        _run(resident, entry_point, profile, index)
+        run_fixture(resident, entry_point, profile, index)
         for entry_point in resident.entry_points.values()
         for index, profile in enumerate(entry_point.profiles)
     )
 
 
-def _run(
+def run_fixture(
     resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
 ) -> FixtureResult:
+    """As `run_fixtures`, for one of an entry point's profiles: the one with this index."""
     spec = entry_point.spec
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture), where)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.choice import Candidate, Choice
+from aotc_runtime.schema.choice import Candidate, Choice, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.verification.compatibility import check_host
+
+NOT_ACCEPTED = "AOTC-E401"
+
+AskCertificates = Callable[[BundleManifest, str], Ruling]
+"""What certificates say of a target under a version of jaxlib."""
 
 
 def choose_target(
@@ -16,20 +21,20 @@ def choose_target(
     host: HostFacts,
     wanted: str | None,
     absent: Sequence[str] = (),
+    certificates: AskCertificates | None = None,
 ) -> Choice:
     """The target to run and why it may not; a wanted one, or the best this host can run.
 
     Best: no findings, then the most processor features, then the name. If no target fits, the
     findings of every target are returned together.  absent: what this copy of the bundle lacks.
+    certificates: asked only of a target that does not accept the host's jaxlib by itself; None if
+    none may count.
     """
     if wanted is not None and wanted not in manifests:
         return Choice(wanted, True, (missing_target(manifests, wanted, absent),), (), tuple(absent))
     judged = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
-        (
-            Candidate(name, len(manifest.requires.isa), tuple(check_host(manifest, host)))
-            for name, manifest in judged.items()
-        ),
+        (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
         key=lambda candidate: (bool(candidate.findings), -candidate.features, candidate.target),
     )
     best = ranked[0]
@@ -37,6 +42,20 @@ def choose_target(
     if best.findings:
         findings = tuple(finding for candidate in ranked for finding in candidate.findings)
     return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
+
+
+def _judge(
+    name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
+) -> Candidate:
+    findings = tuple(check_host(manifest, host))
+    features = len(manifest.requires.isa)
+    if certificates is None or all(finding.code != NOT_ACCEPTED for finding in findings):
+        return Candidate(name, features, findings)
+    ruling = certificates(manifest, host.jaxlib)
+    if ruling.certified is None:
+        return Candidate(name, features, (*findings, *ruling.findings))
+    others = tuple(finding for finding in findings if finding.code != NOT_ACCEPTED)
+    return Candidate(name, features, others, ruling.certified)
 
 
 def missing_target(

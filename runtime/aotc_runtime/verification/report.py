@@ -63,6 +63,9 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         "target_reason": verdict.choice.to_json() if verdict.choice else None,
         "gates": list(verdict.gates),
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
+        "certified": verdict.choice.certified.to_json()
+        if verdict.choice and verdict.choice.certified
+        else None,
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
     }
     if verdict.findings or manifest is None or verdict.choice is None:
@@ -73,9 +76,19 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         f"root    {verdict.root_digest}",
         f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
         f"target  {verdict.target} on {facts.cpu}, jaxlib {facts.jaxlib}",
+        *_certified(verdict.choice),
         *_other_targets(verdict.choice),
     )
     return Report((), 0, document, lines)
+
+
+def _certified(choice: Choice) -> Iterator[str]:
+    """By whose word another jaxlib than the builder's may run, and what differed."""
+    if (found := choice.certified) is not None:
+        worst = max((difference.ulp_max for difference in found.differences), default=0)
+        by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))
+        yield f"        certified by {by} on {found.certified_on}, built with {found.built_with}"
+        yield f"        {len(found.differences)} fixtures within tolerance, up to {worst} ulp apart"
 
 
 def _other_targets(choice: Choice) -> Iterator[str]:

@@ -48,9 +48,9 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         raise TrustError(_invalid(where, error)) from error
     policy = _typed(data, where)
     findings = list(_check_fields(policy, where))
-    keys = []
-    for index, key in enumerate(policy.keys):
-        place = f"{where} {_key_place(index, key)}"
+    tables: dict[str, list[TrustedKey]] = {"keys": [], "certifiers": []}
+    for table, index, key in _stated_keys(policy):
+        place = f"{where} {_key_place(table, index, key)}"
         if key.public_key_file and not key.public_key:
             try:
                 pem = _read_text(folder / key.public_key_file)
@@ -62,9 +62,17 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
                 findings.append(_invalid(place, error))
                 continue
             key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
-        keys.append(key)
+        tables[table].append(key)
     raise_if(findings)
-    return msgspec.structs.replace(policy, keys=tuple(keys))
+    read = {table: tuple(keys) for table, keys in tables.items()}
+    return msgspec.structs.replace(policy, **read)
+
+
+def _stated_keys(policy: TrustPolicy) -> Iterator[tuple[str, int, TrustedKey]]:
+    """Every key with the table and the place where it stands."""
+    for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
+        for index, key in enumerate(keys):
+            yield table, index, key
 
 
 def _check_integers(value: Any) -> None:
@@ -112,8 +120,8 @@ def _read_text(path: Path) -> str:
 
 def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
     """What the types cannot say."""
-    for index, key in enumerate(policy.keys):
-        place = f"{where} {_key_place(index, key)}"
+    for table, index, key in _stated_keys(policy):
+        place = f"{where} {_key_place(table, index, key)}"
         if bool(key.public_key) == bool(key.public_key_file):
             yield Finding(
                 code="AOTC-E309",
@@ -140,8 +148,8 @@ def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
         )
 
 
-def _key_place(index: int, key: TrustedKey) -> str:
-    return f"keys[{index}] {key.name}".rstrip()
+def _key_place(table: str, index: int, key: TrustedKey) -> str:
+    return f"{table}[{index}] {key.name}".rstrip()
 
 
 def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
@@ -155,9 +163,36 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
         raise TrustError(_invalid(where, error)) from error
     _typed(document, where)
     findings = list(_check_fields(policy, where))
+    distinct = _distinct(policy, "keys", where, findings)
+    raise_if(findings)
+    if policy.threshold > len(distinct):
+        expected = f"at most the number of distinct keys, {len(distinct)}"
+        hint = "add keys, or lower the threshold"
+        place = f"{where} threshold"
+        raise TrustError(Finding("AOTC-E309", place, expected, str(policy.threshold), hint))
+    return distinct
+
+
+def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
+    """The certifiers' keys by id, of a policy whose keys `policy_keys` has checked.
+
+    Raises TrustError (AOTC-E309, E310), with everything that is wrong.
+    """
+    findings: list[Finding] = []
+    distinct = _distinct(policy, "certifiers", where, findings)
+    raise_if(findings)
+    return distinct
+
+
+def _distinct(
+    policy: TrustPolicy, table: str, where: str, findings: list[Finding]
+) -> dict[str, PublicKey]:
+    """The keys of a table, each once; what is wrong with them is added to findings."""
     distinct: dict[str, PublicKey] = {}
-    for index, stated in enumerate(policy.keys):
-        place = f"{where} {_key_place(index, stated)}"
+    for name, index, stated in _stated_keys(policy):
+        if name != table:
+            continue
+        place = f"{where} {_key_place(table, index, stated)}"
         try:
             key = load_public_key(stated.public_key, stated.name, place)
         except TrustError as error:
@@ -175,10 +210,4 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
             hint = "list each key once"
             found = f"another window than where {key.id[:16]} stands first"
             findings.append(Finding("AOTC-E309", place, expected, found, hint))
-    raise_if(findings)
-    if policy.threshold > len(distinct):
-        expected = f"at most the number of distinct keys, {len(distinct)}"
-        hint = "add keys, or lower the threshold"
-        place = f"{where} threshold"
-        raise TrustError(Finding("AOTC-E309", place, expected, str(policy.threshold), hint))
     return distinct

@@ -7,19 +7,19 @@ host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBund
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.choice import Choice
+from aotc_runtime.schema.choice import Choice, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
-from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification.choosing import AskCertificates, choose_target
 from aotc_runtime.verification.contents import (
     Contents,
     begin_contents,
@@ -95,8 +95,9 @@ def examine(
                 facts = host if isinstance(host, HostFacts) else host()
                 refused = [*rules.check_runtime(facts, policy)]
             if not refused:
+                certificates = _certificates(envelopes, root_digest, policy, source.name, now)
                 choice = choose_target(  # 8 to 10
-                    contents.manifests, facts, target, contents.absent
+                    contents.manifests, facts, target, contents.absent, certificates
                 )
                 manifest = contents.manifests.get(choice.target)
                 if not choice.findings and manifest is not None:
@@ -117,6 +118,23 @@ def examine(
         bundle = VerifiedBundle(root_digest, signers, manifest, blobs, choice)
         gates.append("host")
     return Verdict(root_digest, signers, choice, manifest, tuple(gates), choice.findings, bundle)
+
+
+def _certificates(
+    envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
+) -> AskCertificates | None:
+    """docs/trust.md 8: whom to ask of another jaxlib, if the policy names anybody. Nothing is read
+    and nothing is imported for it unless somebody asks.
+    """
+    if not policy.certifiers:
+        return None
+
+    def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
+        from aotc_runtime.verification import certificates
+
+        return certificates.ruling(manifest, jaxlib, envelopes, root_digest, policy, where, now)
+
+    return ask
 
 
 def _executables(manifest: BundleManifest, contents: Contents) -> dict[str, VerifiedBlob]:

@@ -1,0 +1,203 @@
+"""Runs a bundle under other versions of jaxlib, and adds what came of it as certificates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aotc.certify.environments import Environments
+from aotc.certify.isolated import Job, Trial, run, runtime_copy
+from aotc.packing.bundle import with_attestations
+from aotc.packing.files import tidy
+from aotc.processes import Processes
+from aotc.signing.attest import attest
+from aotc.signing.signer import Signer
+from aotc_runtime.errors import (
+    BundleFormatError,
+    Finding,
+    IncompatibleHostError,
+    ResourceError,
+)
+from aotc_runtime.formats import dsse
+from aotc_runtime.formats.certificate import SCHEMA, Certificate
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification import signatures
+from aotc_runtime.verification.choosing import missing_target
+from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.keys import load_public_key
+
+OnFixture = Callable[[str, int, int], None]
+"""Gets "jaxlib 0.12.0", how many fixtures have run with it, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    """What came of it. trials: of each version and target, in the order given.  missing: why no
+    environment with a version could be had.  key_id: of the certificates that were added, or "".
+    added: how many.
+    """
+
+    name: str
+    version: str
+    root_digest: str
+    trials: tuple[Trial, ...]
+    missing: tuple[Finding, ...]
+    key_id: str
+    added: int
+
+
+def certify(
+    path: Path,
+    jaxlibs: Sequence[str],
+    policy: TrustPolicy,
+    target: str | None,
+    signer: Signer | None,
+    environments: Environments,
+    *,
+    seconds: float,
+    finished: Callable[[], datetime],
+    on_fixture: OnFixture,
+) -> Certification:
+    """Run every fixture of a bundle under each jaxlib; sign and add what came of it.
+
+    policy: whom to believe that the bundle may be run at all.  target: of the bundle; None for all
+    of them.  signer: None adds nothing.  seconds: for one target under one jaxlib.  finished: the
+    time that certificates state.
+    Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
+    UsageError; what runs badly is in the result.
+    """
+    tidy(path.resolve())
+    source = open_bundle(path)
+    contents, envelopes = read_unverified(source)
+    root = contents.root_digest
+    # The worker verifies all of it again; what nobody vouches for is refused before anything is
+    # installed for it.
+    signatures.vouchers_for(envelopes, root, policy, source.name, time.time())
+    manifests = _wanted(contents.manifests, target, contents.absent)
+    trials: list[Trial] = []
+    missing: list[Finding] = []
+    with runtime_copy() as runtime:
+        for jaxlib in dict.fromkeys(jaxlibs):
+            try:
+                with environments.environment(jaxlib) as python:
+                    jobs = [_job(path, policy, root, manifest) for manifest in manifests]
+                    trials += _run_all(
+                        python, runtime, jaxlib, jobs, seconds, on_fixture, environments.processes
+                    )
+            except ResourceError as error:
+                missing += error.findings
+    first = manifests[0]
+    subject = f"{first.name}-{first.version}"
+    results = [trial for trial in trials if trial.outcome]
+    if signer is not None and results:
+        made = [
+            attest(root, subject, predicate_of(trial, finished()), signer, CERTIFICATE_TYPE)
+            for trial in results
+        ]
+        with_attestations(path, [a.envelope for a in made], _replaced(results, signer))
+    return Certification(
+        name=first.name,
+        version=first.version,
+        root_digest=root,
+        trials=tuple(trials),
+        missing=tuple(missing),
+        key_id=signer.key_id if signer is not None and results else "",
+        added=len(results) if signer is not None else 0,
+    )
+
+
+def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
+    """What is signed of a trial; `aotc_runtime.formats.certificate` reads it."""
+    where = trial.surroundings
+    return {
+        "schema": SCHEMA,
+        "target": trial.target,
+        "jaxlib": trial.jaxlib,
+        "outcome": trial.outcome,
+        "detail": trial.detail,
+        "certifiedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "fixtures": [msgspec.to_builtins(run) for run in trial.fixtures],
+        "surroundings": {
+            "cpu": where.cpu if where else "",
+            "isa": list(where.isa) if where else [],
+            "os": where.os if where else "",
+            "libc": where.libc if where else "",
+            "python": where.python if where else "",
+            "runtime": where.runtime if where else "",
+            "packages": dict(where.packages) if where else {},
+        },
+    }
+
+
+def _wanted(
+    manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
+) -> list[BundleManifest]:
+    if target is None:
+        return [manifests[name] for name in sorted(manifests)]
+    if target not in manifests:
+        raise IncompatibleHostError(missing_target(manifests, target, absent))
+    return [manifests[target]]
+
+
+def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
+    fixtures = sum(len(e.profiles) for e in manifest.entry_points.values())
+    accepted = manifest.accepts_jaxlib[-1]
+    return Job(path, policy, manifest.target.name, accepted, root, fixtures)
+
+
+def _run_all(
+    python: Path,
+    runtime: Path,
+    jaxlib: str,
+    jobs: Sequence[Job],
+    seconds: float,
+    on_fixture: OnFixture,
+    processes: Processes,
+) -> Iterator[Trial]:
+    total = sum(job.fixtures for job in jobs)
+    before = 0
+    for job in jobs:
+
+        def ran(count: int, before: int = before) -> None:
+            on_fixture(f"jaxlib {jaxlib}", before + count, total)
+
+        ran(0)
+        yield run(python, runtime, jaxlib, job, seconds, ran, processes)
+        before += job.fixtures
+
+
+def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
+    """Whether an envelope is an older certificate by this key of what was certified now."""
+    now = {(trial.target, trial.jaxlib) for trial in results}
+    key = load_public_key(signer.public_pem(), "", "signer")
+
+    def is_older(envelope: bytes) -> bool:
+        read = _certificate_by(envelope, key.verify)
+        return read is not None and (read.target, read.jaxlib) in now
+
+    return is_older
+
+
+def _certificate_by(envelope: bytes, verify: Callable[[bytes, bytes], bool]) -> Certificate | None:
+    """The certificate in an envelope, if this key has signed one."""
+    try:
+        signed = signatures.open_envelope(envelope, "attestation")
+        message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+        if not any(verify(signature, message) for _, signature in signed.signatures):
+            return None
+        statement = decode_foreign(signed.payload, Statement, where="attestation")
+        if statement.predicateType != CERTIFICATE_TYPE:
+            return None
+        return decode_foreign(bytes(statement.predicate), Certificate, where="attestation")
+    except BundleFormatError:
+        return None

@@ -1,0 +1,113 @@
+"""Puts jaxlib and what else the runtime needs into an environment, with uv or pip.
+
+Index, proxy and constraints are those of the user's own configuration of that tool. Wheels only:
+nothing is built, and no code of a package runs while it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import requires
+from pathlib import Path
+
+from aotc.errors import quoted
+from aotc.processes import Processes
+from aotc_runtime.errors import Finding, ResourceError
+
+LINES_SHOWN = 4
+
+NETWORK = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ConnectionError|ProxyError|SSLError"
+    r"|Max retries exceeded|Connection (?:refused|reset|broken)|Read timed out|error trying to "
+    r"connect|dns error|Failed to fetch|Could not fetch|client error \(Connect\)|offline",
+    re.IGNORECASE,
+)
+"""How pip and uv say that the index was not reached."""
+
+NOT_THERE = re.compile(
+    r"No matching distribution|Could not find a version|No solution found|no wheels? with",
+    re.IGNORECASE,
+)
+VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
+
+
+def requirements(jaxlib: str) -> list[str]:
+    """What aotc-runtime says it needs, with jaxlib at this version."""
+    stated = [text for text in requires("aotc-runtime") or () if "extra ==" not in text]
+    others = [text for text in stated if not re.match(r"jaxlib\b", text)]
+    return [f"jaxlib=={jaxlib}", *sorted(others)]
+
+
+def install(folder: Path, jaxlib: str, processes: Processes) -> None:
+    """Make an environment in an empty folder. Raises ResourceError (AOTC-E557 to E559)."""
+    uv = shutil.which("uv")
+    python = str(folder / "bin" / "python")
+    # The interpreter beneath: an environment of an environment would end with that.
+    base = getattr(sys, "_base_executable", sys.executable)
+    wanted = ["--only-binary", ":all:", *requirements(jaxlib)]
+    if uv:
+        _run([uv, "venv", "--quiet", "--python", base, str(folder)], jaxlib, processes)
+        _run([uv, "pip", "install", "--quiet", "--python", python, *wanted], jaxlib, processes)
+        return
+    _run([base, "-I", "-m", "venv", str(folder)], jaxlib, processes)
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-input"]
+    patience = ["--retries", "1", "--timeout", "15"]
+    pip = [python, "-m", "pip", "install", *options, *patience]
+    _run([*pip, *wanted], jaxlib, processes)
+
+
+def _run(command: Sequence[str], jaxlib: str, processes: Processes) -> None:
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    with processes.started(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**kept, "PYTHONDONTWRITEBYTECODE": "1"},
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        said = process.communicate()[0].strip()
+    if process.returncode != 0:
+        raise ResourceError(why(jaxlib, said, command[0]))
+
+
+def why(jaxlib: str, said: str, tool: str) -> Finding:
+    """What an installer's last words come to: AOTC-E557, E558 or E559."""
+    lines = said.splitlines()[-LINES_SHOWN:]
+    versions = VERSIONS.search(said)
+    known = versions[1] if versions else ""
+    known = "" if known == "none" else known
+    where = f"jaxlib {jaxlib}"
+    if NETWORK.search(said) and not known:
+        return Finding(
+            code="AOTC-E557",
+            where=where,
+            expected=f"{', '.join(requirements(jaxlib))} from the package index",
+            found=quoted("the index cannot be reached", lines),
+            hint="connect to it, or configure another index for pip or uv (PIP_INDEX_URL, "
+            "UV_INDEX_URL); environments that exist already need none",
+        )
+    if NOT_THERE.search(said):
+        kind = f"{platform.python_implementation()} {platform.python_version()}"
+        return Finding(
+            code="AOTC-E558",
+            where=where,
+            expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
+            found=f"none; there are {known}" if known else quoted("none", lines),
+            hint="choose a version that the index has for this Python, or certify with a Python "
+            "that this jaxlib has wheels for",
+        )
+    return Finding(
+        code="AOTC-E559",
+        where=where,
+        expected="an environment with " + ", ".join(requirements(jaxlib)),
+        found=quoted(f"{Path(tool).name} failed", lines),
+        hint="on Debian, venv is a package of its own, python3-venv; or install uv",
+    )

@@ -1,0 +1,123 @@
+"""`python -I -B worker.py RUNTIME` in an environment without aotc: run every fixture of a target.
+
+RUNTIME: a folder that holds the package aotc_runtime. The job, one JSON object, comes on stdin; an
+object a line goes to stdout: {"doing": …} before each step, then {"surroundings": …}, {"ran": …}
+for each fixture, and {"finished": true}; or {"unsuited": findings}, {"refused": findings}.
+
+Of the jaxlib that runs here the verifier is told that it is the builder's. That is the whole
+permission to run another one: it exists in this process alone, which serves nobody, and there is
+nothing in aotc_runtime that grants it: `load` takes no facts about its host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+HOST_FAMILIES = ("AOTC-E50", "AOTC-E55")
+"""What these refuse says nothing of a jaxlib: this host cannot run the target."""
+
+
+def main() -> int:
+    sys.path.insert(0, sys.argv[1])
+    job = json.load(sys.stdin)
+    # Whatever libraries print goes to stderr.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+
+        def say(**event: Any) -> None:
+            print(json.dumps(event), file=answers, flush=True)
+
+        say(doing="starting jaxlib")
+        run(job, say)
+    return 0
+
+
+def run(job: dict[str, Any], say: Callable[..., None]) -> None:
+    """Verify, load and run; what is refused is said."""
+    from aotc_runtime.errors import AotcError
+
+    try:
+        _run(job, say)
+    except AotcError as error:
+        findings = [finding.to_json() for finding in error.findings]
+        unsuited = error.code.startswith(HOST_FAMILIES)
+        say(**{"unsuited" if unsuited else "refused": findings})
+
+
+def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
+    from pathlib import Path
+
+    import msgspec
+
+    from aotc_runtime.errors import raise_if
+    from aotc_runtime.schema.policy import TrustPolicy
+    from aotc_runtime.serving.readiness import run_fixture
+    from aotc_runtime.serving.resident import make_resident
+    from aotc_runtime.system import host
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.verify import examine
+
+    facts = host.detect()
+    say(surroundings=_surroundings(facts))
+    say(doing="verifying")
+    policy = msgspec.convert(job["policy"], TrustPolicy, strict=False)
+    # Which runtimes may serve is no question to a process that serves nobody.
+    accepts = msgspec.structs.replace(policy.accepts, jaxlib=None, aotc_runtime=None)
+    policy = msgspec.structs.replace(policy, accepts=accepts)
+    verdict = examine(
+        open_bundle(Path(job["bundle"])),
+        policy,
+        msgspec.structs.replace(facts, jaxlib=job["accepted_jaxlib"]),
+        target=job["target"],
+    )
+    raise_if(verdict.findings)
+    assert verdict.bundle is not None, "no findings, so there is a bundle"
+    say(verified=verdict.root_digest)
+    say(doing="loading")
+    resident = make_resident(verdict.bundle)
+    for entry_point in resident.entry_points.values():
+        for index, profile in enumerate(entry_point.profiles):
+            say(doing=profile.label)
+            started = time.perf_counter()
+            result = run_fixture(resident, entry_point, profile, index)
+            seconds = time.perf_counter() - started
+            say(
+                ran={
+                    "label": result.label,
+                    "executable": profile.record.executable.digest,
+                    "fixture": profile.record.fixture.digest,
+                    "withinTolerance": result.within_tolerance,
+                    # Text, since JSON has no infinity.
+                    "maxAbs": repr(result.max_abs),
+                    "maxRel": repr(result.max_rel),
+                    "ulpMax": result.ulp_max,
+                    "elements": result.elements,
+                    "worst": result.worst,
+                    "seconds": f"{seconds:.6f}",
+                }
+            )
+    say(finished=True)
+
+
+def _surroundings(facts: Any) -> dict[str, Any]:
+    from importlib.metadata import distributions
+
+    return {
+        "jaxlib": facts.jaxlib,
+        "cpu": facts.cpu,
+        "isa": sorted(facts.isa),
+        "os": facts.os,
+        "libc": facts.libc,
+        "python": facts.python,
+        "runtime": facts.runtime,
+        "packages": {found.metadata["Name"]: found.version for found in distributions()},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""`aotc certify`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, report_findings
+from aotc.cli.key_option import key_options, signer_of
+
+VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", re.ASCII)
+
+
+def _versions(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """They become names of folders and arguments of an installer."""
+    for value in values:
+        if not VERSION.fullmatch(value):
+            raise click.BadParameter(f"{value!r} is no version, such as 0.12.0.", context, option)
+    return values
+
+
+@click.command()
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "--jaxlib",
+    "jaxlibs",
+    multiple=True,
+    required=True,
+    callback=_versions,
+    metavar="VERSION",
+    help="Run under this version; may repeat.",
+)
+@key_options(required=False)
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="Whom to believe that the bundle may be run; default: the public part of --key.",
+)
+@click.option("--target", help="A target of the bundle; default: all of them.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1, max=1e6),
+    default=1800,
+    show_default=True,
+    help="Limit for one target under one version.",
+)
+@click.option("--refresh", is_flag=True, help="Install again, whatever is cached.")
+@command
+def certify(
+    out: Output,
+    bundle: Path,
+    jaxlibs: tuple[str, ...],
+    key: str | None,
+    passphrase_file: Path | None,
+    trust: Path | None,
+    target: str | None,
+    seconds: float,
+    refresh: bool,
+) -> int:
+    """Run every fixture of a bundle under other versions of jaxlib; sign what came of it.
+
+    Each version is installed from the package index into an environment of its own, once. With
+    --key the results are added to the bundle as certificates; a trust policy says whose count.
+
+    \b
+    aotc certify digits-1.0.0.aotb --jaxlib 0.11.2 --jaxlib 0.12.0 \\
+        --trust trust.toml --key certifier.key
+    """
+    import os
+
+    from aotc.build.build_time import stated_time, time_of_build
+    from aotc.build.certify import certify as run_certification
+    from aotc.certify.environments import Environments, cache_folder
+    from aotc.cli.progress import progress
+    from aotc.processes import Processes
+    from aotc.report.certify import certify_document, certify_findings, certify_lines
+    from aotc_runtime.errors import family_of
+    from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+    from aotc_runtime.verification.trust import read_policy
+
+    if key is None and trust is None:
+        raise click.UsageError("--trust or --key has to be given: a bundle is machine code")
+    stated = stated_time(os.environ)
+    signer = signer_of(key, passphrase_file) if key is not None else None
+    if trust is not None:
+        policy = read_policy(trust)
+    else:
+        assert signer is not None, "one of the two was given"
+        own = TrustedKey(public_key=signer.public_pem(), name="--key")
+        policy = TrustPolicy(schema=1, name="*", keys=(own,), furthest_fallback="compile")
+
+    def note(line: str) -> None:
+        if not out.json:
+            sys.stderr.write(f"{line}\n")
+
+    with progress(quiet=out.json) as on_fixture:
+        made = run_certification(
+            bundle,
+            jaxlibs,
+            policy,
+            target,
+            signer,
+            Environments(cache_folder(), refresh, note, Processes()),
+            seconds=seconds,
+            finished=lambda: time_of_build(stated),
+            on_fixture=on_fixture,
+        )
+    document = certify_document(str(bundle), made)
+    if not out.json:
+        print(*certify_lines(made), sep="\n")
+    if findings := tuple(certify_findings(made)):
+        from aotc.errors import BUILD_FAMILIES
+
+        code = family_of(findings[0].code, BUILD_FAMILIES).exit_code
+        report_findings(out, findings, code, **document)
+        return code
+    if out.json:
+        out.document({"ok": True, **document, "findings": []})
+    return 0

@@ -1,0 +1,68 @@
+"""The predicate of a certificate: how a target of a bundle ran under one version of jaxlib.
+
+Its type is `aotc_runtime.formats.statement.CERTIFICATE_TYPE`; docs/bundle-format.md has the fields.
+Only read where the running jaxlib is none of those that a bundle accepts by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+SCHEMA = 1
+"""Counts up when a field changes its meaning or goes away."""
+
+PASSED = "passed"
+BEYOND = "beyond tolerance"
+REFUSED = "refused"
+CRASHED = "crashed"
+HUNG = "hung"
+"""Outcomes: every fixture within its tolerance; one or more beyond it; the runtime or XLA said why
+it will not; the process died; it did not end in time."""
+
+
+class FixtureRun(Struct, frozen=True):
+    """An executable that ran its fixture. label: "predict[batch=8]".  executable, fixture: digests.
+    maxAbs, maxRel: largest errors, as decimals.  ulpMax: largest distance in units in the last
+    place.  seconds: of running and comparing.
+    """
+
+    label: str
+    executable: str
+    fixture: str
+    withinTolerance: bool
+    maxAbs: str
+    maxRel: str
+    ulpMax: int
+    elements: int
+    worst: str
+    seconds: str
+
+
+class Surroundings(Struct, frozen=True):
+    """Where it ran. cpu, isa: as in `HostFacts`.  packages: name to version, all of them."""
+
+    cpu: str
+    isa: tuple[str, ...]
+    os: str
+    libc: str
+    python: str
+    runtime: str
+    packages: dict[str, str]
+
+
+class Certificate(Struct, frozen=True):
+    """One target under one jaxlib. outcome: one of those above; another one is no pass.  detail:
+    for people, what happened if it did not pass.  certifiedOn: by the certifier's clock.
+    """
+
+    schema: Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
+    target: str
+    jaxlib: str
+    outcome: str
+    detail: str
+    certifiedOn: Annotated[datetime, Meta(tz=True)]
+    fixtures: tuple[FixtureRun, ...]
+    surroundings: Surroundings
