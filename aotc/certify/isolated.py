@@ -68,7 +68,7 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Trial:
     """How a target ran under a jaxlib. outcome: of a certificate's, or "" where this host cannot
-    run the target, whatever the jaxlib; findings say why then.  detail: what happened, if it did not
+    run the target, whatever the jaxlib; findings say why.  detail: what happened, if it did not
     pass.  surroundings: None if the process did not get as far as to say.
     """
 

@@ -1,0 +1,89 @@
+"""Certificates about bundles, as an attacker or a careless certifier would write them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from aotc.signing.signer import LocalSigner
+
+from .provenances import NOW, a_build
+from .tampering import (
+    Documents,
+    MemoryBundle,
+    put_together,
+    root_digest,
+    signed_envelope,
+    statement_about,
+    to_json,
+)
+
+OTHER_JAXLIB = "0.12.99"
+TYPE = "https://aotc.dev/certificate/v1"
+
+
+def runs_of(documents: Documents) -> list[dict[str, Any]]:
+    """Of every fixture of the bundle, a run that is within its tolerance."""
+    found = []
+    for name, entry_point in documents.manifest["entry_points"].items():
+        for profile in entry_point["profiles"]:
+            sizes = ",".join(f"{k}={v}" for k, v in sorted(profile["sizes"].items()))
+            found.append(
+                {
+                    "label": f"{name}[{sizes}]",
+                    "executable": profile["executable"]["digest"],
+                    "fixture": profile["fixture"]["digest"],
+                    "withinTolerance": True,
+                    "maxAbs": "1e-07",
+                    "maxRel": "2e-06",
+                    "ulpMax": 7,
+                    "elements": 10,
+                    "worst": "result",
+                    "seconds": "0.001",
+                }
+            )
+    return found
+
+
+def a_certificate(
+    documents: Documents,
+    *,
+    jaxlib: str = OTHER_JAXLIB,
+    target: str = "",
+    outcome: str = "passed",
+    detail: str = "",
+    certified: datetime = NOW,
+    runs: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The predicate of a certificate that counts, but for what is stated otherwise."""
+    return {
+        "schema": 1,
+        "target": target or documents.manifest["target"]["name"],
+        "jaxlib": jaxlib,
+        "outcome": outcome,
+        "detail": detail,
+        "certifiedOn": certified.isoformat(),
+        "fixtures": runs_of(documents) if runs is None else runs,
+        "surroundings": {
+            "cpu": "made up",
+            "isa": [],
+            "os": "linux",
+            "libc": "glibc 2.36",
+            "python": "3.13.0",
+            "runtime": "0.1.0",
+            "packages": {"jaxlib": jaxlib},
+        },
+    }
+
+
+def statement(documents: Documents, signer: LocalSigner, predicate: Any, **change: Any) -> bytes:
+    """The envelope of a signed statement, a certificate about this root if nothing is changed."""
+    stated = {**statement_about(root_digest(documents)), "predicateType": TYPE}
+    return signed_envelope(to_json({**stated, "predicate": predicate, **change}), signer)
+
+
+def certified(documents: Documents, builder: LocalSigner, *certificates: bytes) -> MemoryBundle:
+    """The bundle, signed by its builder, with these envelopes beside."""
+    build = statement(documents, builder, a_build(), predicateType="https://slsa.dev/provenance/v1")
+    documents.envelopes = [build, *certificates]
+    return put_together(documents)

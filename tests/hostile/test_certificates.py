@@ -1,0 +1,375 @@
+"""Which certificates make another jaxlib acceptable, and why the others do not; each check removed
+in turn.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.policy import Accepts, Revoked, TrustPolicy
+from aotc_runtime.verification import certificates, choosing, verify
+from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification.verify import Verdict, examine
+
+from .certificates import OTHER_JAXLIB, a_certificate, certified, runs_of, statement
+from .provenances import DAY, NOW, a_build, key_of
+from .tampering import ACCEPTED, Documents, MemoryBundle, policy_for
+from .weakening import Arms, Attack, Check, codes_in, shows_that_it_matters
+
+
+@pytest.fixture
+def elsewhere(host: HostFacts) -> HostFacts:
+    """The same host with a jaxlib that the bundle does not accept by itself."""
+    return msgspec.structs.replace(host, jaxlib=OTHER_JAXLIB)
+
+
+@pytest.fixture(scope="session")
+def certifier() -> LocalSigner:
+    return LocalSigner.ephemeral()
+
+
+def trusting(builder: LocalSigner, *certifiers: LocalSigner, **change: Any) -> TrustPolicy:
+    keys = tuple(key_of(signer) for signer in certifiers)
+    return policy_for(builder, **{"certifiers": keys, **change})
+
+
+def asked(
+    bundle: MemoryBundle, policy: TrustPolicy, host: HostFacts, now: datetime = NOW
+) -> Verdict:
+    return examine(bundle, policy, host, now=now.timestamp())
+
+
+def codes(verdict: Verdict) -> list[str]:
+    return [finding.code for finding in verdict.findings]
+
+
+def test_a_certificate_of_a_trusted_certifier_makes_another_jaxlib_acceptable(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    envelope = statement(documents, certifier, a_certificate(documents))
+    verdict = asked(certified(documents, ours, envelope), trusting(ours, certifier), elsewhere)
+    assert codes(verdict) == [] and verdict.bundle is not None and verdict.choice is not None
+    found = verdict.choice.certified
+    assert found is not None
+    assert (found.jaxlib, found.keys) == (OTHER_JAXLIB, (certifier.key_id,))
+    assert found.built_with == documents.manifest["built_with"]["jaxlib"]
+    assert found.certified_on == "2026-11-21T12:00:00Z"
+    labels = [run["label"] for run in runs_of(documents)]
+    assert [d.label for d in found.differences] == labels
+    assert {d.ulp_max for d in found.differences} == {7}
+    assert verdict.signers == (ours.key_id,), "a certifier vouches for nothing else"
+
+
+def test_without_the_policys_word_the_builders_jaxlib_alone_is_accepted(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    """Neither a certificate by anybody, nor one by a key that vouches for bundles."""
+    by_both = [statement(documents, s, a_certificate(documents)) for s in (certifier, ours)]
+    bundle = certified(documents, ours, *by_both)
+    verdict = asked(bundle, policy_for(ours), elsewhere)
+    assert codes(verdict) == ["AOTC-E401"]
+    assert verdict.choice is not None and verdict.choice.certified is None
+
+
+def test_a_certifier_does_not_vouch_for_a_bundle(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, host: HostFacts
+) -> None:
+    envelope = statement(documents, certifier, a_certificate(documents))
+    bundle = certified(documents, certifier, envelope)
+    assert codes(asked(bundle, trusting(ours, certifier), host)) == ["AOTC-E302"]
+
+
+def test_a_certificate_widens_no_list_of_the_policy(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    envelope = statement(documents, certifier, a_certificate(documents))
+    policy = trusting(ours, certifier, accepts=Accepts(jaxlib=("0.12.0",)))
+    assert codes(asked(certified(documents, ours, envelope), policy, elsewhere)) == ["AOTC-E318"]
+
+
+def test_a_certificate_removes_no_other_reason(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    envelope = statement(documents, certifier, a_certificate(documents))
+    host = msgspec.structs.replace(elsewhere, isa=frozenset())
+    verdict = asked(certified(documents, ours, envelope), trusting(ours, certifier), host)
+    assert codes(verdict) == ["AOTC-E502"]
+
+
+def test_of_several_certificates_one_that_did_not_pass_decides(
+    documents: Documents,
+    ours: LocalSigner,
+    stranger: LocalSigner,
+    certifier: LocalSigner,
+    elsewhere: HostFacts,
+) -> None:
+    crashed = a_certificate(documents, outcome="crashed", detail="killed by SIGSEGV", runs=[])
+    envelopes = [
+        statement(documents, certifier, a_certificate(documents, certified=NOW + DAY)),
+        statement(documents, stranger, crashed),
+    ]
+    bundle = certified(documents, ours, *envelopes)
+    verdict = asked(bundle, trusting(ours, certifier, stranger), elsewhere)
+    assert codes(verdict) == ["AOTC-E401", "AOTC-E413"]
+    assert "killed by SIGSEGV" in verdict.findings[1].found
+    assert codes(asked(bundle, trusting(ours, certifier), elsewhere)) == []
+
+
+def test_of_several_that_count_the_newest_is_named(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    envelopes = [
+        statement(documents, certifier, a_certificate(documents, certified=NOW + days * DAY))
+        for days in (0, 2, 1)
+    ]
+    bundle = certified(documents, ours, *envelopes)
+    verdict = asked(bundle, trusting(ours, certifier), elsewhere)
+    assert verdict.choice is not None and verdict.choice.certified is not None
+    assert verdict.choice.certified.certified_on == "2026-11-23T12:00:00Z"
+
+
+def changed(run: int, **change: Any) -> Any:
+    """Runs in which one is another."""
+
+    def make(documents: Documents) -> list[dict[str, Any]]:
+        runs = runs_of(documents)
+        runs[run] |= change
+        return runs
+
+    return make
+
+
+OTHER = "sha256:" + "0" * 64
+TWO = [{"name": "x", "digest": {"sha256": "0" * 64}}]
+
+
+def certified_with(code: str, **change: Any) -> Attack:
+    """Under a policy with the certifier, a certificate that says something else."""
+
+    def attack(arms: Arms) -> str:
+        made = {k: v(arms.documents) if callable(v) else v for k, v in change.items()}
+        envelope = statement(arms.documents, arms.stranger, a_certificate(arms.documents, **made))
+        return judged(arms, code, envelope)
+
+    return attack
+
+
+def stated(code: str, predicate: Any = None, **change: Any) -> Attack:
+    """As `certified_with`, with another statement around it."""
+
+    def attack(arms: Arms) -> str:
+        inner = a_certificate(arms.documents) if predicate is None else predicate
+        envelope = statement(arms.documents, arms.stranger, inner, **change)
+        return judged(arms, code, envelope)
+
+    return attack
+
+
+def under(code: str, signer: str = "stranger", **policy: Any) -> Attack:
+    """A certificate that would count, under another policy."""
+
+    def attack(arms: Arms) -> str:
+        by = arms.stranger if signer == "stranger" else LocalSigner.ephemeral()
+        envelope = statement(arms.documents, by, a_certificate(arms.documents))
+        return judged(arms, code, envelope, **policy)
+
+    return attack
+
+
+def windowed(code: str, **window: datetime) -> Attack:
+    def attack(arms: Arms) -> str:
+        envelope = statement(arms.documents, arms.stranger, a_certificate(arms.documents))
+        return judged(arms, code, envelope, certifiers=(key_of(arms.stranger, **window),))
+
+    return attack
+
+
+def by_a_revoked_key(arms: Arms) -> str:
+    revoked = Revoked(keys=(arms.stranger.key_id,))
+    return under("AOTC-E411", revoked=revoked)(arms)
+
+
+def judged(arms: Arms, code: str, envelope: bytes, **policy: Any) -> str:
+    """The code if it is among the findings; accepted, if there are none."""
+    host = msgspec.structs.replace(arms.host, jaxlib=OTHER_JAXLIB)
+    bundle = certified(arms.documents, arms.ours, envelope)
+    verdict = examine(bundle, trusting(arms.ours, arms.stranger, **policy), host)
+    found = codes(verdict)
+    assert not found or found[0] == "AOTC-E401", "the reason comes first, then why no certificate"
+    return ACCEPTED if not found else code if code in found else found[-1]
+
+
+def without_one(documents: Documents) -> list[dict[str, Any]]:
+    return runs_of(documents)[1:]
+
+
+def one_twice(documents: Documents) -> list[dict[str, Any]]:
+    return [*runs_of(documents), runs_of(documents)[0]]
+
+
+AGO, AHEAD = datetime(1999, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
+STATE = 'keys[id].state(now) == "valid"'
+RUNS = "{*found} != wanted"
+
+CHECKS = [
+    Check(certificates.read_statements, (STATE, "True"),
+          windowed("AOTC-E411", not_after=AGO), "AOTC-E411"),
+    Check(certificates.read_statements, (STATE, "True"),
+          windowed("AOTC-E411", not_before=AHEAD), "AOTC-E411"),
+    Check(certificates.read_statements, (STATE, "True"), by_a_revoked_key, "AOTC-E411"),
+    Check(certificates._signers, ("key.verify(signature, message)", "True"),
+          under("AOTC-E412", signer="nobody"), "AOTC-E412"),
+    Check(certificates._certificate, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
+          lambda arms: of_another_payload(arms), "AOTC-E412"),
+    Check(certificates._certificate,
+          ("(statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE)",
+           "False"),
+          stated("AOTC-E412", predicateType="https://aotc.dev/warning/v1"), "AOTC-E412"),
+    Check(certificates._certificate,
+          ("(statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE)",
+           "False"),
+          stated("AOTC-E412", _type="https://in-toto.io/Statement/v0"), "AOTC-E412"),
+    Check(certificates._certificate,
+          ('subjects != [{"sha256": root_digest.removeprefix("sha256:")}]', "False"),
+          stated("AOTC-E412", subject=TWO), "AOTC-E412"),
+    Check(certificates.ruling, ("(s[0].target, s[0].jaxlib) == (target, jaxlib)",
+                                "s[0].jaxlib == jaxlib"),
+          certified_with("AOTC-E412", target="cpu-x86-64-v4"), "AOTC-E412"),
+    Check(certificates.ruling, ("(s[0].target, s[0].jaxlib) == (target, jaxlib)",
+                                "s[0].target == target"),
+          certified_with("AOTC-E412", jaxlib="0.11.2"), "AOTC-E412"),
+    Check(certificates.ruling, ("*_check_passed(certificate, place),", ""),
+          certified_with("AOTC-E413", outcome="crashed", detail="killed by SIGILL"), "AOTC-E413"),
+    Check(certificates.ruling, ("*_check_runs(certificate, manifest, place),", ""),
+          certified_with("AOTC-E414", runs=without_one), "AOTC-E414"),
+    *(Check(certificates._check_passed, ("certificate.outcome != PASSED", "False"),
+            certified_with("AOTC-E413", outcome=outcome), "AOTC-E413")
+      for outcome in ("beyond tolerance", "refused", "crashed", "hung", "unheard of")),
+    Check(certificates._check_passed, ("or beyond", ""),
+          certified_with("AOTC-E413", runs=changed(1, withinTolerance=False)), "AOTC-E413"),
+    Check(certificates._check_runs, (RUNS, "False"),
+          certified_with("AOTC-E414", runs=changed(0, fixture=OTHER)), "AOTC-E414"),
+    Check(certificates._check_runs, (RUNS, "False"),
+          certified_with("AOTC-E414", runs=changed(0, executable=OTHER)), "AOTC-E414"),
+    Check(certificates._check_runs, (RUNS, "False"),
+          certified_with("AOTC-E414", runs=changed(0, label="predict[batch=9]")), "AOTC-E414"),
+    Check(certificates._check_runs, ("len(found) != len(wanted)", "False"),
+          certified_with("AOTC-E414", runs=one_twice), "AOTC-E414"),
+    Check(verify._certificates, ("not policy.certifiers", "False"),
+          under("AOTC-E412", certifiers=()), "AOTC-E401", "AOTC-E412"),
+]  # fmt: skip
+
+
+def of_another_payload(arms: Arms) -> str:
+    import base64
+    import json
+
+    from aotc_runtime.formats import dsse
+
+    envelope = json.loads(statement(arms.documents, arms.stranger, a_certificate(arms.documents)))
+    kind, payload = "application/vnd.other+json", base64.b64decode(envelope["payload"])
+    message = dsse.pre_authentication_encoding(kind, payload)
+    signature = base64.b64encode(arms.stranger.sign(message)).decode()
+    envelope |= {"payloadType": kind}
+    envelope["signatures"] = [{"sig": signature, "keyid": arms.stranger.key_id}]
+    return judged(arms, "AOTC-E412", json.dumps(envelope).encode())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=[check.label for check in CHECKS])
+def test_a_certificate_counts_exactly_when_its_check_is_removed(
+    check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shows_that_it_matters(check, arms, monkeypatch)
+
+
+def test_every_code_of_certificates_has_its_check_here() -> None:
+    assert codes_in(certificates) <= {check.code for check in CHECKS}
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [{}, [], "text", {"schema": 2}, {"schema": 1, "target": 3}],
+    ids=["empty", "a list", "a text", "another schema", "another type"],
+)
+def test_a_certificate_that_cannot_be_read_does_not_count_and_says_so(
+    predicate: Any,
+    documents: Documents,
+    ours: LocalSigner,
+    certifier: LocalSigner,
+    elsewhere: HostFacts,
+) -> None:
+    bundle = certified(documents, ours, statement(documents, certifier, predicate))
+    verdict = asked(bundle, trusting(ours, certifier), elsewhere)
+    assert codes(verdict) == ["AOTC-E401", "AOTC-E412"]
+    assert "cannot be read" in verdict.findings[1].found
+
+
+def test_a_refusal_says_what_the_certificates_are_about(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    target = documents.manifest["target"]["name"]
+    envelopes = [
+        statement(documents, certifier, a_certificate(documents, jaxlib="0.11.2")),
+        statement(documents, certifier, a_certificate(documents), subject=TWO),
+    ]
+    bundle = certified(documents, ours, *envelopes)
+    (_, found) = asked(bundle, trusting(ours, certifier), elsewhere).findings
+    assert found.expected.startswith(f"a certificate for jaxlib {OTHER_JAXLIB} on {target}")
+    assert f"jaxlib 0.11.2 for {target}" in found.found and "one about" in found.found
+
+
+def test_a_key_that_vouches_and_certifies_does_both(
+    documents: Documents, ours: LocalSigner, elsewhere: HostFacts
+) -> None:
+    bundle = certified(documents, ours, statement(documents, ours, a_certificate(documents)))
+    assert codes(asked(bundle, trusting(ours, ours), elsewhere)) == []
+
+
+def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_jaxlib_by_itself(
+    documents: Documents, host: HostFacts
+) -> None:
+    manifest = msgspec.convert(documents.manifest, choosing.BundleManifest)
+
+    def never(*_: object) -> Any:
+        raise AssertionError("nobody asks")
+
+    choice = choose_target({manifest.target.name: manifest}, host, None, (), never)
+    assert choice.findings == () and choice.certified is None
+
+
+def test_certificates_are_not_even_imported_for_the_builders_jaxlib() -> None:
+    code = "import aotc_runtime, sys; print(any('certificate' in name for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_time_of_checking_decides_whether_a_certifiers_key_counts(
+    documents: Documents, ours: LocalSigner, certifier: LocalSigner, elsewhere: HostFacts
+) -> None:
+    bundle = certified(documents, ours, statement(documents, certifier, a_certificate(documents)))
+    policy = trusting(ours, certifiers=(key_of(certifier, not_before=NOW, not_after=NOW),))
+    second = timedelta(seconds=1)
+    assert codes(asked(bundle, policy, elsewhere, NOW)) == []
+    for now in (NOW - second, NOW + second):
+        found: tuple[Finding, ...] = asked(bundle, policy, elsewhere, now).findings
+        assert [f.code for f in found] == ["AOTC-E401", "AOTC-E411", "AOTC-E412"]
+        assert certifier.key_id[:16] in found[1].where
+
+
+def test_the_builders_statements_are_no_certificates(
+    documents: Documents, ours: LocalSigner, elsewhere: HostFacts
+) -> None:
+    provenance = "https://slsa.dev/provenance/v1"
+    more = statement(documents, ours, a_build(), predicateType=provenance)
+    verdict = asked(certified(documents, ours, more), trusting(ours, ours), elsewhere)
+    assert codes(verdict) == ["AOTC-E401", "AOTC-E412"]
+    assert verdict.findings[1].found == "no certificate by them"
