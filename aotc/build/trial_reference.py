@@ -6,27 +6,38 @@ for executables of targets that the build host cannot run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Timer
+from time import monotonic
 from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from aotc.build import child
 from aotc.build.staging import Staging
 from aotc.capture import explain, fixtures, tree
 from aotc.capture.arguments import CallPlan, FlatCall
 from aotc.config.build_manifest import BuildManifest
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import CaptureError, ParityError, raise_if
 from aotc.packing.weights import write_tensors
 from aotc.shapes import files
 from aotc.shapes.run import Array, run
-from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial, Sizes
-from aotc.shapes.verdict import refusals, tried
+from aotc.shapes.samples import sampled
+from aotc.shapes.trials import FIXTURE, EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.verdict import endless, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc_runtime.schema.labels import label
 
 type Function = Callable[[Mapping[str, Array]], dict[str, Array]]
 """From inputs to outputs, by path."""
+
+
+SECONDS_MIN = 10.0
+TIMES_LONGER = 50
+"""What a call that is padded or split may take: so many times what JAX took for the exact one,
+which it had to compile, while the profile's is compiled already."""
 
 
 class FlatCallAt(Protocol):
@@ -38,7 +49,7 @@ class FlatCallAt(Protocol):
 class PlainJax:
     """One entry point in plain JAX, at any sizes; each is compiled once.
 
-    values: of the weights, by set and tensor.
+    values: of the weights, by set and tensor.  seconds: what a call of some sizes took, by label.
     """
 
     def __init__(
@@ -46,6 +57,7 @@ class PlainJax:
     ) -> None:
         self.plan, self._call_at, self._values = plan, call_at, values
         self._functions: dict[str, Function] = {}
+        self.seconds: dict[str, float] = {}
 
     def at(self, sizes: Mapping[str, int]) -> Function:
         """The function at these sizes. Whatever it raises comes through."""
@@ -108,25 +120,57 @@ def _try(
     name = entry.entry_point
     function = functions[name]
     captured = program.entry_points[name]
-    if not files.call_file(staging.folder, name, trial.sizes).exists():
-        _record(trial.sizes, function, manifest, staging)
-    call = files.read_call(staging.folder, name, trial.sizes, captured.inputs, captured.outputs)
+    if not files.call_file(staging.folder, name, trial).exists():
+        started = monotonic()
+        _record(trial, function, manifest, staging)
+        where = label(name, trial.sizes)
+        function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
+    allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
+    call = files.read_call(staging.folder, name, trial, captured.inputs, captured.outputs)
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-        results = function.at(sizes)(given)
+        with _ending(entry, trial, allowed, staging):
+            results = function.at(sizes)(given)
         return [results[spec.path] for spec in captured.outputs]
 
     return run(trial, entry, captured.inputs, captured.outputs, call, execute)
 
 
-def _record(sizes: Sizes, function: PlainJax, manifest: BuildManifest, staging: Staging) -> None:
-    """What plain JAX computes at exactly these sizes.
+@contextmanager
+def _ending(
+    entry: EntryTrials, trial: PlannedTrial, seconds: float, staging: Staging
+) -> Iterator[None]:
+    """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
+
+    A loop until every number is small never ends where the padding is infinite, and nothing stops
+    what XLA runs.
+    """
+
+    def late() -> None:
+        finding = endless(entry, trial, seconds)
+        child.end(child.report(staging.folder, ParityError(finding)))
+
+    timer = Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _record(
+    trial: PlannedTrial, function: PlainJax, manifest: BuildManifest, staging: Staging
+) -> None:
+    """What plain JAX computes at exactly the sizes of a trial.
 
     Raises CaptureError (AOTC-E826, E829) if the function fails there.
     """
-    name = function.plan.name
+    name, sizes = function.plan.name, trial.sizes
     inputs = fixtures.fixture_inputs(function.plan, manifest, sizes)
+    if trial.inputs != FIXTURE:
+        inputs = sampled(inputs, manifest.entry_points[name], trial.inputs)
     call = function.call_at(sizes)
     try:
         results = function.at(sizes)(inputs)
@@ -137,4 +181,4 @@ def _record(sizes: Sizes, function: PlainJax, manifest: BuildManifest, staging: 
     tensors = {f"inputs/{key}": array for key, array in inputs.items()}
     tensors |= {f"outputs/{key}": array for key, array in results.items()}
     data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
-    files.call_file(staging.folder, name, sizes).write_bytes(data)
+    files.call_file(staging.folder, name, trial).write_bytes(data)

@@ -69,6 +69,8 @@ def analyze(
         reason = f"jax does not take the range or the relations: {_first_line(error)}"
         return Symbolic(None, undetermined=dict.fromkeys(accepted, reason))
     shapes, failure = _evaluate(call_at, shapes_of, sizes, root)
+    if shapes is not None:
+        shapes = (_inputs(call_at, shapes_of, accepted, relations) or shapes[0], shapes[1])
     if failure is None and shapes is not None:
         return Symbolic((_written(shapes[0]), _written(shapes[1])))
     specialized: dict[str, str] = {}
@@ -83,6 +85,25 @@ def analyze(
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
     written = None if shapes is None else (_written(shapes[0]), _written(shapes[1]))
     return Symbolic(None if specialized else written, specialized, undetermined)
+
+
+def _inputs(
+    call_at: CallAt,
+    shapes_of: Callable[[FlatCall, Any], Shapes],
+    accepted: Mapping[str, Accepted],
+    relations: Sequence[str],
+) -> Sequence[Any] | None:
+    """Shapes of inputs that name every dimension, where an equality makes jax write one in terms of
+    another; None where there is none, or a function that makes inputs relies on it.
+    """
+    weaker = [text for text in relations if " == " not in text]
+    if len(weaker) == len(relations):
+        return None
+    try:
+        inputs, _ = shapes_of(call_at(symbols(accepted, weaker)), ())
+    except Exception:  # noqa: BLE001 - the user's code, or jax, for whatever reason
+        return None
+    return inputs
 
 
 def symbols(accepted: Mapping[str, Accepted], relations: Sequence[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> lis
             entry,
             inputs,
             outputs,
-            read_call(folder, entry.entry_point, trial.sizes, inputs, outputs),
+            read_call(folder, entry.entry_point, trial, inputs, outputs),
             execute,
         )
         for trial in entry.trials

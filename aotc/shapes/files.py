@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from aotc.shapes.run import Array, Call
-from aotc.shapes.trials import EntryTrials, Outcome, Sizes
+from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import TensorSpec
@@ -45,20 +45,20 @@ def read_outcomes(folder: Path) -> Outcomes:
     return outcomes
 
 
-def call_file(folder: Path, entry_point: str, sizes: Sizes) -> Path:
-    """The inputs of a call and what plain JAX makes of them; laid out as a fixture."""
-    return folder / f"call.{label(entry_point, sizes)}.safetensors"
+def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
+    """The inputs of a trial's call and what plain JAX makes of them; laid out as a fixture."""
+    return folder / f"call.{label(entry_point, trial.sizes)}.{trial.inputs}.safetensors"
 
 
 def read_call(
     folder: Path,
     entry_point: str,
-    sizes: Sizes,
+    trial: PlannedTrial,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
 ) -> Call:
-    """A call by its file."""
-    path = call_file(folder, entry_point, sizes)
+    """The call of a trial, by its file."""
+    path = call_file(folder, entry_point, trial)
     data = memoryview(path.read_bytes())
     found: dict[str, Array] = {}
     for name, info in read_tensors(data, where=path.name).items():

@@ -16,12 +16,15 @@ from aotc.config.build_manifest import (
     SplitSpec,
     at_once,
 )
-from aotc.config.dimensions import Accepted
 from aotc.shapes.fills import is_float
+from aotc.shapes.known import Known
 from aotc.shapes.trials import (
     ABOUT_FLOATS,
     ABOUT_NUMBERS,
     DECLARED,
+    FIXTURE,
+    HIGH,
+    LOW,
     EntryTrials,
     PlannedTrial,
     Sizes,
@@ -67,55 +70,55 @@ def plan_trials(
     )
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {name: known.accepted for name, known in dimensions.items()}
-    points = [dict(sizes) for sizes in profiles]
+    known = Known(accepted, relations, [dict(sizes) for sizes in profiles])
     planned = [
-        *_padded(captured, entry, points, sorted(pads), accepted),
+        *_padded(captured, entry, known, sorted(pads)),
         *(
             trial
             for name, policy in policies.items()
             if isinstance(policy, SplitSpec)
-            for trial in _split(points, name, accepted[name])
+            for trial in _split(known, name, sorted(pads))
         ),
     ]
-    allowed = [t for t in planned if all(relation.holds(t.sizes) for relation in relations)]
-    return replace(entry, trials=tuple(allowed))
+    return replace(entry, trials=tuple(planned))
 
 
 def _padded(
+    captured: CapturedEntryPoint, entry: EntryTrials, known: Known, pads: Sequence[str]
+) -> Iterator[PlannedTrial]:
+    is_many = len(known.profiles) > MANY_PROFILES
+    for profile in known.profiles:
+        alone = {name: known.below(profile, (name,)) for name in pads}
+        for name, points in alone.items():
+            chosen = _spread(points)
+            for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
+                yield from _tried(captured, entry, (name,), sizes, profile)
+        together = tuple(name for name in pads if known.sizes_below(profile, name))
+        if len(together) > 1:
+            points = known.below(profile, together)
+            # Where a relation ties sizes to one another, no call is padded in one of them alone.
+            is_tied = any(not alone[name] for name in together)
+            for sizes in _spread(points) if is_tied else points[:1]:
+                yield from _tried(captured, entry, together, sizes, profile)
+
+
+def _tried(
     captured: CapturedEntryPoint,
     entry: EntryTrials,
-    profiles: Sequence[Sizes],
-    pads: Sequence[str],
-    accepted: Mapping[str, Accepted],
+    dimensions: tuple[str, ...],
+    sizes: Sizes,
+    profile: Sizes,
 ) -> Iterator[PlannedTrial]:
-    is_many = len(profiles) > MANY_PROFILES
-    for profile in profiles:
-        lowest: Sizes = {}
-        for name in pads:
-            sizes = _sizes_below(profile, name, profiles, accepted[name], is_many)
-            if sizes:
-                lowest[name] = sizes[0]
-            for size in sizes:
-                for fill in _fills(captured, entry, (name,)):
-                    yield PlannedTrial((name,), {**profile, name: size}, (profile,), fill)
-        if len(lowest) > 1:
-            for fill in _fills(captured, entry, tuple(lowest)):
-                yield PlannedTrial(tuple(lowest), {**profile, **lowest}, (profile,), fill)
+    for fill in _fills(captured, entry, dimensions):
+        yield PlannedTrial(dimensions, sizes, (profile,), fill)
+    for inputs in (LOW, HIGH):
+        yield PlannedTrial(dimensions, sizes, (profile,), DECLARED, inputs)
 
 
-def _sizes_below(
-    profile: Sizes, name: str, profiles: Sequence[Sizes], accepted: Accepted, is_many: bool
-) -> list[int]:
-    """Accepted sizes that are padded to this profile: the first, one in the middle, the last."""
-    alike = [p[name] for p in profiles if {**p, name: 0} == {**profile, name: 0}]
-    below = max((size for size in alike if size < profile[name]), default=0)
-    step = accepted.multiple_of
-    low = max(accepted.smallest, (below // step + 1) * step)
-    high = profile[name] - step
-    if low > high:
-        return []
-    middle = (low + high) // 2 // step * step
-    return sorted({low, high} if is_many else {low, max(low, middle), high})
+def _spread(points: Sequence[Sizes]) -> list[Sizes]:
+    """The first, one in the middle, the last."""
+    last = len(points) - 1
+    return [points[index] for index in sorted({0, last // 2, last})] if points else []
 
 
 def _fills(
@@ -135,20 +138,25 @@ def _fills(
     return (DECLARED, *floats, *ABOUT_NUMBERS)
 
 
-def _split(profiles: Sequence[Sizes], name: str, accepted: Accepted) -> Iterator[PlannedTrial]:
+def _split(known: Known, name: str, pads: Sequence[str]) -> Iterator[PlannedTrial]:
     """Twice the same profile, and a profile with the next smaller one."""
     groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for profile in profiles:
+    for profile in known.profiles:
         others = tuple((key, size) for key, size in profile.items() if key != name)
         groups.setdefault(others, []).append(profile[name])
     for others, sizes in groups.items():
         pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
         for parts in pairs:
-            if sum(parts) in accepted:
-                rest = dict(others)
+            if sum(parts) not in known.accepted[name]:
+                continue
+            whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
+            # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
+            allowed = known.at_most(whole, [pad for pad in pads if pad != name])
+            for inputs in (FIXTURE, LOW, HIGH) if allowed else ():
                 yield PlannedTrial(
                     dimensions=(name,),
-                    sizes=dict(sorted({**rest, name: sum(parts)}.items())),
-                    profiles=tuple(dict(sorted({**rest, name: part}.items())) for part in parts),
+                    sizes=allowed[-1],
+                    profiles=tuple(dict(sorted({**whole, name: part}.items())) for part in parts),
                     fill="",
+                    inputs=inputs,
                 )

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aotc.shapes.fills import value_of
-from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.trials import DECLARED, EntryTrials, Outcome, PlannedTrial, Sizes
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.serving.compare import Difference, compare
@@ -88,7 +89,7 @@ def _padded(
     given: list[Array] = []
     for index, (spec, leaf) in enumerate(zip(inputs, leaves, strict=True)):
         shape = shape_at(spec, profile)
-        fill = "declared" if index in entry.held else trial.fill
+        fill = DECLARED if index in entry.held else trial.fill
         declared = entry.fills.get(index, "0")
         is_padded = shape != leaf.shape
         given.append(pad(leaf, shape, value_of(fill, spec.dtype, declared)) if is_padded else leaf)
@@ -113,14 +114,17 @@ def _split(
     start = 0
     for profile in trial.profiles:
         size = profile[dimension]
-        given = [
+        part = replace(
+            trial, sizes={**trial.sizes, dimension: size}, profiles=(profile,), fill=DECLARED
+        )
+        pieces = [
             leaf
             if (axis := axis_of(spec.shape, dimension)) is None
             else piece(leaf, axis, start, start + size)
             for spec, leaf in zip(inputs, leaves, strict=True)
         ]
-        _supply(given, entry, inputs, profile, profile)
-        parts.append([np.asarray(result) for result in execute(profile, given)])
+        results = _padded(part, entry, inputs, outputs, pieces, execute)
+        parts.append([np.asarray(result) for result in results])
         start += size
     axes = [axis_of(spec.shape, dimension) for spec in outputs]
     joined = [join([part[index] for part in parts], axis) for index, axis in enumerate(axes)]

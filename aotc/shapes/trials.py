@@ -13,17 +13,24 @@ ABOUT_NUMBERS = ("largest", "smallest", "ones")
 """What padding is filled with beside what the manifest declares: whatever leaks shows."""
 
 
+FIXTURE, LOW, HIGH = "fixture", "low", "high"
+"""Which inputs a trial has: the fixture's, or others (`aotc.shapes.samples`)."""
+
+
 class PlannedTrial(Struct, frozen=True):
     """A call to be compared with one of exactly its sizes.
 
     dimensions: whose policies it is about.  sizes: of the call.  profiles: the one it is padded to,
-    or those it is split into, in order.  fill: a name of this module; empty for a split.
+    or those it is split into, in order.  fill: a name of this module; empty for a split,
+    whose parts hold what is declared where another dimension is padded.  inputs: a name of this
+    module.
     """
 
     dimensions: tuple[str, ...]
     sizes: Sizes
     profiles: tuple[Sizes, ...]
     fill: str
+    inputs: str = FIXTURE
 
 
 class EntryTrials(Struct, frozen=True):

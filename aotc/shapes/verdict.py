@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotc.shapes.trials import DECLARED, EntryTrials, Outcome, PlannedTrial
+from msgspec.structs import replace
+
+from aotc.shapes.trials import DECLARED, FIXTURE, EntryTrials, Outcome, PlannedTrial
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Trial, TrialRan
@@ -29,6 +31,7 @@ def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
             max_rel=_decimal(outcome.max_rel),
             ulp_max=outcome.ulp_max,
             ran=ran,
+            inputs=trial.inputs,
         )
         for name in trial.dimensions:
             proof[name] = (*proof.get(name, ()), record)
@@ -51,6 +54,14 @@ def refusals(entry: EntryTrials, found: Tried, what: str) -> Iterator[Finding]:
         yield _refusal(entry, dimensions, each, count, what)
 
 
+def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float) -> Finding:
+    """A trial that is given up after so many seconds."""
+    never = Outcome(None, None, 0, "", within=False)
+    finding = _refusal(entry, trial.dimensions, [(trial, never)], 1, "plain JAX itself")
+    done = finding.found.removeprefix("another result from ").partition(": max abs error")[0]
+    return replace(finding, found=f"none within {seconds:.0f} s from {done}")
+
+
 def _refusal(
     entry: EntryTrials,
     dimensions: tuple[str, ...],
@@ -61,9 +72,16 @@ def _refusal(
     # With what calls really hold, if that fails already; the largest error of those otherwise.
     trial, outcome = max(
         failed,
-        key=lambda each: (each[0].fill in (DECLARED, ""), _infinite(each[1].max_abs)),
+        key=lambda each: (
+            each[0].fill in (DECLARED, ""),
+            each[0].inputs == FIXTURE,
+            _infinite(each[1].max_abs),
+        ),
     )
     names = " and ".join(dimensions)
+    asked = sizes_text(trial.sizes)
+    if trial.inputs != FIXTURE:
+        asked += f", its inputs all {trial.inputs}"
     if trial.fill:
         done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
     else:
@@ -76,7 +94,7 @@ def _refusal(
     return Finding(
         code="AOTC-E955" if trial.fill else "AOTC-E956",
         where=f"{entry.entry_point} out_of_profile {names}, output {outcome.worst or 'result'}",
-        expected=f"what plain JAX computes at exactly {sizes_text(trial.sizes)}",
+        expected=f"what plain JAX computes at exactly {asked}",
         found=f"another result from {what}, {done}: {numbers}; "
         f"{len(failed)} of {count} trials differ",
         hint=f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "

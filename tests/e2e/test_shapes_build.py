@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aotc.build.pipeline import Built, build
@@ -35,6 +36,21 @@ def rows(x):
 
 def total(x):
     return x.sum()
+
+def below_zero(x, mask):
+    return jnp.where(mask[:, None], x, 0).max(0)
+
+def like_first(x):
+    return x - x[:1]
+
+def zeros(rows):
+    return jnp.zeros((rows, 3))
+
+def tied(x, y):
+    return x * 2, y * 2
+
+def tied_leaky(x, y):
+    return x - x.mean(0), y
 
 def branch(x):
     return x if x.shape[0] > 4 else -x
@@ -87,7 +103,7 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(
     assert finding.expected.startswith("what plain JAX computes at exactly rows=")
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found
-    assert "of 36 trials differ" in finding.found
+    assert "of 48 trials differ" in finding.found
 
 
 @pytest.mark.parametrize("function", ["batch_norm", "total"])
@@ -122,7 +138,67 @@ def test_independent_rows_are_split_and_what_no_row_carries_is_alike(tmp_path: P
     done = built(tmp_path, "rows", 'out_of_profile.rows = "split"')
     policy = done.bundle.manifests["cpu-x86-64-v3"].entry_points["f"].out_of_profile["rows"]
     assert isinstance(policy, Split)
-    assert [trial.sizes["rows"] for trial in policy.proof] == [8, 16, 12]
+    fixtures = [trial for trial in policy.proof if trial.inputs == "fixture"]
+    assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12]
+    assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high"}
+
+
+def test_a_maximum_that_sees_zeros_beside_negative_numbers_is_refused(tmp_path: Path) -> None:
+    more = """
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+out_of_profile.rows = { policy = "pad", mask = "mask" }
+fixtures.file = "f.npz"
+"""
+    numbers = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)[::-1]
+    np.savez(tmp_path / "f.npz", x=np.ascontiguousarray(numbers))
+    (finding,) = refused(tmp_path, "below_zero", more).findings
+    assert finding.code == "AOTC-E955" and finding.expected.endswith("its inputs all low")
+
+
+def test_a_recorded_file_that_is_repeated_proves_no_split(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", x=np.arange(12, dtype=np.float32).reshape(4, 3))
+    more = 'out_of_profile.rows = "split"\nfixtures.file = "f.npz"'
+    text = MANIFEST.replace("profiles = [4, 8]", "profiles = [4]")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    text = text.format(function="like_first", more=more, targets='"cpu-x86-64-v3"')
+    (tmp_path / "manifest.toml").write_text(text)
+    with pytest.raises(ParityError) as caught:
+        build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
+    assert caught.value.code == "AOTC-E956"
+
+
+def test_zeros_that_a_function_returns_prove_nothing(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    more = 'out_of_profile.rows = "split"'
+    text = MANIFEST.format(function="batch_norm", more=more, targets='"cpu-x86-64-v3"')
+    like = '{ like = "program:zeros", arguments = { rows = "rows" } }'
+    text = text.replace('{ shape = ["rows", 3], dtype = "float32" }', like)
+    (tmp_path / "manifest.toml").write_text(text)
+    with pytest.raises(ParityError) as caught:
+        build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
+    assert caught.value.code == "AOTC-E956"
+
+
+TIED = """
+inputs.y = {{ shape = ["other"], dtype = "float32" }}
+relations = [{relations}]
+profiles = [{{ rows = 4, other = 8 }}, {{ rows = 8, other = 16 }}]
+out_of_profile = {{ rows = "pad", other = "pad" }}
+[dimensions.other]
+range = [2, 40]
+"""
+
+
+@pytest.mark.parametrize("relations", ['"other == 2*rows"', '"other >= 2*rows", "other <= 2*rows"'])
+def test_dimensions_that_relations_tie_are_proven_together(tmp_path: Path, relations: str) -> None:
+    more = TIED.format(relations=relations)
+    assert refused(tmp_path, "tied_leaky", more).code == "AOTC-E955"
+    entry_point = built(tmp_path, "tied", more).bundle.manifests["cpu-x86-64-v3"].entry_points["f"]
+    assert [tensor.shape for tensor in entry_point.inputs] == [("rows", 3), ("other",)]
+    policy = entry_point.out_of_profile["rows"]
+    assert isinstance(policy, Pad)
+    tried = {(trial.sizes["rows"], trial.sizes["other"]) for trial in policy.proof}
+    assert len(tried) >= 4 and all(other == 2 * rows for rows, other in tried)
 
 
 def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_path: Path) -> None:
@@ -133,7 +209,7 @@ def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_pa
     policy = manifest.entry_points["f"].out_of_profile["rows"]
     assert isinstance(policy, Pad)
     assert {trial.ran for trial in policy.proof} == {TrialRan.PLAIN_JAX}
-    assert len(policy.proof) == 36
+    assert len(policy.proof) == 48
 
 
 def test_a_size_at_which_the_function_fails_is_no_size_to_accept(tmp_path: Path) -> None:

@@ -306,7 +306,8 @@ class Trial(_Part, frozen=True):
     sizes: of the call.  profile: those it was padded to, or split into.  fill: what the padding was
     filled with: "declared", or a value that shows whatever leaks, such as "nan" or "largest"; ""
     for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.  ran: what
-    was padded or split.
+    was padded or split.  inputs: the numbers of the call: "fixture", or others of their kind, all
+    "low" or all "high".
     """
 
     sizes: dict[str, Positive]
@@ -316,6 +317,7 @@ class Trial(_Part, frozen=True):
     max_rel: Decimal
     ulp_max: Count
     ran: TrialRan = TrialRan.EXECUTABLE
+    inputs: str = "fixture"
 
 
 class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):

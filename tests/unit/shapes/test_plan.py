@@ -65,7 +65,7 @@ def planned(
 
 
 def declared(entry: EntryTrials) -> list[PlannedTrial]:
-    return [trial for trial in entry.trials if trial.fill == "declared"]
+    return [t for t in entry.trials if (t.fill, t.inputs) == ("declared", "fixture")]
 
 
 def test_each_profile_is_tried_with_the_first_a_middle_and_the_last_size_it_takes() -> None:
@@ -82,7 +82,7 @@ def test_only_accepted_sizes_are_tried() -> None:
 
 def test_calls_that_a_relation_forbids_are_not_tried() -> None:
     entry = planned({"seq": PAD}, [{"batch": 1, "seq": 8}], relations=("seq >= 4",))
-    assert [t.sizes["seq"] for t in declared(entry)] == [4, 7]
+    assert [t.sizes["seq"] for t in declared(entry)] == [4, 5, 7]
 
 
 def test_two_padded_dimensions_are_tried_together_too() -> None:
@@ -123,6 +123,41 @@ def test_masks_and_lengths_are_known_by_their_leaf() -> None:
 
 def test_a_split_is_tried_as_twice_a_profile_and_as_two_different_ones() -> None:
     profiles = [{"batch": size, "seq": 8} for size in (1, 8, 40)]
-    trials = planned({"batch": SplitSpec()}, profiles).trials
+    every = planned({"batch": SplitSpec()}, profiles).trials
+    trials = [t for t in every if t.inputs == "fixture"]
     tried = [(t.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
     assert tried == [(2, [1, 1]), (16, [8, 8]), (9, [8, 1]), (48, [40, 8])]
+
+
+def test_every_call_is_also_tried_with_inputs_that_are_all_low_and_all_high() -> None:
+    for policy in (PAD, SplitSpec()):
+        trials = planned({"batch": policy}, [{"batch": 8, "seq": 4}]).trials
+        sizes = {inputs: set[int]() for inputs in ("fixture", "low", "high")}
+        for trial in trials:
+            sizes[trial.inputs].add(trial.sizes["batch"])
+        assert sizes["fixture"] == sizes["low"] == sizes["high"] != set()
+
+
+def test_sizes_that_a_relation_ties_together_are_tried_together() -> None:
+    tied = ("seq >= 2*batch", "seq <= 2*batch")
+    for relations in (tied, ("seq == 2*batch",)):
+        policies = {"batch": PAD, "seq": PAD}
+        entry = planned(policies, [{"batch": 8, "seq": 16}], relations=relations)
+        tried = [(t.sizes["batch"], t.sizes["seq"]) for t in declared(entry)]
+        assert tried == [(1, 2), (4, 8), (7, 14)]
+
+
+def test_the_smallest_sizes_that_a_relation_allows_are_tried_together() -> None:
+    policies = {"batch": PAD, "seq": PAD}
+    entry = planned(policies, [{"batch": 8, "seq": 8}], relations=("batch*seq >= 8",))
+    (together,) = [t for t in declared(entry) if len(t.dimensions) == 2]
+    assert (together.sizes["batch"], together.sizes["seq"]) == (2, 4)
+
+
+def test_a_split_that_a_relation_allows_only_beside_padding_is_tried_beside_padding() -> None:
+    policies = {"batch": SplitSpec(), "seq": PAD}
+    entry = planned(policies, [{"batch": 8, "seq": 64}], relations=("batch*seq <= 512",))
+    split = [t for t in entry.trials if not t.fill and t.inputs == "fixture"]
+    assert [(t.sizes, t.profiles) for t in split] == [
+        ({"batch": 16, "seq": 32}, ({"batch": 8, "seq": 64},) * 2)
+    ]

@@ -1,0 +1,118 @@
+"""Inputs for trials beside the fixture's, whose numbers may hide what they are there to show.
+
+A recorded file that is repeated is the same in every part of a split; zeros add nothing to a sum; a
+maximum over positive numbers does not see the zeros that a mask puts beside them. So trials are
+repeated with other numbers of the same kind: none of them like another, all of them from the lower
+half of what the input holds, or all from the upper half.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aotc.config.build_manifest import (
+    EntryPointSpec,
+    InputLeaf,
+    InputLike,
+    PadSpec,
+    at_once,
+    leaf_paths,
+)
+from aotc.shapes.trials import LOW
+from aotc_runtime.schema.manifest import KeyImpl
+
+type Array = np.ndarray[Any, Any]
+
+
+def sampled(inputs: Mapping[str, Array], spec: EntryPointSpec, sample: str) -> dict[str, Array]:
+    """Other inputs of the same shapes and dtypes, always the same ones.
+
+    inputs: the fixture's at these sizes, by path.  sample: LOW or HIGH. With a range, or drawn from
+    a normal distribution, numbers keep to it; recorded ones, and floats that a `like` function
+    returns, to the smallest and largest of them. Integers and keys of a `like` function stay, since
+    they may be positions; so does what the loader passes.
+    """
+    declared = {
+        path: leaf
+        for parameter, tree in spec.inputs.items()
+        for path, leaf in leaf_paths(tree, parameter)
+    }
+    pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, PadSpec)]
+    supplied = {pad.mask for pad in pads} | {pad.length for pad in pads}
+    return {
+        path: array if path in supplied else _other(path, array, declared.get(path), spec, sample)
+        for path, array in inputs.items()
+    }
+
+
+def _other(
+    path: str,
+    array: Array,
+    leaf: InputLeaf | InputLike | None,
+    spec: EntryPointSpec,
+    sample: str,
+) -> Array:
+    generator = np.random.default_rng([spec.fixtures.seed, zlib.crc32(f"{sample} {path}".encode())])
+    is_low, is_drawn = sample == LOW, isinstance(leaf, InputLeaf) and spec.fixtures.file is None
+    if isinstance(leaf, InputLeaf) and isinstance(leaf.dtype, KeyImpl):
+        return np.asarray(generator.integers(0, 1 << 32, array.shape, np.uint32))
+    if not array.size:
+        return array
+    if not array.dtype.name.startswith(("float", "bfloat", "complex")):
+        if not isinstance(leaf, InputLeaf):
+            return array
+        if is_drawn and path in spec.fixtures.ranges:
+            lowest, highest = spec.fixtures.ranges[path]
+            low, high = _half(int(lowest), int(highest), is_low)
+            drawn = generator.integers(low, high, array.shape, endpoint=True)
+            return np.asarray(drawn).astype(array.dtype)
+        # Booleans, and numbers from a file: any of them, from one half of their order.
+        values = np.sort(array.ravel())
+        if array.dtype != np.bool_:
+            middle = (len(values) + 1) // 2
+            values = values[:middle] if is_low else values[-middle:]
+        return np.asarray(values[generator.integers(0, len(values), array.shape)])
+    bounds: tuple[float, float] | None = None
+    if is_drawn:
+        given = spec.fixtures.ranges.get(path)
+        bounds = None if given is None else (float(given[0]), float(given[1]))
+    else:
+        bounds = _bounds(array)
+    values = _floats(generator, array.shape, bounds, is_low)
+    if array.dtype.name.startswith("complex"):
+        values = values + 1j * generator.standard_normal(array.shape)
+    return np.asarray(values).astype(array.dtype)
+
+
+def _half(low: int, high: int, is_low: bool) -> tuple[int, int]:
+    middle = (low + high) // 2
+    return (low, middle) if is_low else (min(middle + 1, high), high)
+
+
+def _bounds(array: Array) -> tuple[float, float] | None:
+    """The smallest and the largest; None where all are zero, or none is a number."""
+    real = np.real(array).astype(np.float64)
+    finite = real[np.isfinite(real)]
+    if not finite.size or not finite.any():
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    # Numbers that are all alike: between half of it and the whole.
+    return (low, high) if low < high else (min(low, low / 2), max(low, low / 2))
+
+
+def _floats(
+    generator: np.random.Generator,
+    shape: tuple[int, ...],
+    bounds: tuple[float, float] | None,
+    is_low: bool,
+) -> Array:
+    if bounds is None:
+        values = np.abs(generator.standard_normal(shape))
+        return -values if is_low else values
+    low, high = bounds
+    middle = low / 2 + high / 2
+    return generator.uniform(*((low, middle) if is_low else (middle, high)), shape)
