@@ -102,7 +102,13 @@ def replay(
         if key in chosen
         else job
         for key, job in jobs.items()
-    }, chosen
+    }, {
+        # What is recorded is what was done, whoever edited the file.
+        key: msgspec.structs.replace(each, captured=weights.arguments(_profile(program, key)))
+        if each.captured
+        else each
+        for key, each in chosen.items()
+    }
 
 
 def search(

@@ -76,7 +76,10 @@ def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:
 
 def _time(moment: datetime | None) -> str:
     assert moment is not None, "a key without the bound does not get here"
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except OverflowError:  # within a day of the years that there are
+        return moment.isoformat()
 
 
 def _days(span: timedelta) -> str:

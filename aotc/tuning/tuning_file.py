@@ -13,7 +13,7 @@ from msgspec import Struct
 from aotc.errors import UsageError, raise_if
 from aotc.stages import CompileJob
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import Tuned
+from aotc_runtime.schema.manifest import MeasuredCandidate, Tuned
 
 type Key = tuple[str, str, int]
 """Target, entry point, index of the profile."""
@@ -125,3 +125,12 @@ def _misfits(
             yield from misfit(where, "a choice for every executable", "none")
         elif known[key].module != job.module.digest:
             yield from misfit(where, f"the program {job.module.digest}", known[key].module)
+        else:
+            tuned = known[key].tuned
+            names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
+            # Names tell which candidates capture (`aotc.tuning.candidates`).
+            if tuned.choice not in names or tuned.choice.startswith("captured") != bool(
+                tuned.captured
+            ):
+                captured = f", {len(tuned.captured)} weights captured"
+                yield from misfit(where, "a choice that was measured", f"{tuned.choice}{captured}")

@@ -295,3 +295,12 @@ def test_what_a_build_states_satisfies_the_rules_that_name_it(
     for left_out in sources:
         done = verified([source for source in sources if source != left_out] or [ZEROS])
         assert (done.exit_code, done.codes) == (5, ["AOTC-E317"])
+
+
+def test_a_window_at_the_edge_of_the_calendar_is_told(
+    refused: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    path = tmp_path / "trust.toml"
+    ends = "not_after = 0001-01-01T00:00:00+14:00\n\n[accepts]"
+    path.write_text(path.read_text().replace("[accepts]", ends))
+    refused(["trust", "check", "trust.toml"], 5, "AOTC-E321")

@@ -155,6 +155,7 @@ def test_proofs_of_policies_belong_to_a_target_and_may_differ(made: Made) -> Non
         "max_rel": "0.0",
         "ulp_max": 0,
         "ran": "executable",
+        "inputs": "fixture",
     }
 
     def policy(*proof: dict[str, Any]) -> Callable[[Documents], object]:

@@ -21,6 +21,7 @@ TUNED = Tuned(
     captured=(),
     candidates=(
         MeasuredCandidate(name="default", p50_us="12.5", relative="1.000", wins=0),
+        MeasuredCandidate(name="eigen", p50_us="11.5", relative="0.920", wins=9),
         LeftOutCandidate(name="wide", reason="killed by SIGABRT"),
     ),
     rounds=9,
@@ -66,6 +67,14 @@ def test_a_file_of_another_program_target_or_jaxlib_is_refused(written: Path) ->
     ]
     assert refusals(recorded, {other: job()}, "0.12.0") == ["a choice for every executable; none"]
     assert refusals(recorded, {KEY: job()}, "0.13") == ["choices for jaxlib 0.13; those for 0.12.0"]
+
+
+@pytest.mark.parametrize("choice", ["wide", "o2", "captured"])
+def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -> None:
+    written.write_text(written.read_text().replace('"choice": "eigen"', f'"choice": "{choice}"'))
+    assert refusals(tuning_file.read(written), {KEY: job()}, "0.12.0") == [
+        f"a choice that was measured; {choice}, 0 weights captured"
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff"])
