@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from aotc.backends import worker_process
+from aotc.backends.worker_process import LINES_SHOWN, SECONDS_MAX, cost_of, failure, memory_of
 from aotc.backends.xla import custom_calls, objects
 from aotc.backends.xla.worker import CONSTANTS_FILE, Job, Problem, Result
 from aotc.config import isa
 from aotc.errors import CompileError, quoted
-from aotc.processes import Processes, describe_status
+from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
-from aotc.temporaries import require_room, temporary_folder
+from aotc.temporaries import temporary_folder
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
-
-SECONDS_MAX = 1800.0
-"""A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
-
-LINES_SHOWN = 12
-"""Of what the compiler printed, the last ones: an assertion and its stack take about ten."""
+from aotc_runtime.schema.manifest import BuiltWith
 
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.xla.worker")
 
@@ -49,18 +42,7 @@ class XlaBackend:
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
-        from aotc.backends.xla import private
-
-        known = private.versions()
-        return BuiltWith(
-            aotc=version("aotc"),
-            jax=version("jax"),
-            jaxlib=str(known["jaxlib"]),
-            jaxlib_commit=str(known["commit"]),
-            xla=int(known["xla"]),
-            ifrt=int(known["ifrt"]),
-            stablehlo=str(known["stablehlo"]),
-        )
+        return built_with({})
 
     def compile(self, job: CompileJob) -> Executable:
         """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it
@@ -82,7 +64,14 @@ class XlaBackend:
             if job.constants:
                 named = {str(index): value for index, value in job.constants.items()}
                 np.savez(folder / CONSTANTS_FILE, **named)  # type: ignore[arg-type]
-            said = self._run(folder, job)
+            said = worker_process.run(
+                self._processes,
+                self._worker,
+                folder,
+                job,
+                worker_process.environment(PJRT_NPROC=str(job.target.threads)),
+                self._seconds_max,
+            )
             result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
             serialized = (folder / "executable.bin").read_bytes()
         if result.problem:
@@ -93,37 +82,22 @@ class XlaBackend:
         """End what is being compiled; those calls raise, and later ones do."""
         self._processes.stop()
 
-    def _run(self, folder: Path, job: CompileJob) -> list[str]:
-        """Run the worker to its end; the lines it printed. OSError if it had no room."""
-        try:
-            with self._processes.started(
-                self._worker,
-                cwd=folder,
-                env=_environment(job.target.threads),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            ) as process:
-                printed, _ = process.communicate(timeout=self._seconds_max)
-        except subprocess.TimeoutExpired as error:
-            raise _error(
-                "AOTC-E903",
-                job,
-                f"an executable within {self._seconds_max:g} s",
-                "none",
-                "simplify the program, or report it to XLA",
-            ) from error
-        said: list[str] = printed.decode(errors="replace").strip().splitlines()
-        if process.returncode != 0 or not (folder / "result.json").exists():
-            require_room(folder)
-            raise _error(
-                "AOTC-E902",
-                job,
-                "the compiler process to finish",
-                quoted(describe_status(process.returncode), said[-LINES_SHOWN:]),
-                "a crash of XLA or LLVM: try another target, and report it with these lines",
-            )
-        return said
+
+def built_with(tools: Mapping[str, str]) -> BuiltWith:
+    """The installed toolchain. tools: what else takes part, by distribution."""
+    from aotc.backends.xla import private
+
+    known = private.versions()
+    return BuiltWith(
+        aotc=version("aotc"),
+        jax=version("jax"),
+        jaxlib=str(known["jaxlib"]),
+        jaxlib_commit=str(known["commit"]),
+        xla=int(known["xla"]),
+        ifrt=int(known["ifrt"]),
+        stablehlo=str(known["stablehlo"]),
+        tools=dict(sorted(tools.items())),
+    )
 
 
 def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[str]) -> Executable:
@@ -157,44 +131,13 @@ def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[s
         isa=required,
         tuning=tuning,
         custom_call_targets=targets,
-        memory=Memory(
-            argument_bytes=result.memory["argument"],
-            output_bytes=result.memory["output"],
-            temp_bytes=result.memory["temp"],
-            alias_bytes=result.memory["alias"],
-            code_bytes=sum(map(len, inside.objects)),
-        ),
-        cost=Cost(
-            flops=_count(result.cost, "flops"),
-            transcendentals=_count(result.cost, "transcendentals"),
-            bytes_accessed=_count(result.cost, "bytes accessed"),
-        ),
+        memory=memory_of(result.memory, sum(map(len, inside.objects))),
+        cost=cost_of(result.cost),
         thunks=inside.thunks,
         captured=tuple(sorted(job.constants)),
         compile_seconds=result.compile_seconds,
         diagnostics=tuple(diagnostics),
     )
-
-
-def _count(cost: dict[str, float], key: str) -> int:
-    """A count of the cost model; it says -1 for what it cannot count."""
-    return max(0, int(cost.get(key, 0)))
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """Nothing of the outside steers the compiler or changes its memory layout."""
-    kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
-    if "PYTHONPATH" in os.environ:
-        # The worker has a working folder of its own, from which relative entries lead nowhere.
-        entries = os.environ["PYTHONPATH"].split(os.pathsep)
-        kept["PYTHONPATH"] = os.pathsep.join(str(Path(e).absolute()) for e in entries if e)
-    return {
-        **kept,
-        "PJRT_NPROC": str(threads),
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TF_CPP_MIN_LOG_LEVEL": "1",
-    }
 
 
 def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
@@ -213,7 +156,7 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
     ]
     if refused:
         return _refused_calls(job, refused)
-    return _error(
+    return failure(
         "AOTC-E901",
         job,
         "a program that XLA compiles for this target",
@@ -223,7 +166,7 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
 
 
 def _refused_calls(job: CompileJob, refused: list[str]) -> CompileError:
-    return _error(
+    return failure(
         "AOTC-E904",
         job,
         "only custom calls that the runtime can serve: TopK, lapack_*_ffi",
@@ -235,7 +178,7 @@ def _refused_calls(job: CompileJob, refused: list[str]) -> CompileError:
 
 
 def _unfollowed(job: CompileJob, found: str) -> CompileError:
-    return _error(
+    return failure(
         "AOTC-E905",
         job,
         f"code for {job.target.cpu} ({job.target.triple}) with the target's features and no others",
@@ -245,22 +188,10 @@ def _unfollowed(job: CompileJob, found: str) -> CompileError:
 
 
 def _unknown_jaxlib(job: CompileJob, found: str) -> CompileError:
-    return _error(
+    return failure(
         "AOTC-E906",
         job,
         "jaxlib's interfaces and executables as in 0.11.2 to 0.12.0",
         f"{found} (jaxlib {version('jaxlib')})",
         "install a jaxlib version that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
-    )
-
-
-def _error(code: str, job: CompileJob, expected: str, found: str, hint: str) -> CompileError:
-    return CompileError(
-        Finding(
-            code=code,
-            where=f"{job.label} for {job.target.name}",
-            expected=expected,
-            found=found,
-            hint=hint,
-        )
     )
