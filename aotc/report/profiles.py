@@ -58,14 +58,16 @@ def _traffic(traffic: Traffic, outside: Mapping[str, int]) -> dict[str, Any]:
 def _served(
     suggestion: Suggestion, served: Served, profiles: list[Mapping[str, int]] | list[dict[str, int]]
 ) -> dict[str, Any]:
-    artifact, counts = suggestion.probed.artifact, suggestion.accepted.counts
-    calls = [int(counts[served.by == index].sum()) for index in range(len(profiles))]
+    artifact = suggestion.probed.artifact
+    calls = served.calls_by_profile.tolist()
     return {
         "profiles": [
             {"sizes": dict(sizes), "calls": count}
             for sizes, count in zip(profiles, calls, strict=True)
         ],
         "coverage": served.covered / suggestion.traffic.requests,
+        "split": served.split,
+        "executions": int(served.calls_by_profile.sum()),
         "padding": served.padding,
         "cost": served.padded_cost,
         "extra_cost": served.extra_cost,
@@ -84,8 +86,8 @@ def print_suggestion(suggestion: Suggestion) -> None:
 def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
     space, traffic = suggestion.space, document["traffic"]
     yield (
-        f"{space.entry_point}  {traffic['requests']:,} calls, {traffic['distinct']:,} distinct "
-        f"sizes of {', '.join(space.names)}"
+        f"{space.entry_point}  {_calls(traffic['requests'])}, {traffic['distinct']:,} distinct "
+        f"size{'s' * (traffic['distinct'] != 1)} of {', '.join(space.names)}"
     )
     yield from _notes(space, suggestion.traffic, suggestion.accepted.outside)
     for column, axis in enumerate(space.axes):
@@ -102,7 +104,8 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
     yield ""
     today, new = document["today"], document["suggested"]
     yield f"  {'':<34}{'today':>14}{'suggested':>14}"
-    for what, key, text in _ROWS:
+    rows = _ROWS if any(axis.splits for axis in space.axes) else _ROWS[:2] + _ROWS[4:]
+    for what, key, text in rows:
         if new[key] is not None:
             yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
     yield ""
@@ -112,6 +115,8 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
 _ROWS: tuple[tuple[str, str, Any], ...] = (
     ("profiles", "profiles", lambda v: str(len(v))),
     ("calls covered", "coverage", lambda v: f"{100 * v:.4g} %"),
+    ("calls split", "split", lambda v: f"{v:,}"),
+    ("executions of them all", "executions", lambda v: f"{v:,}"),
     ("padding, elements", "padding", lambda v: f"{100 * v:.1f} %"),
     ("padding, cost", "extra_cost", lambda v: f"{100 * v:.1f} %"),
     ("executables, at most about", "bytes_at_most", size),
@@ -120,15 +125,15 @@ _ROWS: tuple[tuple[str, str, Any], ...] = (
 
 
 def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
-    served, accepted = suggestion.served, suggestion.accepted
-    points, counts = accepted.points, accepted.counts
+    served = suggestion.served
     costs = suggestion.probed.model.of(suggestion.choice.profiles)
+    every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
     for index, sizes in enumerate(suggestion.profiles):
-        mine = served.by == index
-        real = float(counts[mine] @ np.prod(points[mine].astype(float), axis=1))
-        filled = float(counts[mine].sum()) * float(np.prod(list(map(float, sizes.values()))))
-        share = 100 * float(counts[mine].sum()) / max(1, suggestion.traffic.requests)
-        of_cost = 100 * float(counts[mine].sum()) * float(costs[index]) / served.padded_cost
+        calls = float(served.calls_by_profile[index])
+        real = float(served.elements_by_profile[index])
+        filled = calls * float(np.prod(list(map(float, sizes.values()))))
+        share = 100 * calls / max(1, every)
+        of_cost = 100 * calls * float(costs[index]) / served.padded_cost
         padding = 100 * (filled / real - 1) if real else 0.0
         yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{padding:>8.1f} %{of_cost:>11.1f} %"
 
@@ -151,13 +156,19 @@ def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[
 
 def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:
     for reason, count in outside.items():
-        yield f"  {count:,} calls outside: {reason}"
+        yield f"  {_calls(count)} outside: {reason}"
     if traffic.other:
-        yield f"  {traffic.other:,} calls of other entry points"
+        yield f"  left out, of other entry points: {_calls(traffic.other)}"
     for line in describe_bad(traffic):
         yield f"  {line}"
-    if exact := [axis.name for axis in space.axes if not axis.pads]:
+    if exact := [axis.name for axis in space.axes if not axis.pads and not axis.splits]:
         yield f"  not padded, so that only exact sizes serve: {', '.join(exact)}"
+    if sums := [axis.name for axis in space.axes if axis.splits]:
+        yield f"  split, so that sums of sizes serve as well: {', '.join(sums)}"
+
+
+def _calls(number: int) -> str:
+    return f"{number:,} call" + "s" * (number != 1)
 
 
 def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
@@ -168,6 +179,8 @@ def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
         "traffic": _traffic(traffic, checked.outside),
         "coverage": checked.coverage,
         "padding": checked.padding,
+        "split": checked.split,
+        "executions": checked.calls,
         "uncovered": [asdict(offender) for offender in checked.uncovered],
         "padded": [asdict(offender) for offender in checked.padded],
     }
@@ -176,18 +189,28 @@ def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
 def check_lines(checked: Checked, traffic: Traffic) -> Iterator[str]:
     """The text of `aotc profiles check` for one target."""
     yield (
-        f"{checked.space.entry_point} for {checked.target}: {checked.requests:,} calls, "
+        f"{checked.space.entry_point} for {checked.target}: {_calls(checked.requests)}, "
         f"{100 * checked.coverage:.6g} % covered, {100 * checked.padding:.4g} % padding"
     )
     yield from _notes(checked.space, traffic, checked.outside)
+    if checked.split:
+        yield f"  split: {_calls(checked.split)}; executions of them all: {checked.calls:,}"
     for offender in checked.uncovered:
         yield f"  not covered  {_offender(offender)}: {offender.reason}"
     for offender in checked.padded:
         yield (
-            f"  padded       {_offender(offender)} to {sizes_text(offender.served_by or {})}, "
+            f"  padded       {_offender(offender)} to {_served_by(offender)}, "
             f"{100 * offender.overhead:.1f} %"
         )
 
 
+def _served_by(offender: Offender) -> str:
+    return " + ".join(
+        f"{each.times} x " * (each.times > 1) + sizes_text(each.sizes)
+        for each in offender.served_by
+    )
+
+
 def _offender(offender: Offender) -> str:
-    return f"{sizes_text(offender.sizes)}  {offender.count:,} times"
+    times = "once" if offender.count == 1 else f"{offender.count:,} times"
+    return f"{sizes_text(offender.sizes)}  {times}"

@@ -19,6 +19,7 @@ from aotc.traffic.cost import CostModel
 from aotc.traffic.lattice import lattice
 from aotc.traffic.serve import can_serve
 from aotc.traffic.space import Counts, Points, Space
+from aotc.traffic.split_candidates import candidates, price_table
 
 CELLS_MAX = 2048
 """Of the lattice; tables have the square of that many numbers."""
@@ -32,6 +33,10 @@ def lower_bound(
     space: Space, points: Points, counts: Counts, model: CostModel, most: int, known: float
 ) -> float:
     """No `most` profiles serve these calls for less. known: what some profiles serve them for."""
+    if any(axis.splits for axis in space.axes):
+        found = candidates(space, points, counts, model, CELLS_MAX, lowers=True)
+        prices = price_table(space, points, counts, found, model)
+        return min(known, max(float(prices.min(axis=1).sum()), _raise(prices, most, known)))
     grid = lattice(space, points, counts, model, CELLS_MAX, lowers=True)
     profiles, lowered = grid.points(), grid.floor(points)
     cells, of_cell = np.unique(lowered, axis=0, return_inverse=True)

@@ -17,14 +17,22 @@ OFFENDERS = 10
 
 
 @dataclass(frozen=True, slots=True)
+class Calls:
+    """So many calls of the profile with these sizes."""
+
+    sizes: dict[str, int]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Offender:
-    """Calls of one size. served_by: a profile's sizes; None for calls that none serves, with the
-    reason.  wasted: elements of padding, over all of these calls.
+    """Requests of one size. served_by: the profiles of the calls that one is; none for those that
+    are refused, with the reason.  wasted: elements of padding, over all of these requests.
     """
 
     sizes: dict[str, int]
     count: int
-    served_by: dict[str, int] | None
+    served_by: tuple[Calls, ...]
     reason: str
     overhead: float
     wasted: float
@@ -32,12 +40,16 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How a target's profiles serve some traffic, what is outside included."""
+    """How a target's profiles serve some traffic, what is outside included. split: requests that
+    are several calls; calls: of all that are covered.
+    """
 
     target: str
     space: Space
     requests: int
     covered: int
+    split: int
+    calls: int
     padding: float
     outside: dict[str, int]
     uncovered: tuple[Offender, ...]
@@ -54,49 +66,60 @@ def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
     accepted = np.ones(len(traffic.points), dtype=bool)
     for where in refused.values():
         accepted &= ~where
+    within = Traffic(traffic.points[accepted], traffic.counts[accepted])
     profiles = space.points(space.profiles)
-    served = serve(space, traffic.points, traffic.counts, profiles, Elements())
-    served.by[~accepted] = -1
-    kept = serve(space, traffic.points[accepted], traffic.counts[accepted], profiles, Elements())
+    served = serve(space, within.points, within.counts, profiles, Elements(), space.order)
     return Checked(
         target=target,
         space=space,
         requests=traffic.requests,
-        covered=kept.covered,
-        padding=kept.padding,
+        covered=served.covered,
+        split=served.split,
+        calls=int(served.calls_by_profile.sum()),
+        padding=served.padding,
         outside={reason: int(traffic.counts[where].sum()) for reason, where in refused.items()},
-        uncovered=tuple(_uncovered(space, traffic, served, refused)),
-        padded=tuple(_padded(space, traffic, served)),
+        uncovered=tuple(_uncovered(space, traffic, within, served, refused)),
+        padded=tuple(_padded(space, within, served)),
     )
 
 
 def _uncovered(
-    space: Space, traffic: Traffic, served: Served, refused: dict[str, np.ndarray]
-) -> Iterator[Offender]:
-    missed = np.flatnonzero(served.by < 0)
-    for index in missed[np.argsort(-traffic.counts[missed], kind="stable")][:OFFENDERS]:
-        reasons = [reason for reason, where in refused.items() if where[index]]
-        sizes = space.sizes(traffic.points[index])
-        count = int(traffic.counts[index])
-        yield Offender(sizes, count, None, (reasons or ["no profile fits"])[0], 0.0, 0.0)
+    space: Space,
+    traffic: Traffic,
+    within: Traffic,
+    served: Served,
+    refused: dict[str, np.ndarray],
+) -> list[Offender]:
+    missed = ~served.is_covered
+    found = [
+        (within.points[missed], within.counts[missed], space.unserved),
+        *((traffic.points[where], traffic.counts[where], why) for why, where in refused.items()),
+    ]
+    offenders = [
+        Offender(space.sizes(points[index]), int(counts[index]), (), why, 0.0, 0.0)
+        for points, counts, why in found
+        for index in np.argsort(-counts, kind="stable")[:OFFENDERS]
+    ]
+    return sorted(offenders, key=lambda each: -each.count)[:OFFENDERS]
 
 
-def _padded(space: Space, traffic: Traffic, served: Served) -> Iterator[Offender]:
-    covered = np.flatnonzero(served.by >= 0)
-    real = Elements().of(traffic.points[covered])
+def _padded(space: Space, within: Traffic, served: Served) -> Iterator[Offender]:
+    real = Elements().of(within.points)
     profiles = space.points(space.profiles)
-    filled = Elements().of(profiles[served.by[covered]]) if len(covered) else real
-    wasted = (filled - real) * traffic.counts[covered]
-    for place in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
-        if wasted[place] > 0:
-            index = covered[place]
+    filled = (served.calls @ Elements().of(profiles))[served.of_route]
+    wasted = np.where(served.is_covered, (filled - real) * within.counts, 0.0)
+    for index in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
+        if wasted[index] > 0:
+            times = served.calls[served.of_route[index]]
             yield Offender(
-                sizes=space.sizes(traffic.points[index]),
-                count=int(traffic.counts[index]),
-                served_by=space.sizes(profiles[served.by[index]]),
+                sizes=space.sizes(within.points[index]),
+                count=int(within.counts[index]),
+                served_by=tuple(
+                    Calls(space.sizes(profiles[k]), int(times[k])) for k in np.flatnonzero(times)
+                ),
                 reason="",
-                overhead=float(filled[place] / real[place] - 1),
-                wasted=float(wasted[place]),
+                overhead=float(filled[index] / real[index] - 1),
+                wasted=float(wasted[index]),
             )
 
 
@@ -119,12 +142,21 @@ def gate(
     if max_padding is not None and checked.padding > max_padding:
         worst = checked.padded[0]
         sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
-        to = ", ".join(f"{name}={size}" for name, size in (worst.served_by or {}).items())
         yield Finding(
             code="AOTC-E972",
             where=where,
             expected=f"at most {max_padding:.6g} elements of padding per element",
-            found=f"{checked.padding:.6g}; most of it from {sizes} padded to {to}, "
-            f"{worst.count} times",
+            found=f"{checked.padding:.6g}; most of it from {sizes} padded to "
+            f"{calls_text(worst.served_by)}, "
+            f"{'once' if worst.count == 1 else f'{worst.count} times'}",
             hint="`aotc profiles suggest MANIFEST --traffic` finds profiles that fit better",
         )
+
+
+def calls_text(calls: tuple[Calls, ...]) -> str:
+    """batch=8, seq=64; for several calls 3 x batch=8, seq=64 + batch=1, seq=64."""
+    return " + ".join(
+        f"{each.times} x " * (each.times > 1)
+        + ", ".join(f"{name}={size}" for name, size in each.sizes.items())
+        for each in calls
+    )

@@ -14,6 +14,7 @@ from aotc.traffic.one_dimension import best_runs
 from aotc.traffic.search import search, shrink
 from aotc.traffic.serve import serve
 from aotc.traffic.space import Counts, Points, Space
+from aotc.traffic.split_search import search_split
 
 ENUMERATED_MAX = 20_000
 """Sets of profiles that are tried one by one."""
@@ -40,6 +41,8 @@ class Choice:
 
 def choose(space: Space, points: Points, counts: Counts, model: CostModel, most: int) -> Choice:
     """At most `most` profiles for traffic that the space accepts. points: distinct, one or more."""
+    if any(axis.splits for axis in space.axes):
+        return _split(space, points, counts, model, most)
     if not any(axis.pads for axis in space.axes):
         profiles, method = _most_frequent(points, counts, most), "exact sizes, most frequent first"
         served = serve(space, points, counts, profiles, model)
@@ -59,6 +62,18 @@ def choose(space: Space, points: Points, counts: Counts, model: CostModel, most:
         found = served.padded_cost
         bound = lower_bound(space, points, counts, model, most, found)
     return Choice(profiles, "greedy, exchange and shift", served.padded_cost, bound)
+
+
+def _split(space: Space, points: Points, counts: Counts, model: CostModel, most: int) -> Choice:
+    profiles, is_best = search_split(space, points, counts, model, most)
+    served = serve(space, points, counts, profiles, model)
+    cost = served.padded_cost
+    if is_best:
+        return Choice(profiles, "enumeration", cost, cost)
+    bound = None
+    if served.covered == served.requests:
+        bound = lower_bound(space, points, counts, model, most, cost)
+    return Choice(profiles, "exchange and shift, requests split", cost, bound)
 
 
 def _most_frequent(points: Points, counts: Counts, most: int) -> Points:

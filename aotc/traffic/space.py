@@ -20,6 +20,7 @@ from aotc_runtime.schema.manifest import (
     Pad,
     Split,
 )
+from aotc_runtime.serving.routes import by_cost
 
 Points = NDArray[np.int64]
 """int64[n, d]: sizes, a row for each point and a column for each dimension in sorted order."""
@@ -51,12 +52,26 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The dimensions of an entry point, sorted by name. profiles: those it has today."""
+    """The dimensions of an entry point, sorted by name. profiles: those it has today; order: their
+    numbers as the loader tries them, for a built one.
+    """
 
     entry_point: str
     axes: tuple[Axis, ...]
     relations: tuple[str, ...]
     profiles: tuple[Mapping[str, int], ...]
+    order: tuple[int, ...] | None = None
+
+    @property
+    def policies(self) -> dict[str, OutOfProfilePolicy]:
+        """By dimension, what calls do at once."""
+        return {axis.name: axis.policy for axis in self.axes}
+
+    @property
+    def unserved(self) -> str:
+        """Why a call that is accepted may be refused all the same."""
+        splits = any(axis.splits for axis in self.axes)
+        return "no profile fits, nor do any add up to it" if splits else "no profile fits"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,7 +134,8 @@ def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
         for name in sorted(spec.dimensions)
         for d in [manifest.dimensions[name]]
     )
-    return Space(entry_point, axes, spec.relations, tuple(p.sizes for p in spec.profiles))
+    profiles = tuple(profile.sizes for profile in spec.profiles)
+    return Space(entry_point, axes, spec.relations, profiles, tuple(by_cost(spec.profiles)))
 
 
 def _policy(asked: PolicySpec | DimensionPolicy | None) -> OutOfProfilePolicy:

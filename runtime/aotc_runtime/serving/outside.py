@@ -19,7 +19,7 @@ from aotc_runtime.serving.compiling import Compiler, compile_for
 from aotc_runtime.serving.execution import Execution, Served
 from aotc_runtime.serving.padding import Array, fill_value
 from aotc_runtime.serving.resident import ResidentEntryPoint, avals
-from aotc_runtime.serving.routes import Direct, Parts, Route, Router
+from aotc_runtime.serving.routes import Direct, Parts, Route, router_of
 from aotc_runtime.serving.signature import passed_leaves
 from aotc_runtime.serving.sizes import Shapes, Sizes, check_accepted, no_profile, solve
 from aotc_runtime.serving.supplied import supplied_inputs
@@ -58,9 +58,9 @@ class Outside:
             name: OutOfProfilePolicy.PAD if isinstance(policy, Pad) else OutOfProfilePolicy.SPLIT
             for name, policy in without_compiling(spec).items()
         }
-        self._now = Router(records, now)
+        self._now = router_of(records, now)
         compiling = {d for d, policy in declared.items() if policy is OutOfProfilePolicy.COMPILE}
-        self._first = Router(records, {d: p for d, p in now.items() if d not in compiling})
+        self._first = router_of(records, {d: p for d, p in now.items() if d not in compiling})
         self._fills = _fills(resident)
         self._lock = threading.Lock()
         self._ways: dict[Shapes, tuple[SizesKey, Way]] = {}

@@ -41,13 +41,16 @@ Route = Direct | Parts
 
 
 class Router:
-    """Chooses a route. Profiles are tried in the order of their cost."""
+    """Chooses a route. order: of the profiles' numbers, the one to try first before the others."""
 
     def __init__(
-        self, profiles: Sequence[ProfileRecord], policies: Mapping[str, OutOfProfilePolicy]
+        self,
+        profiles: Sequence[Sizes],
+        order: Sequence[int],
+        policies: Mapping[str, OutOfProfilePolicy],
     ) -> None:
-        self._profiles = [profile.sizes for profile in profiles]
-        self._order = sorted(range(len(profiles)), key=lambda index: _cost(profiles[index]))
+        self._profiles = [dict(sizes) for sizes in profiles]
+        self._order = order
         self._padded = {name for name, p in policies.items() if p is OutOfProfilePolicy.PAD}
         self.split = sorted(name for name, p in policies.items() if p is OutOfProfilePolicy.SPLIT)
 
@@ -128,6 +131,18 @@ def _sums_of_tails(sizes: Sequence[int], limit: int) -> list[int]:
             step *= 2
         sums.append(bits)
     return sums[::-1]
+
+
+def router_of(
+    profiles: Sequence[ProfileRecord], policies: Mapping[str, OutOfProfilePolicy]
+) -> Router:
+    """For profiles of a bundle, which are tried in the order of their cost."""
+    return Router([profile.sizes for profile in profiles], by_cost(profiles), policies)
+
+
+def by_cost(profiles: Sequence[ProfileRecord]) -> list[int]:
+    """The numbers of these profiles, the cheapest first."""
+    return sorted(range(len(profiles)), key=lambda index: _cost(profiles[index]))
 
 
 def _cost(profile: ProfileRecord) -> tuple[int, int, int, list[tuple[str, int]]]:

@@ -11,6 +11,7 @@ from aotc.traffic.space import Axis, Counts, Points, Space
 from aotc_runtime.schema.manifest import OutOfProfilePolicy
 
 PAD, FAIL = OutOfProfilePolicy.PAD, OutOfProfilePolicy.FAIL
+SPLIT = OutOfProfilePolicy.SPLIT
 
 
 def space(

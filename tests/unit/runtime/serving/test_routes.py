@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
-from aotc_runtime.serving.routes import PARTS_MAX, Direct, Parts, Router, add_up
+from aotc_runtime.serving.routes import PARTS_MAX, Direct, Parts, add_up, router_of
 
 from ..samples import PROFILE
 
@@ -30,13 +30,13 @@ def profile(flops: int | None = None, bytes_accessed: int = 0, **sizes: int) -> 
 
 
 def test_the_profile_of_the_very_sizes_is_taken_even_if_another_is_cheaper() -> None:
-    router = Router([profile(flops=1, batch=8), profile(flops=9, batch=4)], {"batch": PAD})
+    router = router_of([profile(flops=1, batch=8), profile(flops=9, batch=4)], {"batch": PAD})
     assert router.choose({"batch": 4}) == Direct(1, {"batch": 4})
 
 
 def test_the_cheapest_profile_that_covers_the_call_is_padded_to() -> None:
     profiles = [profile(batch=8, seq=16), profile(batch=2, seq=65), profile(batch=16, seq=64)]
-    router = Router(profiles, {"batch": PAD, "seq": PAD})
+    router = router_of(profiles, {"batch": PAD, "seq": PAD})
     assert router.choose({"batch": 1, "seq": 10}) == Direct(0, {"batch": 1, "seq": 10})
     assert router.choose({"batch": 2, "seq": 17}) == Direct(1, {"batch": 2, "seq": 17})
     assert router.choose({"batch": 3, "seq": 17}) == Direct(2, {"batch": 3, "seq": 17})
@@ -51,19 +51,19 @@ def test_equal_flops_are_decided_by_bytes_then_elements_then_sizes() -> None:
         (profile(flops=5, batch=8, seq=9), profile(flops=5, batch=9, seq=8)),
     ):
         sizes = dict.fromkeys(better.sizes, 3)
-        assert Router([worse, better], policies).choose(sizes) == Direct(1, sizes)
-        assert Router([better, worse], policies).choose(sizes) == Direct(0, sizes)
+        assert router_of([worse, better], policies).choose(sizes) == Direct(1, sizes)
+        assert router_of([better, worse], policies).choose(sizes) == Direct(0, sizes)
 
 
 def test_a_dimension_that_fails_is_never_padded() -> None:
-    router = Router([profile(batch=8, seq=16)], {"seq": PAD})
+    router = router_of([profile(batch=8, seq=16)], {"seq": PAD})
     assert router.choose({"batch": 8, "seq": 3}) == Direct(0, {"batch": 8, "seq": 3})
     assert router.choose({"batch": 7, "seq": 16}) is None
 
 
 def test_a_split_takes_the_largest_parts_first_each_padded_where_it_may_be() -> None:
     profiles = [profile(batch=b, seq=s) for b in (1, 4) for s in (8, 16)]
-    router = Router(profiles, {"batch": SPLIT, "seq": PAD})
+    router = router_of(profiles, {"batch": SPLIT, "seq": PAD})
     route = router.choose({"batch": 9, "seq": 10})
     assert isinstance(route, Parts) and route.dimension == "batch"
     assert [(call.profile, call.sizes["batch"]) for call in route.calls] == [(3, 4), (3, 4), (1, 1)]
