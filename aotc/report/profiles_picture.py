@@ -1,20 +1,17 @@
-"""Traffic and profiles as SVG: a bar for each range of sizes, a line for each profile; for two
-dimensions also a map, in which a profile serves what lies below and left of its corner.
+"""Traffic and profiles as a picture: a bar for each range of sizes, a line for each profile; for
+two dimensions also a map, in which a profile serves what lies below and left of its corner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from pathlib import Path
 
 import numpy as np
 
 from aotc.build.suggest import Suggestion
-from aotc.errors import UsageError
+from aotc.report.drawing import Drawing, Line, Rect, Shape, Text
 from aotc.report.histogram import bins
 from aotc.traffic.space import Axis
-from aotc_runtime.errors import Finding
 
 WIDTH, LEFT, PLOT = 760, 60, 660
 BARS, HEIGHT, GAP = 110, 150, 60
@@ -22,21 +19,7 @@ CELLS, MAP = 48, 420
 TRAFFIC, TODAY, SUGGESTED = "#7f9cf5", "#718096", "#dd6b20"
 
 
-def require_svg(path: Path) -> None:
-    """Raises UsageError (AOTC-E046) for another kind of picture."""
-    if path.suffix.lower() != ".svg":
-        raise UsageError(
-            Finding(
-                code="AOTC-E046",
-                where="--plot",
-                expected="a file that ends in .svg",
-                found=str(path),
-                hint="write SVG; `rsvg-convert -o profiles.png profiles.svg` makes a PNG of it",
-            )
-        )
-
-
-def svg(suggestion: Suggestion) -> str:
+def picture(suggestion: Suggestion) -> Drawing:
     """The picture, WIDTH pixels wide."""
     space = suggestion.space
     shapes = list(_head(suggestion))
@@ -47,16 +30,12 @@ def svg(suggestion: Suggestion) -> str:
     if len(space.axes) == 2:
         shapes += _map(suggestion, top)
         top += MAP + GAP
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{top}" '
-        f'font-family="sans-serif" font-size="11">\n'
-        f'<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(shapes) + "\n</svg>\n"
-    )
+    return Drawing(WIDTH, top, tuple(shapes))
 
 
-def _head(suggestion: Suggestion) -> Iterator[str]:
+def _head(suggestion: Suggestion) -> Iterator[Shape]:
     served, today = suggestion.served, suggestion.today
-    yield _text(LEFT, 20, f"{suggestion.space.entry_point}: {suggestion.traffic.requests:,} calls")
+    yield Text(LEFT, 20, f"{suggestion.space.entry_point}: {suggestion.traffic.requests:,} calls")
     for x, color, label in (
         (
             LEFT,
@@ -69,20 +48,20 @@ def _head(suggestion: Suggestion) -> Iterator[str]:
             f"suggested: {len(suggestion.profiles)} profiles, {_figures(served.padding)}",
         ),
     ):
-        yield _rect(x, 31, 10, 10, color)
-        yield _text(x + 15, 40, label)
+        yield Rect(x, 31, 10, 10, color)
+        yield Text(x + 15, 40, label)
 
 
 def _figures(padding: float) -> str:
     return f"{100 * padding:.1f} % padding"
 
 
-def _distribution(suggestion: Suggestion, column: int, axis: Axis, top: float) -> Iterator[str]:
+def _distribution(suggestion: Suggestion, column: int, axis: Axis, top: float) -> Iterator[Shape]:
     sizes, counts = suggestion.accepted.points[:, column], suggestion.accepted.counts
     edges = bins(sizes, BARS)
     totals = np.bincount(np.searchsorted(edges, sizes, side="right") - 1, counts, len(edges) - 1)
     low, high = float(edges[0]), float(edges[-1])
-    yield _text(LEFT, top - 6, f"calls by {axis.name}")
+    yield Text(LEFT, top - 6, f"calls by {axis.name}")
 
     def place(size: float) -> float:
         return LEFT + PLOT * (size - low) / max(1.0, high - low)
@@ -90,24 +69,24 @@ def _distribution(suggestion: Suggestion, column: int, axis: Axis, top: float) -
     for begin, end, total in zip(edges[:-1], edges[1:], totals, strict=True):
         tall = HEIGHT * float(total) / float(totals.max())
         wide = max(0.5, place(float(end)) - place(float(begin)) - 0.5)
-        yield _rect(place(float(begin)), top + HEIGHT - tall, wide, tall, TRAFFIC)
+        yield Rect(place(float(begin)), top + HEIGHT - tall, wide, tall, TRAFFIC)
     for color, profiles, dashes in (
-        (TODAY, suggestion.space.profiles, ' stroke-dasharray="4 3"'),
-        (SUGGESTED, suggestion.profiles, ""),
+        (TODAY, suggestion.space.profiles, True),
+        (SUGGESTED, suggestion.profiles, False),
     ):
         for size in _sizes(profiles, axis.name):
             x = place(min(size + 1.0, high))
-            yield _line(x, top, x, top + HEIGHT, color, dashes)
+            yield Line(x, top, x, top + HEIGHT, color, dashes)
             if color == SUGGESTED:
-                yield _text(x - 4, top + HEIGHT + 12, str(size), end=True)
-    yield _line(LEFT, top + HEIGHT, LEFT + PLOT, top + HEIGHT, "black", "")
+                yield Text(x - 4, top + HEIGHT + 12, str(size), end=True)
+    yield Line(LEFT, top + HEIGHT, LEFT + PLOT, top + HEIGHT, "black")
 
 
 def _sizes(profiles: Sequence[Mapping[str, int]], name: str) -> list[int]:
     return sorted({sizes[name] for sizes in profiles})
 
 
-def _map(suggestion: Suggestion, top: float) -> Iterator[str]:
+def _map(suggestion: Suggestion, top: float) -> Iterator[Shape]:
     first, second = suggestion.space.axes
     points, counts = suggestion.accepted.points, suggestion.accepted.counts
     across, up = bins(points[:, 1], CELLS), bins(points[:, 0], CELLS)
@@ -123,41 +102,21 @@ def _map(suggestion: Suggestion, top: float) -> Iterator[str]:
     def y(size: float) -> float:
         return top + MAP - MAP * (size - float(up[0])) / max(1.0, float(up[-1] - up[0]))
 
-    yield _text(
-        LEFT, top - 6, f"calls by {second.name} (right) and {first.name} (up), darker: more"
-    )
+    yield Text(LEFT, top - 6, f"calls by {second.name} (right) and {first.name} (up), darker: more")
     for row, column in np.argwhere(table > 0):
         left, bottom = x(float(across[column])), y(float(up[row]))
         wide, tall = x(float(across[column + 1])) - left, bottom - y(float(up[row + 1]))
-        opacity = f' fill-opacity="{0.08 + 0.92 * shade[row, column]:.2f}"'
-        yield _rect(left, bottom - tall, wide, tall, TRAFFIC, opacity)
+        opacity = 0.08 + 0.92 * float(shade[row, column])
+        yield Rect(left, bottom - tall, wide, tall, TRAFFIC, opacity)
     for color, profiles, dashes in (
-        (TODAY, suggestion.space.profiles, ' stroke-dasharray="4 3"'),
-        (SUGGESTED, suggestion.profiles, ""),
+        (TODAY, suggestion.space.profiles, True),
+        (SUGGESTED, suggestion.profiles, False),
     ):
         for sizes in profiles:
             right = x(min(sizes[second.name] + 1.0, float(across[-1])))
             above = y(min(sizes[first.name] + 1.0, float(up[-1])))
-            yield _line(LEFT, above, right, above, color, dashes)
-            yield _line(right, above, right, top + MAP, color, dashes)
+            yield Line(LEFT, above, right, above, color, dashes)
+            yield Line(right, above, right, top + MAP, color, dashes)
             if color == SUGGESTED:
                 label = f"{sizes[first.name]} x {sizes[second.name]}"
-                yield _text(right - 3, above + 12, label, end=True)
-
-
-def _rect(x: float, y: float, width: float, height: float, color: str, more: str = "") -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'fill="{color}"{more}/>'
-    )
-
-
-def _line(x: float, y: float, to_x: float, to_y: float, color: str, more: str) -> str:
-    return (
-        f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="{color}"{more}/>'
-    )
-
-
-def _text(x: float, y: float, text: str, *, end: bool = False) -> str:
-    anchor = ' text-anchor="end"' if end else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{anchor}>{escape(text)}</text>'
+                yield Text(right - 3, above + 12, label, end=True)

@@ -73,7 +73,7 @@ def _split(space: Space, points: Points, counts: Counts, model: CostModel, most:
     bound = None
     if served.covered == served.requests:
         bound = lower_bound(space, points, counts, model, most, cost)
-    return Choice(profiles, "exchange and shift, requests split", cost, bound)
+    return Choice(profiles, "exchange and shift of sums", cost, bound)
 
 
 def _most_frequent(points: Points, counts: Counts, most: int) -> Points:

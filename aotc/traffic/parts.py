@@ -2,7 +2,7 @@
 requests and thousands of sets of profiles.
 
 The loader looks for a split only where no single call serves, and tries the dimensions in order.
-Its parts depend on the total and on which sizes there are to choose from, so that they are worked out
+Its parts depend on the total and on which sizes there are to choose from, so they are worked out
 once for each such choice, by its own `add_up`. A single call is a sum of one part: it needs no
 treatment of its own.
 """

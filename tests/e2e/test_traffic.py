@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,3 +70,25 @@ def test_a_bundle_with_the_suggested_profiles_serves_all_of_its_own_report(tmp_p
     seen(*second, [*batches, 3, 63], tmp_path / "again.json")
     (again,), _ = check_bundle(second[0], tmp_path / "again.json")
     assert (again.covered, again.padding) == (len(batches) + 2, 0.0)
+
+
+def test_the_commands_of_the_page_work_as_they_stand(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "profiles.md").read_text()
+    shutil.copytree(root / "manifests", tmp_path / "manifests")
+    lines = re.findall(r"^    (\{.*\})$", page, re.MULTILINE)
+    assert len(lines) == 3
+    (tmp_path / "shapes.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    block = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
+    assert block
+    commands = block.group(1).splitlines()
+    assert len(commands) == 3
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "aotc"
+        main = [sys.executable, "-c", "from aotc.cli.main import main; main()", *words[1:]]
+        done = subprocess.run(main, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (command, done.stderr)
+        assert "left out" not in done.stdout and "outside" not in done.stdout
+    assert "100 % covered, 0 % padding" in done.stdout
+    assert (tmp_path / "profiles.svg").exists()

@@ -41,7 +41,9 @@ from aotc.cli.common import Output, command, note_ignored
     show_default=True,
     help="XLA's cost analysis, or the product of the sizes.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw it into this .svg file.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw it into this .svg or .png file."
+)
 @click.option("--write", is_flag=True, help="Put the profiles into the manifest.")
 @command
 def suggest(
@@ -74,11 +76,12 @@ def suggest(
     from aotc.build.suggest import suggest as find
     from aotc.build.write_profiles import write_profiles
     from aotc.packing.files import write_atomically
+    from aotc.report.drawing import drawn, require_drawable
     from aotc.report.profiles import print_suggestion, suggestion_document
-    from aotc.report.profiles_picture import require_svg, svg
+    from aotc.report.profiles_picture import picture
 
     if plot:
-        require_svg(plot)
+        require_drawable(plot)
     if ignored := ignored_variables():
         note_ignored(ignored)
     found = find(
@@ -91,7 +94,7 @@ def suggest(
         kind=CostKind.MEASURED if measure else CostKind(cost),
     )
     if plot:
-        write_atomically(plot, [svg(found).encode()])
+        write_atomically(plot, [drawn(picture(found), plot)])
     document = suggestion_document(found)
     if write:
         document["written"] = write_profiles(found)

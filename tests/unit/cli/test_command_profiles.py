@@ -180,7 +180,7 @@ def test_a_dimension_that_two_entry_points_share_is_left_to_the_other(
         (["--traffic", "none.jsonl"], 2, "AOTC-E040"),
         (["--traffic", "double.toml"], 2, "AOTC-E041"),
         (["--traffic", "batches.jsonl", "--entry", "other"], 2, "AOTC-E042"),
-        (["--traffic", "batches.jsonl", "--plot", "p.png"], 2, "AOTC-E046"),
+        (["--traffic", "batches.jsonl", "--plot", "p.pdf"], 2, "AOTC-E046"),
         (["--traffic", "batches.jsonl", "--max-bytes", "10"], 9, "AOTC-E974"),
         (["--traffic", "batches.jsonl", "--target", "arm"], 3, "AOTC-E811"),
         (["--traffic", "batches.jsonl", "--measure", "--cost", "elements"], 2, "AOTC-E001"),
