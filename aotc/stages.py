@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence
 from aotc_runtime.schema.device import Compilation
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -59,6 +60,7 @@ class CapturedProfile:
     output_shapes: tuple[tuple[int, ...], ...]
     arguments: tuple[Argument, ...]
     module: Module
+    control_flow: ControlFlow = field(default_factory=ControlFlow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class CapturedEntryPoint:
     specialized: dict[str, str] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
     symbolic: CapturedSymbolic | None = None
+    coverage: Coverage = field(default_factory=Coverage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,8 @@ class Executable:
     isa: required processor features; tuning: attributes that require nothing.
     diagnostics: lines the compiler printed, for people.  captured: the module's parameters that are
     constants in it.  tuned: how its compile options were chosen, if they were.  compilation: for an
-    accelerator, the same for all executables of a target.
+    accelerator, the same for all executables of a target.  evidence: what its backend can tell of
+    it, if it can.
     """
 
     serialized: bytes
@@ -131,6 +135,7 @@ class Executable:
     captured: tuple[int, ...] = ()
     tuned: Tuned | None = None
     compilation: Compilation | None = None
+    evidence: ExecutableEvidence | None = None
 
 
 @dataclass(frozen=True, slots=True)

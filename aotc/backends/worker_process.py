@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from aotc.backends import pass_log
 from aotc.errors import CompileError, quoted
 from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob
@@ -61,7 +62,7 @@ def run(
             "AOTC-E902",
             job,
             "the compiler process to finish",
-            quoted(describe_status(process.returncode), said[-LINES_SHOWN:]),
+            quoted(describe_status(process.returncode), pass_log.split(said)[1][-LINES_SHOWN:]),
             "a crash of XLA or LLVM: try another target, and report it with these lines",
         )
     return said

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
+from aotc.build.evidence import target_evidence
 from aotc.build.policies import Proofs, policies
 from aotc.build.requirements import requirements
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.stages import CapturedEntryPoint, CapturedProgram, Executable
+from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import (
@@ -57,6 +59,10 @@ def target_parts(
     executables: for the profiles of the target, which are some of the captured ones.
     """
     blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
+    evidence = Blob(
+        canonical.encode(target_evidence(program, target, executables)), oci.EVIDENCE_TYPE
+    )
+    blobs.append(evidence)
     entry_points = {}
     for name, captured in program.entry_points.items():
         records = []
@@ -124,6 +130,7 @@ def target_parts(
             },
             entry_points=entry_points,
             compilation=next((e.compilation for e in executables.values() if e.compilation), UNSET),
+            evidence=evidence.ref(),
         ),
         blobs=blobs,
     )

@@ -104,6 +104,7 @@ def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
         lifted=traced.lifted,
         specialized=traced.symbolic.specialized,
         undetermined=traced.symbolic.undetermined,
+        coverage=traced.coverage,
         symbolic=None
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
@@ -114,6 +115,7 @@ def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
                 output_shapes=profile.shapes().outputs,
                 arguments=profile.arguments,
                 module=portable(profile.lowered.compiler_ir("stablehlo")),
+                control_flow=profile.control_flow,
             )
             for profile in traced.profiles
         ),

@@ -1,20 +1,47 @@
-"""What a build proves less of than it seems: fixtures for which plain JAX gives no finite number,
-dimensions by whose sizes the program decides.
+"""What a build leaves for reviewers: the evidence by stage, and what it proves less of than it
+seems, such as fixtures for which plain JAX gives no finite number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
+from msgspec import UNSET
 
 from aotc.build.staging import Staging
-from aotc.stages import CapturedProgram
+from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
+from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import Target
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 _OUTPUTS = "outputs/"
+
+
+def target_evidence(
+    program: CapturedProgram, target: Target, executables: Mapping[tuple[str, int], Executable]
+) -> Evidence:
+    """The evidence of one target. executables: by entry point and captured profile."""
+    return Evidence(
+        target=target.name,
+        entry_points={
+            name: EntryPointEvidence(
+                coverage=entry_point.coverage,
+                profiles=tuple(
+                    ProfileEvidence(
+                        sizes=profile.sizes,
+                        control_flow=profile.control_flow,
+                        compiled=executables[name, index].evidence or UNSET,
+                    )
+                    for index, profile in enumerate(entry_point.profiles)
+                    if (name, index) in executables
+                ),
+            )
+            for name, entry_point in program.entry_points.items()
+        },
+    )
 
 
 def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:

@@ -14,13 +14,14 @@ import jax
 import numpy as np
 
 from aotc import private
-from aotc.capture import explain, keys, policy_checks, refuse, tree
+from aotc.capture import coverage, explain, keys, policy_checks, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Shapes, Traced, find, shapes_of
 from aotc.capture.symbolic import Symbolic, analyze, export_module, symbols
 from aotc.capture.weights import CLOSURE, Weights
 from aotc.config.build_manifest import BuildManifest, CompileSpec, EntryPointSpec
 from aotc.errors import CaptureError, raise_if
+from aotc.evidence import ControlFlow, Coverage
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
@@ -53,6 +54,7 @@ class TracedProfile:
     lowered: Any
     arguments: tuple[Argument, ...]
     lifted: dict[str, np.ndarray[Any, Any]]
+    control_flow: ControlFlow
 
     def shapes(self) -> Shapes:
         return shapes_of(self.call, self.outputs)
@@ -83,6 +85,7 @@ class TracedEntryPoint:
     profiles: tuple[TracedProfile, ...]
     symbolic: Symbolic
     exported: ExportedEntryPoint | None
+    coverage: Coverage
 
 
 def _where(name: str, sizes: Mapping[str, int]) -> str:
@@ -153,6 +156,7 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
         lowered=lowered,
         arguments=tuple(_argument(index, names, call) for index in parts.kept),
         lifted=lifted,
+        control_flow=coverage.control_flow(traced.jaxpr.jaxpr),
     )
 
 
@@ -190,9 +194,9 @@ def trace_entry_point(
             leaf.data.dtype, tree.join(leaf.owner, leaf.path), manifest.where("entry_points", name)
         )
     )
-    profiles = tuple(
-        trace_profile(call_at(sizes), dict(sizes), manifest.root) for sizes in all_sizes
-    )
+    calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
+    with coverage.recording(manifest.root) as recorded:
+        profiles = tuple(trace_profile(call, sizes, manifest.root) for call, sizes in calls)
     first = profiles[0]
     raise_if(refuse.check_profiles([(_where(name, p.sizes), p.outputs) for p in profiles]))
     tree.check_paths(first.outputs, f"{name} result")
@@ -268,6 +272,7 @@ def trace_entry_point(
         profiles=profiles,
         symbolic=found,
         exported=exported,
+        coverage=recorded.coverage(),
     )
 
 

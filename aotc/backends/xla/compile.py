@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from aotc.backends import worker_process
+from aotc.backends import pass_log, worker_process
 from aotc.backends.worker_process import LINES_SHOWN, SECONDS_MAX, cost_of, failure, memory_of
-from aotc.backends.xla import custom_calls, objects
+from aotc.backends.xla import custom_calls, examine, objects
 from aotc.backends.xla.worker import CONSTANTS_FILE, Job, Problem, Result
 from aotc.config import isa
 from aotc.errors import CompileError, quoted
+from aotc.evidence import CompilerRecord, Pipeline
 from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
 from aotc.temporaries import temporary_folder
@@ -64,19 +65,23 @@ class XlaBackend:
             if job.constants:
                 named = {str(index): value for index, value in job.constants.items()}
                 np.savez(folder / CONSTANTS_FILE, **named)  # type: ignore[arg-type]
-            said = worker_process.run(
-                self._processes,
-                self._worker,
-                folder,
-                job,
-                worker_process.environment(PJRT_NPROC=str(job.target.threads)),
-                self._seconds_max,
+            pipelines, said = pass_log.split(
+                worker_process.run(
+                    self._processes,
+                    self._worker,
+                    folder,
+                    job,
+                    worker_process.environment(
+                        PJRT_NPROC=str(job.target.threads), **pass_log.ENVIRONMENT
+                    ),
+                    self._seconds_max,
+                )
             )
             result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
             serialized = (folder / "executable.bin").read_bytes()
         if result.problem:
             raise _problem(job, result, said)
-        return _executable(job, result, serialized, said)
+        return _executable(job, result, serialized, said, pipelines)
 
     def stop(self) -> None:
         """End what is being compiled; those calls raise, and later ones do."""
@@ -100,13 +105,25 @@ def built_with(tools: Mapping[str, str]) -> BuiltWith:
     )
 
 
-def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[str]) -> Executable:
+def _executable(
+    job: CompileJob,
+    result: Result,
+    serialized: bytes,
+    said: list[str],
+    pipelines: tuple[Pipeline, ...],
+) -> Executable:
     targets = custom_calls.targets(result.hlo_text)
     if refused := [name for name in targets if not custom_calls.is_allowed(name)]:
         raise _refused_calls(job, refused)
     try:
         serialized = objects.canonical(serialized)
         inside = objects.contents(serialized)
+        compilation = CompilerRecord(
+            options=dict(sorted({**job.target.options, **job.options}.items())),
+            debug_options=result.debug_options,
+            pipelines=pipelines,
+        )
+        evidence = examine.examine(inside, result.operations, compilation)
     except objects.UnknownLayoutError as error:
         raise _unknown_jaxlib(job, str(error)) from error
     required, tuning = isa.split(inside.features)
@@ -137,6 +154,7 @@ def _executable(job: CompileJob, result: Result, serialized: bytes, said: list[s
         captured=tuple(sorted(job.constants)),
         compile_seconds=result.compile_seconds,
         diagnostics=tuple(diagnostics),
+        evidence=evidence,
     )
 
 

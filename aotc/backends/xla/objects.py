@@ -36,6 +36,8 @@ class Contents:
     features: tuple[str, ...]
     objects: tuple[bytes, ...]
     thunks: dict[str, int]
+    module: bytes
+    assignment: bytes
 
 
 def _split(serialized: bytes) -> tuple[bytes, list[Field], list[Field], int]:
@@ -98,9 +100,40 @@ def _count_thunks(field: Field, counts: Counter[str]) -> None:
         _count_thunks(inner, counts)
 
 
+def _module(field: Field) -> bytes | None:
+    """An HloModuleProto in a message with its configuration: {1: module, 2: configuration}."""
+    inner = protobuf.message(field)
+    if not inner or [(f.number, f.wire) for f in inner] != [(1, BYTES), (2, BYTES)]:
+        return None
+    # {1: name, 2: name of the entry computation, 3: computation, …}
+    named = protobuf.message(inner[0])
+    shown = [f.number for f in named[:3]] if named else []
+    return inner[0].value if shown == [1, 2, 3] and isinstance(inner[0].value, bytes) else None
+
+
+def _assignment(field: Field) -> bytes | None:
+    """A BufferAssignmentProto: logical buffers as 1, then allocations as 3, and statistics."""
+    inner = protobuf.message(field)
+    if not inner or isinstance(field.value, int):
+        return None
+    numbers = [f.number for f in inner]
+    is_one = (
+        numbers == sorted(numbers) and numbers[0] == 1 and 3 in numbers and _all_messages(inner)
+    )
+    return field.value if is_one else None
+
+
+def _all_messages(fields: list[Field]) -> bool:
+    return all(protobuf.message(field) is not None for field in fields)
+
+
 def contents(serialized: bytes) -> Contents:
     """Take an executable apart. Raises UnknownLayoutError."""
     _, _, result, _ = _split(serialized)
+    module = next((found for field in result if (found := _module(field))), None)
+    assignment = next((found for field in result if (found := _assignment(field))), None)
+    if module is None or assignment is None:
+        raise UnknownLayoutError("no optimized module with its buffer assignment")
     machine = next(found for field in result if (found := _target_machine(field)))
     thunks: Counter[str] = Counter()
     for field in filter(_is_thunk_sequence, result):
@@ -111,7 +144,18 @@ def contents(serialized: bytes) -> Contents:
         features=tuple(machine[2].decode().split(",")) if machine[2] else (),
         objects=tuple(elf for field in result if (elf := _object_file(field))),
         thunks=dict(sorted(thunks.items())),
+        module=module,
+        assignment=assignment,
     )
+
+
+def compile_options(serialized: bytes) -> bytes:
+    """The CompileOptionsProto that an executable was made with. Raises UnknownLayoutError."""
+    _, outer, _, index = _split(serialized)
+    for field in outer[index + 1 :]:
+        if isinstance(field.value, bytes):
+            return field.value
+    raise UnknownLayoutError("no compile options")
 
 
 def canonical(serialized: bytes) -> bytes:

@@ -8,6 +8,7 @@ below: the dialects in `jaxlib.mlir._mlir_libs`, whose public modules take 40 ms
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any
@@ -24,8 +25,12 @@ from aotc.backends.xla import topology
 NO_PROFILE = -1
 """jax's `_NO_PROFILE_DONT_RETRIEVE`: profile_version that never asks for an AutoFDO profile."""
 
+_STRUCTURE = ("builtin.module", "func.call", "func.func", "func.return", "stablehlo.return")
+"""Operations that are no work."""
+
 NAMES = (
     "CompileOptions",
+    "CompileOptions.SerializeAsString",
     "DeviceList",
     "XlaRuntimeError",
     "_version",
@@ -112,6 +117,23 @@ def custom_call_targets(module: Any) -> list[str]:
 
     module.operation.walk(visit)
     return sorted(found)
+
+
+def operations(module: Any) -> dict[str, int]:
+    """How often each operation stands in an MLIR module, by name; loops count once."""
+    found: Counter[str] = Counter()
+
+    def visit(operation: Any) -> Any:
+        found[str(operation.name)] += 1
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return {name: found[name] for name in sorted(found) if name not in _STRUCTURE}
+
+
+def default_options() -> bytes:
+    """A CompileOptionsProto with what this jaxlib's XLA does by default."""
+    return bytes(xla_client.CompileOptions().SerializeAsString())
 
 
 def register_lapack() -> None:

@@ -54,7 +54,8 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
 
     called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
     purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
-    were cut for this host's processors instead of the target's.
+    were cut for this host's processors instead of the target's.  operations: of the StableHLO
+    module, by name.  debug_options: how many of XLA's have another value than by default.
     """
 
     problem: Problem = Problem.NONE
@@ -66,6 +67,8 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     cost: dict[str, float] = {}
     randomized: bool = False
     own_threads: bool = False
+    operations: dict[str, int] = {}
+    debug_options: int = 0
 
 
 def fix_address_layout() -> bool:
@@ -90,7 +93,7 @@ def compile_job(
     """Compile; the executable's raw bytes, or a problem in the result. constants: where their file
     is, if there is one.
     """
-    from aotc.backends.xla import private, topology
+    from aotc.backends.xla import debug_options, private, topology
 
     if absent := private.missing():
         return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
@@ -107,6 +110,7 @@ def compile_job(
     try:
         module = private.read_artifact(artifact)
         called = tuple(private.custom_call_targets(module))
+        operations = private.operations(module)
         if constants.exists():
             _embed(module, constants)
         if any(custom_calls.is_lapack(target) for target in called):
@@ -117,6 +121,10 @@ def compile_job(
         return Result(problem=Problem.PROGRAM, words=str(error), called=called), b""
     seconds = time.perf_counter() - started
     serialized = executable.serialize()
+    try:
+        changed = debug_options.changed(serialized, private.default_options())
+    except ValueError as error:
+        return Result(problem=Problem.JAXLIB, words=str(error)), b""
     result = Result(
         called=called,
         compile_seconds=seconds,
@@ -125,6 +133,8 @@ def compile_job(
         cost=private.cost(client, executable),
         randomized=randomized,
         own_threads=own_threads,
+        operations=operations,
+        debug_options=changed,
     )
     return result, serialized
 

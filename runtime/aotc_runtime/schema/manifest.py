@@ -483,7 +483,8 @@ class BuiltWith(_Part, frozen=True, omit_defaults=True):
 
 class BundleManifest(_Part, frozen=True):
     """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers.
-    compilation: of executables for an accelerator.
+    compilation: of executables for an accelerator.  evidence: what the build left for reviewers,
+    which no loader reads.
     """
 
     format_version: str
@@ -497,6 +498,7 @@ class BundleManifest(_Part, frozen=True):
     weights: dict[str, WeightSet]
     entry_points: dict[str, EntryPoint]
     compilation: Compilation | UnsetType = UNSET
+    evidence: BlobRef | UnsetType = UNSET
 
 
 def replace_parity(profile: ProfileRecord, parity: Parity) -> ProfileRecord:

@@ -276,6 +276,8 @@ def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
             add(profile.fixture, oci.FIXTURE_TYPE)
         if entry_point.symbolic is not UNSET:
             add(entry_point.symbolic.module, oci.MODULE_TYPE)
+    if manifest.evidence is not UNSET:
+        add(manifest.evidence, oci.EVIDENCE_TYPE)
     return found
 
 

@@ -42,3 +42,5 @@ def _layers(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
             yield profile.executable.digest, f"executable {place}"
         if entry_point.symbolic is not UNSET:
             yield entry_point.symbolic.module.digest, f"symbolic module {name}"
+    if manifest.evidence is not UNSET:
+        yield manifest.evidence.digest, "evidence"

@@ -1,0 +1,84 @@
+"""Functions of a 64-bit little-endian ELF object: their names, addresses and code.
+
+Linux' elf(5): file header, section headers of 64 bytes, symbols of 24 bytes in `.symtab`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAGIC = b"\x7fELF\x02\x01"
+"""64 bits, little-endian."""
+
+X86_64, AARCH64 = 62, 183
+"""EM_X86_64, EM_AARCH64."""
+
+_SYMBOL_TABLE = 2
+_FUNCTION = 2
+_HEADER = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """machine: the ELF number of its instruction set.  address: within its section, which `code`
+    begins at.
+    """
+
+    name: str
+    machine: int
+    address: int
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    kind: int
+    offset: int
+    size: int
+    link: int
+
+
+def functions(elf: bytes) -> Iterator[Function]:
+    """The functions of an object file, by address. Raises ValueError for bytes that are none."""
+    if not elf.startswith(MAGIC):
+        raise ValueError("no 64-bit little-endian ELF file")
+    try:
+        (machine,) = struct.unpack_from("<H", elf, 0x12)
+        sections = list(_sections(elf))
+        found = [
+            Function(name, machine, address, elf[start : start + size])
+            for table in sections
+            if table.kind == _SYMBOL_TABLE
+            for name, section, address, size in _symbols(elf, table, sections[table.link])
+            for start in [sections[section].offset + address]
+        ]
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"damaged ELF file: {error}") from error
+    yield from sorted(found, key=lambda f: (f.address, f.name))
+
+
+def _sections(elf: bytes) -> Iterator[_Section]:
+    (table,) = struct.unpack_from("<Q", elf, 0x28)
+    entry_bytes, entries = struct.unpack_from("<HH", elf, 0x3A)
+    for index in range(entries):
+        _, kind, _, _, offset, size, link, *_ = _HEADER.unpack_from(
+            elf, table + index * entry_bytes
+        )
+        yield _Section(kind, offset, size, link)
+
+
+def _symbols(elf: bytes, table: _Section, names: _Section) -> Iterator[tuple[str, int, int, int]]:
+    """Name, section, address and size of each function that is defined here."""
+    for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
+        name, info, _, section, address, size = _SYMBOL.unpack_from(elf, at)
+        if info & 0xF == _FUNCTION and section and size:
+            start = names.offset + name
+            yield (
+                elf[start : elf.index(b"\0", start)].decode(errors="replace"),
+                section,
+                address,
+                size,
+            )

@@ -1,0 +1,41 @@
+"""What a reviewer wants to know of an executable, read from its bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from aotc.backends.xla import elf, hlo, placement
+from aotc.backends.xla.memory_plan import memory_plan
+from aotc.backends.xla.objects import Contents, UnknownLayoutError
+from aotc.evidence import CompilerRecord, ExecutableEvidence
+
+
+def examine(
+    inside: Contents, operations: Mapping[str, int], compilation: CompilerRecord
+) -> ExecutableEvidence:
+    """The evidence of an executable. operations: of the module it was compiled from, by name.
+
+    Raises UnknownLayoutError.
+    """
+    try:
+        optimized = hlo.optimized(inside.module)
+        return ExecutableEvidence(
+            operations=dict(sorted(operations.items())),
+            compilation=compilation,
+            optimized=optimized,
+            placement=placement.of_thunks(inside.thunks, optimized.custom_calls),
+            plan=memory_plan(inside.assignment),
+            kernels=kernels(inside),
+        )
+    except ValueError as error:
+        raise UnknownLayoutError(str(error)) from error
+
+
+def kernels(inside: Contents) -> dict[str, int]:
+    """Bytes of machine code by function, those of one name together. Raises ValueError."""
+    sizes: Counter[str] = Counter()
+    for data in inside.objects:
+        for function in elf.functions(data):
+            sizes[function.name] += len(function.code)
+    return dict(sorted(sizes.items()))

@@ -1,0 +1,114 @@
+"""Which part of the work is whose: code that XLA generated for the program, or a library's.
+
+On CPU the thunks tell: openxla/xla xla/backends/cpu/runtime, one kind per class. On GPU the
+instructions do: custom calls into cuBLAS and cuDNN, and fusions that Triton compiles, name
+themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aotc.backends.xla.hlo import Instruction
+from aotc.evidence import Place
+
+XLA = "XLA"
+"""Generated for this program."""
+
+RUNTIME = "XLA runtime"
+"""Written once, in XLA: copies, loops, branches, sorts."""
+
+COLLECTIVES = "collectives"
+CUSTOM_CALL = "custom call"
+
+_LIBRARIES = {
+    "ynn-fusion": "YNN",
+    "xnn-fusion": "XNN",
+    "onednn-fusion": "oneDNN",
+    "onednn-op": "oneDNN",
+    "dot": "Eigen",
+    "convolution": "Eigen",
+    "fft": "DUCC",
+}
+_COLLECTIVES = ("all-", "reduce-scatter", "collective", "ragged-all")
+
+_PREFIXES = {
+    "lapack_": "LAPACK",
+    "__cublas": "cuBLAS",
+    "__cudnn": "cuDNN",
+    "__cusparse": "cuSPARSE",
+    "cusolver_": "cuSOLVER",
+    "cu_cholesky": "cuSOLVER",
+    "__onednn": "oneDNN",
+    "TopK": RUNTIME,
+    "__gpu$": RUNTIME,
+}
+"""Custom-call targets, by how they begin."""
+
+NAMES = (
+    *(XLA, RUNTIME, COLLECTIVES, CUSTOM_CALL),
+    *sorted({*_LIBRARIES.values(), *_PREFIXES.values(), "Triton", "cuFFT"} - {RUNTIME}),
+)
+"""Every name of a place."""
+
+
+def library_of(target: str) -> str:
+    """Whose a custom call is."""
+    return next(
+        (name for start, name in _PREFIXES.items() if target.startswith(start)), CUSTOM_CALL
+    )
+
+
+def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tuple[Place, ...]:
+    """Where the steps of a CPU executable are done. custom_calls: by target."""
+    steps: dict[str, dict[str, int]] = {}
+    for kind, number in thunks.items():
+        if kind == "custom-call":
+            continue
+        steps.setdefault(_of_thunk(kind), {})[kind] = number
+    for target, number in custom_calls.items():
+        steps.setdefault(library_of(target), {})[target] = number
+    return _places(steps)
+
+
+def of_instructions(instructions: Iterable[Instruction]) -> tuple[Place, ...]:
+    """Where the fusions, calls and transforms of a GPU executable are done."""
+    steps: dict[str, dict[str, int]] = {}
+    for instruction in instructions:
+        if found := _of_instruction(instruction):
+            name, kind = found
+            kinds = steps.setdefault(name, {})
+            kinds[kind] = kinds.get(kind, 0) + 1
+    return _places(steps)
+
+
+def _of_thunk(kind: str) -> str:
+    if kind == "kernel":
+        return XLA
+    if kind.startswith(_COLLECTIVES):
+        return COLLECTIVES
+    return _LIBRARIES.get(kind, RUNTIME)
+
+
+def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
+    match instruction.opcode:
+        case "fusion" if b"__triton" in instruction.backend_config:
+            return "Triton", "fusion"
+        case "fusion" if b"__cudnn" in instruction.backend_config:
+            return "cuDNN", "fusion"
+        case "fusion":
+            return XLA, "fusion"
+        case "custom-call":
+            return library_of(instruction.custom_call_target), instruction.custom_call_target
+        case "fft":
+            return "cuFFT", "fft"
+        case opcode if opcode.startswith(_COLLECTIVES):
+            return COLLECTIVES, opcode
+    return None
+
+
+def _places(steps: dict[str, dict[str, int]]) -> tuple[Place, ...]:
+    return tuple(
+        Place(name=name, steps=dict(sorted(kinds.items())))
+        for name, kinds in sorted(steps.items(), key=lambda item: (item[0] != XLA, item[0]))
+    )

@@ -1,0 +1,138 @@
+"""Which lines of the program ran while it was traced.
+
+A line that did not run is not in the module: Python decided against it, by a size, a static value
+or a dtype. What `jax.lax.cond` chooses between was traced, all of it, and is counted apart.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import jax
+
+from aotc import private
+from aotc.evidence import ControlFlow, Coverage, FunctionCoverage
+
+_INSTALLED = ("site-packages", "dist-packages")
+"""Folders of packages that are not the program, even where an environment lies beside it."""
+
+_TOOL = "aotc"
+
+
+class Recording:
+    """Functions and lines that have run. root: the folder of the program."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        # By identity: code that is equal may be of two files, and the same file be imported twice.
+        self._codes: dict[int, CodeType] = {}
+        self._lines: dict[int, set[int]] = {}
+
+    def coverage(self) -> Coverage:
+        """What has run so far, by file and line, without functions that hold no code."""
+        files: dict[str, dict[tuple[int, str], FunctionCoverage]] = {}
+        for number, code in self._codes.items():
+            if every := code_lines(code):
+                file = Path(code.co_filename).relative_to(self._root).as_posix()
+                place = (code.co_firstlineno, code.co_qualname)
+                files.setdefault(file, {})[place] = _function(code, every, self._lines[number])
+        return Coverage(
+            files={
+                file: tuple(found[place] for place in sorted(found))
+                for file, found in sorted(files.items())
+            }
+        )
+
+    def _started(self, code: CodeType, offset: int) -> object:
+        if not self._is_program(code):
+            return sys.monitoring.DISABLE
+        if id(code) not in self._codes:
+            self._codes[id(code)], self._lines[id(code)] = code, set()
+            tool = _tool()
+            sys.monitoring.set_local_events(tool, code, sys.monitoring.events.LINE)
+        return None
+
+    def _ran(self, code: CodeType, line: int) -> object:
+        self._lines[id(code)].add(line)
+        return sys.monitoring.DISABLE
+
+    def _is_program(self, code: CodeType) -> bool:
+        path = Path(code.co_filename)
+        return path.is_relative_to(self._root) and not set(_INSTALLED) & set(path.parts)
+
+
+@contextmanager
+def recording(root: Path) -> Iterator[Recording]:
+    """Record while the block runs, which may not record itself.
+
+    What jax has traced before is forgotten, or it would not run again.
+    """
+    jax.clear_caches()
+    seen = Recording(root)
+    monitoring, events = sys.monitoring, sys.monitoring.events
+    tool = next(number for number in range(6) if monitoring.get_tool(number) is None)
+    monitoring.use_tool_id(tool, _TOOL)
+    try:
+        monitoring.register_callback(tool, events.PY_START, seen._started)
+        monitoring.register_callback(tool, events.LINE, seen._ran)
+        monitoring.restart_events()
+        monitoring.set_events(tool, events.PY_START)
+        yield seen
+    finally:
+        monitoring.set_events(tool, events.NO_EVENTS)
+        for code in seen._codes.values():
+            monitoring.set_local_events(tool, code, events.NO_EVENTS)
+        monitoring.free_tool_id(tool)
+
+
+def _tool() -> int:
+    return next(n for n in range(6) if sys.monitoring.get_tool(n) == _TOOL)
+
+
+def code_lines(code: CodeType) -> set[int]:
+    """The lines of a function that hold code of its body: neither its `def` nor a docstring."""
+    resumed = next((i.offset for i in dis.get_instructions(code) if i.opname == "RESUME"), 0)
+    return {line for start, _, line in code.co_lines() if line and start > resumed}
+
+
+def _function(code: CodeType, every: set[int], ran: set[int]) -> FunctionCoverage:
+    return FunctionCoverage(
+        name=code.co_qualname,
+        line=code.co_firstlineno,
+        lines=len(every),
+        traced=len(every & ran),
+        missed=tuple(ranges(every - ran)),
+    )
+
+
+def ranges(lines: Iterable[int]) -> Iterator[str]:
+    """Numbers as text, neighbours together: "3", "5-7"."""
+    for _, group in groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]):
+        found = [line for _, line in group]
+        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+
+
+def control_flow(jaxpr: Any) -> ControlFlow:
+    """What a jaxpr leaves to run time, counted over it and the jaxprs inside of it."""
+    equations = list(private.equations(jaxpr))
+    names = Counter(equation.primitive.name for equation in equations)
+    branches = sum(
+        len(equation.params["branches"])
+        for equation in equations
+        if equation.primitive.name == "cond"
+    )
+    return ControlFlow(
+        equations=len(equations),
+        conditionals=names["cond"],
+        branches=branches,
+        whiles=names["while"],
+        scans=names["scan"],
+    )

@@ -1,0 +1,160 @@
+"""What a build leaves for reviewers, by stage: one document per target, a blob of the bundle.
+
+Canonical JSON without floats, covered by the root digest; loaders hash it and never read it.
+docs/evidence.md describes every field. What is in the bundle manifest (memory, cost, thunks,
+parity, custom-call targets) is not repeated here.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every part: immutable, no unknown fields."""
+
+
+class FunctionCoverage(_Part, frozen=True):
+    """A Python function of the program that ran while an entry point was traced.
+
+    name: its qualified name.  line: where it begins.  lines: that hold code.  traced: of these,
+    those that ran.  missed: the others, as ranges such as "12" and "14-18".
+    """
+
+    name: str
+    line: int
+    lines: int
+    traced: int
+    missed: tuple[str, ...]
+
+
+class Coverage(_Part, frozen=True):
+    """What of the program went into an entry point's modules: over all of its profiles, by file, as
+    the manifest's folder has it; functions by line.
+    """
+
+    files: dict[str, tuple[FunctionCoverage, ...]] = {}
+
+    @property
+    def lines(self) -> int:
+        """Lines with code in the functions that ran."""
+        return sum(f.lines for functions in self.files.values() for f in functions)
+
+    @property
+    def traced(self) -> int:
+        """Those of them that ran."""
+        return sum(f.traced for functions in self.files.values() for f in functions)
+
+
+class ControlFlow(_Part, frozen=True):
+    """Control flow that the program leaves to run time, all of whose branches were traced.
+
+    equations: of the jaxpr, nested ones included.  conditionals: `cond` and `switch`.  branches:
+    theirs together.  whiles: loops of unknown length.  scans: of known length.
+    """
+
+    equations: int = 0
+    conditionals: int = 0
+    branches: int = 0
+    whiles: int = 0
+    scans: int = 0
+
+
+class Pipeline(_Part, frozen=True):
+    """A pipeline of XLA's passes. passes: run in it.  changed: those that changed the module, in
+    order, as often as they did.
+    """
+
+    name: str
+    passes: int
+    changed: tuple[str, ...]
+
+
+class CompilerRecord(_Part, frozen=True):
+    """How XLA was asked, and what it did.
+
+    options: by name, of the target and of tuning.  debug_options: how many of XLA's debug options
+    have another value than the toolchain's default.  pipelines: in the order in which they began;
+    empty where this jaxlib does not tell.
+    """
+
+    options: dict[str, str]
+    debug_options: int
+    pipelines: tuple[Pipeline, ...]
+
+
+class Place(_Part, frozen=True):
+    """Who does a part of the work: "XLA" is code generated for this program, the others are
+    libraries and XLA's own runtime. steps: by kind, each counted once however often it repeats.
+    """
+
+    name: str
+    steps: dict[str, int]
+
+
+class Optimized(_Part, frozen=True):
+    """The module after XLA's passes.
+
+    instructions: by opcode, in all computations.  fusions: by kind.  custom_calls: by target.
+    """
+
+    instructions: dict[str, int]
+    fusions: dict[str, int]
+    custom_calls: dict[str, int]
+
+
+class Allocations(_Part, frozen=True):
+    """Buffers of one purpose: how many, and their bytes together."""
+
+    count: int
+    size_bytes: int
+
+
+class MemoryPlan(_Part, frozen=True):
+    """XLA's buffer assignment.
+
+    allocations: by purpose: "parameter", "output", "temporary", "constant", "thread-local".
+    values: how many values share the temporaries.  value_bytes: what those would take without
+    sharing.
+    """
+
+    allocations: dict[str, Allocations]
+    values: int
+    value_bytes: int
+
+
+class ExecutableEvidence(_Part, frozen=True):
+    """What the backend knows of one executable.
+
+    operations: of the StableHLO module, by name.  kernels: bytes of machine code by symbol.
+    """
+
+    operations: dict[str, int]
+    compilation: CompilerRecord
+    optimized: Optimized
+    placement: tuple[Place, ...]
+    plan: MemoryPlan
+    kernels: dict[str, int]
+
+
+class ProfileEvidence(_Part, frozen=True):
+    """One executable. compiled: nothing where its backend says nothing."""
+
+    sizes: dict[str, int]
+    control_flow: ControlFlow
+    compiled: ExecutableEvidence | UnsetType = UNSET
+
+
+class EntryPointEvidence(_Part, frozen=True):
+    """profiles: in the bundle manifest's order."""
+
+    coverage: Coverage
+    profiles: tuple[ProfileEvidence, ...]
+
+
+class Evidence(_Part, frozen=True):
+    """One target. schema: of this document."""
+
+    target: str
+    entry_points: dict[str, EntryPointEvidence]
+    schema: int = 1
