@@ -6,6 +6,7 @@ version found, so that a new jax fails here and not somewhere deep inside a buil
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,6 +78,26 @@ def constants_are_arguments() -> bool:
         return bool(jax.config.jax_use_simplified_jaxpr_constants)
     except AttributeError as error:
         raise _missing("config.jax_use_simplified_jaxpr_constants", error) from error
+
+
+_anew = itertools.count(1)
+
+
+@contextmanager
+def traced_anew() -> Iterator[None]:
+    """Make jax trace every function again that it has traced before.
+
+    By a value of its own for an option that is part of jax's cache keys and does nothing on these
+    platforms; `jax.clear_caches` would throw away what was compiled as well, which takes seconds.
+    """
+    try:
+        from jax._src import config
+
+        state = config.jax_xla_profile_version
+    except (ImportError, AttributeError) as error:
+        raise _missing("config.jax_xla_profile_version", AttributeError(str(error))) from error
+    with state(next(_anew)):
+        yield
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:

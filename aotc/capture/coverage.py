@@ -16,8 +16,6 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import jax
-
 from aotc import private
 from aotc.evidence import ControlFlow, Coverage, FunctionCoverage
 
@@ -25,6 +23,9 @@ _INSTALLED = ("site-packages", "dist-packages")
 """Folders of packages that are not the program, even where an environment lies beside it."""
 
 _TOOL = "aotc"
+
+_RESUME_BYTES = 2
+"""Of the instruction with which the body of a function begins; it stands on the line of `def`."""
 
 
 class Recording:
@@ -38,16 +39,19 @@ class Recording:
 
     def coverage(self) -> Coverage:
         """What has run so far, by file and line, without functions that hold no code."""
-        files: dict[str, dict[tuple[int, str], FunctionCoverage]] = {}
+        # Of lambdas on one line, or a file imported twice, nobody could tell which is meant.
+        places: dict[str, dict[tuple[int, str], tuple[set[int], set[int]]]] = {}
         for number, code in self._codes.items():
-            if every := code_lines(code):
+            if lines := code_lines(code):
                 file = Path(code.co_filename).relative_to(self._root).as_posix()
                 place = (code.co_firstlineno, code.co_qualname)
-                files.setdefault(file, {})[place] = _function(code, every, self._lines[number])
+                every, ran = places.setdefault(file, {}).setdefault(place, (set(), set()))
+                every |= lines
+                ran |= lines & self._lines[number]
         return Coverage(
             files={
-                file: tuple(found[place] for place in sorted(found))
-                for file, found in sorted(files.items())
+                file: tuple(_function(*place, *found[place]) for place in sorted(found))
+                for file, found in sorted(places.items())
             }
         )
 
@@ -73,9 +77,8 @@ class Recording:
 def recording(root: Path) -> Iterator[Recording]:
     """Record while the block runs, which may not record itself.
 
-    What jax has traced before is forgotten, or it would not run again.
+    Functions that jax has traced before run again.
     """
-    jax.clear_caches()
     seen = Recording(root)
     monitoring, events = sys.monitoring, sys.monitoring.events
     tool = next(number for number in range(6) if monitoring.get_tool(number) is None)
@@ -85,7 +88,8 @@ def recording(root: Path) -> Iterator[Recording]:
         monitoring.register_callback(tool, events.LINE, seen._ran)
         monitoring.restart_events()
         monitoring.set_events(tool, events.PY_START)
-        yield seen
+        with private.traced_anew():
+            yield seen
     finally:
         monitoring.set_events(tool, events.NO_EVENTS)
         for code in seen._codes.values():
@@ -100,15 +104,15 @@ def _tool() -> int:
 def code_lines(code: CodeType) -> set[int]:
     """The lines of a function that hold code of its body: neither its `def` nor a docstring."""
     resumed = next((i.offset for i in dis.get_instructions(code) if i.opname == "RESUME"), 0)
-    return {line for start, _, line in code.co_lines() if line and start > resumed}
+    return {line for _, end, line in code.co_lines() if line and end > resumed + _RESUME_BYTES}
 
 
-def _function(code: CodeType, every: set[int], ran: set[int]) -> FunctionCoverage:
+def _function(line: int, name: str, every: set[int], ran: set[int]) -> FunctionCoverage:
     return FunctionCoverage(
-        name=code.co_qualname,
-        line=code.co_firstlineno,
+        name=name,
+        line=line,
         lines=len(every),
-        traced=len(every & ran),
+        traced=len(ran),
         missed=tuple(ranges(every - ran)),
     )
 

@@ -134,7 +134,7 @@ def contents(serialized: bytes) -> Contents:
     assignment = next((found for field in result if (found := _assignment(field))), None)
     if module is None or assignment is None:
         raise UnknownLayoutError("no optimized module with its buffer assignment")
-    machine = next(found for field in result if (found := _target_machine(field)))
+    machine = next(machine for field in result if (machine := _target_machine(field)))
     thunks: Counter[str] = Counter()
     for field in filter(_is_thunk_sequence, result):
         _count_thunks(field, thunks)

@@ -1,0 +1,140 @@
+"""What counts as traced: by function and line, for each entry point by itself."""
+
+from __future__ import annotations
+
+import inspect
+from textwrap import dedent
+from types import FunctionType
+from typing import cast
+
+import pytest
+from capturing import BATCHED, Capture
+
+from aotc.capture.coverage import code_lines, ranges
+from aotc.evidence import Coverage, FunctionCoverage
+
+TWO = """
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = [4], dtype = "float32" }
+
+[entry_points.g]
+function = "program:g"
+inputs.x = { shape = [4], dtype = "float32" }
+"""
+
+
+def by_name(coverage: Coverage) -> dict[str, FunctionCoverage]:
+    assert set(coverage.files) == {"program.py"}
+    return {function.name: function for function in coverage.files["program.py"]}
+
+
+def test_a_branch_that_python_does_not_take_is_missed(capture: Capture) -> None:
+    found = capture(
+        """
+        def f(x):
+            if x.shape[0] > 8:
+                y = x + 1
+                return y
+            return x * 2
+        """
+    )
+    functions = by_name(found.program.entry_points["f"].coverage)
+    assert set(functions) == {"f"}
+    f = functions["f"]
+    assert (f.lines, f.traced) == (4, 2)
+    assert f.missed == (f"{f.line + 2}-{f.line + 3}",)
+
+
+def test_profiles_of_an_entry_point_count_together(capture: Capture) -> None:
+    found = capture(
+        """
+        def f(x):
+            if x.shape[0] > 4:
+                return x + 1
+            return x * 2
+        """,
+        BATCHED,
+    )
+    assert by_name(found.program.entry_points["f"].coverage)["f"].missed == ()
+
+
+def test_a_function_that_jax_has_traced_before_counts_for_each_entry_point(
+    capture: Capture,
+) -> None:
+    found = capture(
+        """
+        @jax.jit
+        def shared(x):
+            return x + 1
+
+        def step(carry, row):
+            return carry + row, row
+
+        def f(x):
+            return jax.lax.scan(step, x[0], shared(x))
+
+        def g(x):
+            return jax.lax.scan(step, x[0], shared(x))
+        """,
+        TWO,
+    )
+    for name in ("f", "g"):
+        functions = by_name(found.program.entry_points[name].coverage)
+        assert {n: (c.lines, c.traced) for n, c in functions.items()} == {
+            "shared": (1, 1),
+            "step": (1, 1),
+            name: (1, 1),
+        }
+
+
+def test_what_runs_at_import_or_for_fixtures_is_not_traced(capture: Capture) -> None:
+    found = capture(
+        """
+        def table():
+            return np.ones(4, "float32")
+
+        TABLE = table()
+
+        def f(x):
+            return x + TABLE
+        """
+    )
+    assert set(by_name(found.program.entry_points["f"].coverage)) == {"f"}
+
+
+def test_branches_that_run_time_decides_are_counted_apart(capture: Capture) -> None:
+    found = capture(
+        """
+        def f(x):
+            y = jax.lax.cond(x[0] > 0, lambda: x, lambda: -x)
+            z = jax.lax.switch(0 + (x[1] > 0), [jnp.sin, jnp.cos, jnp.tan], y)
+            w = jax.lax.while_loop(lambda v: v.sum() < 9, lambda v: v + 1, z)
+            return jax.lax.scan(lambda c, r: (c + r, r), w[0], w)
+        """
+    )
+    flow = found.program.entry_points["f"].profiles[0].control_flow
+    assert (flow.conditionals, flow.branches, flow.whiles, flow.scans) == (2, 5, 1, 1)
+    assert flow.equations > 10
+    assert by_name(found.program.entry_points["f"].coverage)["f.<locals>.<lambda>"].traced == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('def f(x):\n    """Words."""\n    y = x\n    return y\n', {3, 4}),
+        ("def f(x): return x\n", {1}),
+        ("@staticmethod\ndef f(x):\n    return (\n        x\n    )\n", {3, 4}),
+        ("def f(x):\n    a = 1\n    return lambda: a + x\n", {2, 3}),
+        ("def f():\n    pass\n", {2}),
+    ],
+)
+def test_lines_of_a_function_are_those_of_its_body(source: str, lines: set[int]) -> None:
+    namespace: dict[str, object] = {}
+    exec(dedent(source), namespace)
+    function = inspect.unwrap(cast(FunctionType, namespace["f"]))
+    assert code_lines(function.__code__) == lines
+
+
+def test_neighbours_are_written_as_ranges() -> None:
+    assert list(ranges({7, 3, 9, 8, 1})) == ["1", "3", "7-9"]
