@@ -17,8 +17,10 @@ from aotc.cli import (
     build,
     certify,
     compat,
+    completion,
     extract,
     host_info,
+    init,
     inspect,
     keygen,
     merge,
@@ -48,6 +50,7 @@ def cli() -> None:
 
 
 for _command in (
+    init.init,
     build.build,
     verify.verify,
     inspect.inspect,
@@ -64,6 +67,7 @@ for _command in (
     trust.trust,
     profiles.profiles,
     targets.targets,
+    completion.completion,
 ):
     cli.add_command(_command)
 

@@ -7,10 +7,17 @@ import sys
 
 from aotc.cli.signals import Stops
 
+COMPLETE = "_AOTC_COMPLETE"
+"""Set by the shell functions that `aotc completion` prints, each time they ask."""
+
 
 def main() -> None:
     """Run `aotc` with the arguments of this process."""
     arguments = sys.argv[1:]
+    if asked := os.environ.get(COMPLETE):
+        from aotc.cli.completion import complete
+
+        sys.exit(complete(asked))
     # Read by jaxlib when it is loaded. What its errors say reaches the user through our findings.
     verbose = "-v" in arguments or "--verbose" in arguments
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if verbose else "3")

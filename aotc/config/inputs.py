@@ -106,7 +106,7 @@ class InputReader:
         if _is_leaf(raw):
             return self._leaf(raw, path)
         for key in raw:
-            if not _is_step(key):
+            if not is_step(key):
                 expected = "a key of printable ASCII characters without '/'"
                 hint = "leaf paths join the keys with '/'; choose another key"
                 self._refuse((*path, key), expected, show(key), hint)
@@ -240,5 +240,5 @@ def _is_leaf(raw: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_step(key: str) -> bool:
+def is_step(key: str) -> bool:
     return bool(key) and key.isascii() and key.isprintable() and "/" not in key

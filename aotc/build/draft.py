@@ -1,0 +1,151 @@
+"""`aotc init`: look at a function, draft a manifest for it, and trace what the manifest says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from aotc import constants
+from aotc.build import child
+from aotc.build.evidence import specialized
+from aotc.build.staging import Staging, scratch_folder
+from aotc.config.build_manifest import read_build_manifest
+from aotc.config.target import NATIVE, find_target
+from aotc.drafting import messages
+from aotc.drafting.draft import Draft, draft, entry_point_of, name_of
+from aotc.drafting.manifest_text import manifest_text
+from aotc.drafting.messages import Answer, Job
+from aotc.drafting.request import Request
+from aotc.errors import UsageError
+from aotc.packing.files import write_atomically
+from aotc.processes import Processes
+from aotc.stages import CapturedProgram
+from aotc_runtime.errors import Finding
+
+DEFAULT_TARGET = "cpu-x86-64-v3"
+
+type OnStage = Callable[[str], None]
+type OnOutput = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A manifest that nothing has traced yet. text: its TOML."""
+
+    path: Path
+    draft: Draft
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What its trace found. notes: of the draft and of the trace."""
+
+    program: CapturedProgram
+    notes: tuple[str, ...]
+
+
+def draft_manifest(
+    request: Request,
+    *,
+    output: Path | None = None,
+    name: str | None = None,
+    entry_point: str | None = None,
+    targets: tuple[str, ...] = (),
+    on_stage: OnStage = lambda stage: None,
+    on_output: OnOutput = lambda text: None,
+) -> Drafted:
+    """Look at the function and its example, and say what the manifest would be; nothing is written.
+
+    output: NAME.toml in the current folder by default; modules are looked up in its folder.
+    Raises UsageError: AOTC-E081 to E084; CaptureError (AOTC-E820, E835); BuildManifestError
+    (AOTC-E811) for a target.
+    """
+    named = name or name_of(request.function)
+    path = output or Path(f"{named}.toml")
+    if path.exists() or path.is_symlink():
+        raise UsageError(
+            Finding(
+                code="AOTC-E084",
+                where=str(path),
+                expected="the name of a new file",
+                found="a file of that name",
+                hint="name another with --output; nothing was written",
+            )
+        )
+    chosen = targets or (DEFAULT_TARGET,)
+    for target in chosen:
+        if target != NATIVE:
+            find_target(target, path.absolute().parent, "--target")
+    on_stage("looking at the function")
+    root = path.absolute().parent
+    answer = _look(Job(str(root), request.function, request.example), on_output)
+    moved = {key: _beside(source, root) for key, source in request.weights.items()}
+    drafted = draft(
+        replace(request, weights=moved),
+        answer,
+        name=named,
+        entry_point=entry_point or entry_point_of(request.function),
+        targets=chosen,
+    )
+    return Drafted(path, drafted, manifest_text(drafted))
+
+
+def write(drafted: Drafted) -> None:
+    """Write the manifest. Raises UsageError (AOTC-E003)."""
+    write_atomically(drafted.path, [drafted.text.encode()])
+
+
+def check(
+    drafted: Drafted,
+    on_stage: OnStage = lambda stage: None,
+    on_output: OnOutput = lambda text: None,
+) -> Checked:
+    """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
+    on_stage("tracing it")
+    manifest = read_build_manifest(drafted.path)
+    with scratch_folder() as scratch:
+        staging = Staging(scratch)
+        child.run(
+            "aotc.build.capture_worker",
+            [str(manifest.path), str(scratch), *manifest.targets],
+            scratch,
+            child.clean_environment(
+                {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
+            ),
+            failure_code="AOTC-E835",
+            doing="the capture process",
+            on_line=lambda _: None,
+            on_output=on_output,
+            processes=Processes(),
+        )
+        program = staging.read_program()
+    return Checked(program, (*drafted.draft.notes, *specialized(program)))
+
+
+def _look(job: Job, on_output: OnOutput) -> Answer:
+    with scratch_folder() as folder:
+        (folder / messages.JOB_FILE).write_bytes(msgspec.json.encode(job))
+        child.run(
+            "aotc.build.look_worker",
+            [str(folder)],
+            folder,
+            child.clean_environment({"JAX_PLATFORMS": "cpu"}),
+            failure_code="AOTC-E835",
+            doing="the process that imports the function",
+            on_line=lambda _: None,
+            on_output=on_output,
+            processes=Processes(),
+        )
+        return msgspec.json.decode((folder / messages.ANSWER_FILE).read_bytes(), type=Answer)
+
+
+def _beside(source: str, root: Path) -> str:
+    """A file as the manifest names it: from its own folder."""
+    if not source.endswith(".safetensors") or Path(source).is_absolute():
+        return source
+    return Path(os.path.relpath(source, root)).as_posix()

@@ -1,0 +1,51 @@
+"""`aotc completion`, and the answers to a shell that completes a command line."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
+
+from aotc.cli.common import Output, command
+from aotc.cli.main import COMPLETE
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@command
+def completion(out: Output, shell: str) -> None:
+    """Print the completion function of a shell, to be read at its start.
+
+    \b
+    bash:  aotc completion bash > ~/.local/share/bash-completion/completions/aotc
+    zsh:   aotc completion zsh > "${fpath[1]}/_aotc"
+    fish:  aotc completion fish > ~/.config/fish/completions/aotc.fish
+    """
+    from aotc.cli.group import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click completes these shells"
+    source = kind(cli, {}, "aotc", COMPLETE).source()
+    out.result({"shell": shell, "source": source}, lambda: sys.stdout.write(f"{source}\n"))  # type: ignore[func-returns-value]
+
+
+def complete(instruction: str) -> int:
+    """Answer the shell: `bash_complete` and the like; the words are in its own variables."""
+    from aotc.cli.group import cli
+
+    return shell_complete(cli, {}, "aotc", COMPLETE, instruction)
+
+
+def target_names(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of targets that begin so, in the current folder's `targets` and the built-in ones."""
+    from pathlib import Path
+
+    from aotc.config.target_names import NATIVE, target_files
+
+    found = [path.stem for path in target_files(Path.cwd())]
+    return [CompletionItem(name) for name in [NATIVE, *found] if name.startswith(incomplete)]

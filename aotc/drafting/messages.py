@@ -1,0 +1,72 @@
+"""What the process that imports the user's function is asked, and what it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+JOB_FILE, ANSWER_FILE = "look.json", "seen.json"
+
+
+class Job(Struct, frozen=True):
+    """function, example: "package.module:function"; example returns the arguments of a call."""
+
+    root: str
+    function: str
+    example: str | None
+
+
+class SeenArray(Struct, frozen=True, tag="array"):
+    """low, high: the numbers of an array of integers.  original: its dtype in the example, where
+    jax with 64-bit types off would narrow it to `dtype`.
+    """
+
+    shape: list[int]
+    dtype: str
+    bytes: int
+    low: int | None = None
+    high: int | None = None
+    original: str | None = None
+
+
+class SeenDict(Struct, frozen=True, tag="dict"):
+    items: dict[str, Seen]
+
+
+class SeenList(Struct, frozen=True, tag="list"):
+    items: list[Seen]
+
+
+class SeenPlain(Struct, frozen=True, tag="plain"):
+    """A value that TOML can write."""
+
+    value: Any
+
+
+class SeenOther(Struct, frozen=True, tag="other"):
+    """path: of the part that is the reason, below the parameter.  kind: what it is."""
+
+    path: str
+    kind: str
+
+
+type Seen = SeenArray | SeenDict | SeenList | SeenPlain | SeenOther
+
+
+class Parameter(Struct, frozen=True):
+    """annotation: `DTYPE[AXES]` as a jaxtyping annotation says it, if there is one.  example: its
+    value in the example call, if it has one.
+    """
+
+    name: str
+    has_default: bool
+    annotation: str | None = None
+    example: Seen | None = None
+
+
+class Answer(Struct, frozen=True):
+    """enable_x64: whether the program itself, when imported, turned 64-bit types on."""
+
+    parameters: list[Parameter]
+    enable_x64: bool
