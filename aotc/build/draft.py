@@ -16,7 +16,8 @@ from aotc.build.staging import Staging, scratch_folder
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.target import NATIVE, find_target
 from aotc.drafting import messages
-from aotc.drafting.draft import Draft, draft, entry_point_of, name_of
+from aotc.drafting.draft import draft, entry_point_of, name_of
+from aotc.drafting.draft_types import Draft
 from aotc.drafting.manifest_text import manifest_text
 from aotc.drafting.messages import Answer, Job
 from aotc.drafting.request import Request

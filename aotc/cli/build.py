@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.common import Output, command, note_ignored
+from aotc.cli.completion import target_names
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     "--target",
     "targets",
     multiple=True,
+    shell_complete=target_names,
     help="Build for this target instead of the manifest's; may repeat.",
 )
 @key_options(required=False)

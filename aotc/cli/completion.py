@@ -29,7 +29,8 @@ def completion(out: Output, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, "click completes these shells"
     source = kind(cli, {}, "aotc", COMPLETE).source()
-    out.result({"shell": shell, "source": source}, lambda: sys.stdout.write(f"{source}\n"))  # type: ignore[func-returns-value]
+    document = {"shell": shell, "source": source}
+    out.result(document, lambda: sys.stdout.writelines([source, "\n"]))
 
 
 def complete(instruction: str) -> int:
@@ -45,7 +46,8 @@ def target_names(
     """Names of targets that begin so, in the current folder's `targets` and the built-in ones."""
     from pathlib import Path
 
-    from aotc.config.target_names import NATIVE, target_files
+    from aotc.config.target import NATIVE, search_folders
 
-    found = [path.stem for path in target_files(Path.cwd())]
-    return [CompletionItem(name) for name in [NATIVE, *found] if name.startswith(incomplete)]
+    files = [path for folder in search_folders(Path.cwd()) for path in folder.glob("*.toml")]
+    names = sorted({NATIVE, *(path.stem for path in files)})
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

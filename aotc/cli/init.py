@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.completion import target_names
 from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -45,7 +46,13 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Default: NAME.toml.")
 @click.option("--name", help="The bundle's name; default: the function's package.")
 @click.option("--entry-point", help="Default: the function's name.")
-@click.option("--target", "targets", multiple=True, help="May repeat; default: cpu-x86-64-v3.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    shell_complete=target_names,
+    help="May repeat; default: cpu-x86-64-v3.",
+)
 @command
 def init(
     out: Output,

@@ -39,6 +39,8 @@ WRITERS = {
 """Everything that outlives a command is written by these."""
 
 SCRATCH = {
+    "aotc/build/draft.py": "what the process that imports the function is asked",
+    "aotc/build/look_worker.py": "what it answers",
     "aotc/backends/xla/compile.py": "the folder of one compilation",
     "aotc/backends/xla/worker.py": "in that folder, which it is started in",
     "aotc/build/capture_worker.py": "the build's scratch folder",

@@ -1,0 +1,55 @@
+"""`aotc completion`, and what a shell is answered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_function_of_a_shell_is_printed(aotc: Run, shell: str) -> None:
+    done = aotc("completion", shell)
+    assert done.exit_code == 0
+    assert f"_AOTC_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_bash_takes_the_function(aotc: Run, tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    (tmp_path / "aotc.bash").write_text(aotc("completion", "bash").stdout)
+    command = f"source {tmp_path}/aotc.bash && complete -p aotc"
+    shown = subprocess.run([bash, "-c", command], capture_output=True, text=True, check=True)
+    assert "-F _aotc_completion aotc" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ("aotc veri", {"plain,verify"}),
+        ("aotc build --lay", {"plain,--layout"}),
+        ("aotc build --target nat", {"plain,native"}),
+        ("aotc targets sh", {"plain,show"}),
+    ],
+)
+def test_commands_options_and_targets_are_completed(words: str, answers: set[str]) -> None:
+    asked = {"_AOTC_COMPLETE": "bash_complete", "COMP_WORDS": words}
+    environment = {**os.environ, **asked, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "aotc.cli.main"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert set(done.stdout.split()) <= answers
+    assert done.stdout.split()

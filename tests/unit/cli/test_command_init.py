@@ -1,0 +1,254 @@
+"""`aotc init`: from a function to a manifest that traces, and what it refuses."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Float32:  # as a jaxtyping annotation describes itself
+    dtypes, dim_str = ["float32"], "batch 4"
+
+
+def predict(params, image, *, temperature=1.0, mode="plain"):
+    return jnp.tanh(image @ params["w"]) / temperature
+
+
+def weights():
+    return {"w": jnp.ones((4, 3))}
+
+
+def example():
+    return {"image": np.ones((8, 4)), "temperature": 2.0, "mode": "fast"}
+
+
+def nested(tokens, batch):
+    return tokens.sum(-1) + batch["x"][0][..., 0].astype(int)
+
+
+def nested_example():
+    return np.arange(12, dtype=np.int32).reshape(3, 4), {"x": [np.ones((3, 2), np.float32)]}
+
+
+def draw(key):
+    return jax.random.normal(key, (2,))
+
+
+def draw_example():
+    return jax.random.key(0)
+
+
+def annotated(image: Float32, scale=1.0):
+    return image * scale
+
+
+def tuple_of(state):
+    return state[0] + 1
+
+
+def tuple_example():
+    return ((np.ones(3, np.float32), np.ones(2, np.float32)),)
+
+
+def make_state():
+    return (jnp.ones(3), jnp.ones(2))
+
+
+def branches(x):
+    return x if x.sum() > 0 else -x
+
+
+def too_many():
+    return 1, 2, 3
+
+
+def unknown_name():
+    return {"imago": np.ones(3)}
+
+
+def broken():
+    raise ValueError("no data today")
+"""
+
+
+@pytest.fixture
+def run(aotc: Run, tmp_path: Path) -> Run:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return aotc
+
+
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text())
+
+
+def test_a_function_described_by_options_becomes_a_manifest_that_traces(
+    run: Run, tmp_path: Path
+) -> None:
+    done = run(
+        "init",
+        "program:predict",
+        "--weights=params=program:weights",
+        "--input=image=float32[batch,4]",
+        "--static=mode='fast'",
+        "--json",
+    )
+    assert (done.exit_code, done.document["profiles"]) == (
+        0,
+        ["predict[batch=1]", "predict[batch=8]", "predict[batch=64]"],
+    )
+    manifest = read(tmp_path / "program.toml")
+    assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
+    entry_point = manifest["entry_points"]["predict"]
+    assert manifest["weights"] == {"params": {"init": "program:weights"}}
+    assert entry_point["bind"] == {"params": "params"}
+    assert entry_point["static"] == {"mode": "fast"}
+    assert entry_point["inputs"] == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
+
+
+def test_an_example_gives_dtypes_shapes_and_fixed_values(run: Run, tmp_path: Path) -> None:
+    done = run(
+        *("init", "program:predict", "--example=program:example"),
+        *("--weights=params=program:weights", "--input=image=[batch,4]", "--dimension=batch=2:16"),
+        "--json",
+    )
+    assert done.exit_code == 0, done.stdout
+    manifest = read(tmp_path / "program.toml")
+    assert manifest["dimensions"] == {"batch": {"range": [2, 16], "profiles": "powers_of_two"}}
+    assert manifest["entry_points"]["predict"]["static"] == {"temperature": 2.0, "mode": "fast"}
+    notes = "\n".join(done.document["notes"])
+    assert "--input 'temperature=float32[]'" in notes
+
+
+def test_doubles_of_an_example_are_narrowed_with_a_note(run: Run, tmp_path: Path) -> None:
+    done = run(
+        *("init", "program:predict", "--example=program:example", "--json"),
+        "--weights=params=program:weights",
+    )
+    image = read(tmp_path / "program.toml")["entry_points"]["predict"]["inputs"]["image"]
+    assert image == {"shape": [8, 4], "dtype": "float32"}
+    assert "image is float64 in the example" in "\n".join(done.document["notes"])
+
+
+def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_path: Path) -> None:
+    done = run(
+        *("init", "program:nested", "--example=program:nested_example"),
+        *("--input=tokens=[batch,seq]", "--input=batch/x/0=[batch,2]"),
+    )
+    assert done.exit_code == 0, done.stderr
+    manifest = read(tmp_path / "program.toml")
+    entry_point = manifest["entry_points"]["nested"]
+    assert entry_point["inputs"]["batch"] == {"x": [{"shape": ["batch", 2], "dtype": "float32"}]}
+    assert entry_point["fixtures"]["ranges"] == {"tokens": [0, 11]}
+    assert manifest["dimensions"]["batch"]["profiles"] == [1, 3, 8, 64]
+    assert "nested traces at 16 profiles" in done.stdout
+
+
+def test_random_keys_annotations_and_structures_of_functions_are_inputs(
+    run: Run, tmp_path: Path
+) -> None:
+    assert run("init", "program:draw", "--example=program:draw_example").exit_code == 0
+    inputs = read(tmp_path / "program.toml")["entry_points"]["draw"]["inputs"]
+    assert inputs == {"key": {"shape": [], "dtype": "key<fry>"}}
+    assert run("init", "program:annotated", "-o", "a.toml").exit_code == 0
+    inputs = read(tmp_path / "a.toml")["entry_points"]["annotated"]["inputs"]
+    assert inputs == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
+    like = ("--like=state=program:make_state", "-o", "t.toml", "--entry-point=step")
+    assert run("init", "program:tuple_of", *like).exit_code == 0
+    inputs = read(tmp_path / "t.toml")["entry_points"]["step"]["inputs"]
+    assert inputs == {"state": {"like": "program:make_state"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["program"], "AOTC-E080", "a function as package.module:function"),
+        (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean float32?"),
+        (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
+        (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
+        (["program:predict", "--weights=params=x"], "AOTC-E080", "FILE.safetensors"),
+        (["program:predict", "--like=params=x"], "AOTC-E080", "package.module:function"),
+        (["program:predict", "--dimension=b=1:8"], "AOTC-E080", "name an axis in --input"),
+        (
+            ["program:predict", "--input=image=f32[b]", "--dimension=b=8:1"],
+            "AOTC-E080",
+            "LOWEST:HIGHEST",
+        ),
+        (
+            ["program:predict", "--input=image=f32[3]", "--static=image=1"],
+            "AOTC-E080",
+            "one option for image",
+        ),
+        (
+            ["program:predict", "--input=image=f32[3]", "--input=image=f32[4]"],
+            "AOTC-E080",
+            "each name once",
+        ),
+        (["program:predict"], "AOTC-E081", "parameter image"),
+        (["program:predict", "--example=program:broken"], "AOTC-E082", "no data today"),
+        (["program:predict", "--example=program:too_many"], "AOTC-E082", "3 values"),
+        (["program:predict", "--example=program:unknown_name"], "AOTC-E082", "imago"),
+        (["program:tuple_of", "--example=program:tuple_example"], "AOTC-E082", "--like state="),
+        (
+            ["program:annotated", "--input=imgae=f32[3]"],
+            "AOTC-E083",
+            "did you mean image?",
+        ),
+        (
+            ["program:nested", "--example=program:nested_example", "--input=tokens=[a]"],
+            "AOTC-E083",
+            "axes that fit the example's shape [3, 4]",
+        ),
+        (
+            ["program:nested", "--example=program:nested_example", "--input=tokens=[a,a]"],
+            "AOTC-E083",
+            "a to be 3",
+        ),
+        (
+            ["program:nested", "--example=program:nested_example", "--input=batch/y=[a]"],
+            "AOTC-E083",
+            "no such array",
+        ),
+        (["program:annotated", "--input=image=[a]"], "AOTC-E083", "a dtype"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_and_nothing_is_written(
+    run: Run, tmp_path: Path, arguments: list[str], code: str, says: str
+) -> None:
+    done = run("init", *arguments)
+    assert (done.exit_code, code in done.codes) == (2, True), done.stderr
+    assert says in done.stderr
+    assert not list(tmp_path.glob("*.toml"))
+
+
+def test_an_existing_file_is_never_replaced(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "program.toml").write_text("mine")
+    done = run("init", "program:annotated")
+    assert (done.exit_code, done.codes) == (2, ["AOTC-E084"])
+    assert (tmp_path / "program.toml").read_text() == "mine"
+
+
+def test_a_program_that_does_not_trace_leaves_a_manifest_to_correct(
+    run: Run, tmp_path: Path
+) -> None:
+    done = run("init", "program:branches", "--input=x=f32[4]", "--json")
+    assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E826")
+    assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
+
+
+def test_unknown_functions_and_targets_are_refused_before_anything_is_written(
+    run: Run, tmp_path: Path
+) -> None:
+    assert run("init", "program:nope").codes == ["AOTC-E820"]
+    assert run("init", "program:annotated", "--target=cpu-x86-64-v9").codes == ["AOTC-E811"]
+    assert not list(tmp_path.glob("*.toml"))
