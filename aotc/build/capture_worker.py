@@ -54,6 +54,7 @@ def capture(
             staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
             closure.update(profile.lifted)
         captured[name] = _freeze(traced)
+        staging.write_entry_point(captured[name])
         progress.finished(name)
     sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
     origins = {name: loaded.origin for name, loaded in weights.items()}

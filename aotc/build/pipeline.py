@@ -7,47 +7,40 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from aotc import constants
+from aotc.backends.protocol import Backend
 from aotc.backends.registry import backend_for
-from aotc.build import child, trials, tune
+from aotc.build import capturing, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
+from aotc.build.cached_backend import CachedBackend
+from aotc.build.capturing import OnOutput
+from aotc.build.checking import Checking
+from aotc.build.compiling import Compiling
 from aotc.build.evidence import specialized, unproven
+from aotc.build.failures import Failures
+from aotc.build.history import open_tasks
 from aotc.build.memory import over_limit
+from aotc.build.meter import Meter, OnStage
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
-from aotc.build.policies import Proofs
-from aotc.build.staged import stage
 from aotc.build.staging import Staging, scratch_folder
+from aotc.build.workers import Workers
+from aotc.cache.keys import Kind, Task
+from aotc.cache.store import LocalStore
+from aotc.cache.tasks import ALWAYS, Done, OnDone
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.errors import raise_if
 from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
-from aotc.parity import isolated
-from aotc.processes import Processes
-from aotc.shapes.trials import Outcome
 from aotc.signing import attest as attesting
 from aotc.signing.signer import Signer
-from aotc.stages import Attestation, Bundle, CapturedProgram, Executable
+from aotc.stages import Attestation, Bundle, CapturedProgram, CompileJob, Executable
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.manifest import (
-    BundleManifest,
-    Parity,
-    ParityNotRun,
-    Tuned,
-)
-
-type OnStage = Callable[[str, int, int], None]
-"""Progress: stage name, items done, items in all (0 if unknown)."""
-
-type OnOutput = Callable[[str, str], None]
-"""What a process that ran the user's code printed: which process, text."""
+from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Target, Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,8 @@ class Built:
     """A finished build.
 
     seconds: by stage.  notes: what its user should know.  tuning_file: what was chosen, if the
-    build was tuned.  diagnostics: what the compiler said, by job.
+    build was tuned.  diagnostics: what the compiler said, by job.  tasks: which were run and
+    why, and which were not.
     """
 
     bundle: Bundle
@@ -66,6 +60,7 @@ class Built:
     notes: tuple[str, ...]
     tuning_file: TuningFile | None
     diagnostics: dict[str, tuple[str, ...]]
+    tasks: tuple[Done, ...]
 
 
 class _Clock:
@@ -92,6 +87,9 @@ def build(
     on_stage: OnStage = lambda stage, done, total: None,
     on_output: OnOutput = lambda process, text: None,
     tuning: tune.Tuning | None = None,
+    cache: LocalStore | None = None,
+    keep_going: bool = False,
+    on_done: OnDone = lambda done: None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -99,7 +97,9 @@ def build(
     the manifest's.  signer: attests the bundle; without one it is unsigned and will not load.
     jobs: compilations at a time; the CPUs of this process by default.  on_output: gets what the
     program printed, and the traceback if it raised.  tuning: measure candidates on this host, or
-    take the choices of a tuning file.
+    take the choices of a tuning file.  cache: what earlier builds made, none by default.
+    keep_going: after a failure, build what does not need it, and raise all findings in the end.
+    on_done: told of each task that ended, from whatever thread.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError (AOTC-E973) for a profile beyond its target's memory limit. Nothing is
     written to `output` unless everything succeeded.
@@ -112,44 +112,52 @@ def build(
     names = tuple(targets) or manifest.targets
     resolved = resolve_targets(manifest, targets)
     not_tuned = tune.not_tuned(tuning, resolved)
-    backends = {target.platform: backend_for(target.platform) for target in resolved}
-    workers = jobs or len(os.sched_getaffinity(0))
-    processes = Processes()
-    with scratch_folder() as scratch:
+    wanted = wanted_profiles(manifest, names, resolved)
+    failures = Failures(keep_going=keep_going)
+    meter = Meter(on_stage, on_done)
+    with (
+        open_tasks(cache, manifest.path, meter.done) as tasks,
+        scratch_folder() as scratch,
+        Workers(jobs or len(os.sched_getaffinity(0))) as workers,
+    ):
         staging = Staging(scratch)
+        backends = {target.platform: backend_for(target.platform) for target in resolved}
+        workers.also_stop(list(backends.values()))
+        cached = {name: CachedBackend(backend, tasks) for name, backend in backends.items()}
+        compiling = Compiling(resolved, wanted, cached, workers)
+        recorded = isinstance(tuning, Recorded)
         with clock.stage("capture"):
-            program = _capture(manifest, names, staging, processes, on_stage, on_output)
-        wanted = wanted_profiles(manifest, names, resolved)
+            program = capturing.capture(
+                manifest,
+                names,
+                staging,
+                tasks,
+                workers,
+                # What a tuning file says of an executable needs the whole program.
+                (lambda captured: None) if recorded else compiling.captured,
+                on_stage,
+                on_output,
+            )
         trials.plan(manifest, program, wanted, staging)
-        with clock.stage("compile"), ThreadPoolExecutor(max_workers=workers) as pool:
-            reference = pool.submit(_reference, manifest, names, staging, processes, on_output)
+        with clock.stage("compile"):
             planned = compile_jobs(program, resolved, wanted)
             chosen: dict[Key, Tuned] = {}
             if isinstance(tuning, Recorded):
                 planned, chosen = tune.replay(planned, tuning, program, staging)
-            running: dict[tuple[str, str, int], Future[Executable]] = {
-                key: pool.submit(backends[job.target.platform].compile, job)
-                for key, job in planned.items()
+            meter.expect(Kind.EXECUTABLE, len(planned))
+            referring = capturing.reference(manifest, names, staging, tasks, workers, on_output)
+            begun = compiling.begin(planned)
+            failures.wait([referring, *begun.values()])
+            referred = failures.results({"": referring})
+            executables = {
+                key: replace(made, tuned=chosen.get(key))
+                for key, made in failures.results(begun).items()
             }
-            try:
-                executables = {}
-                for done, (key, future) in enumerate(running.items(), start=1):
-                    executables[key] = replace(future.result(), tuned=chosen.get(key))
-                    on_stage("compile", done, len(running))
-                on_stage("reference", 0, 0)
-                reference.result()
-            except BaseException:
-                # The pool waits for its threads, and they for their processes.
-                pool.shutdown(wait=False, cancel_futures=True)
-                processes.stop()
-                for backend in backends.values():
-                    backend.stop()
-                raise
-        built_with = {name: backend.toolchain() for name, backend in backends.items()}
-        parts = Assembler(manifest, program, built_with, staging)
+        whole = [t for t in resolved if _has_all(t, planned, executables)] if referred else []
+        parts = Assembler(manifest, program, _built_with(backends), staging)
         if isinstance(tuning, tune.Measure):
             with clock.stage("tune"):
-                for target in resolved:
+                for target in whole:
                     if target.name not in not_tuned:
                         executables |= tune.search(
                             {key: job for key, job in planned.items() if key[0] == target.name},
@@ -158,15 +166,19 @@ def build(
                             staging,
                             backends[target.platform],
                             parts.of,
-                            workers=workers,
-                            processes=processes,
+                            workers=workers.jobs,
+                            processes=workers.processes,
                             on_step=lambda done, total: on_stage("tune", done, total),
                         )
-        unchecked = [parts.of(target, own(executables, target)) for target in resolved]
-        raise_if(_over_limits(manifest, names, unchecked))
+        unchecked = [parts.of(target, own(executables, target)) for target in whole]
+        failures.add(_over_limits(manifest, dict(zip(names, resolved, strict=True)), unchecked))
         with clock.stage("parity"):
-            parities, proofs = _parity(unchecked, executables, staging, on_stage)
-        with clock.stage("pack"):
+            checking = Checking(tasks, workers, staging)
+            meter.expect(Kind.PARITY, len(unchecked))
+            ran = failures.results(checking.begin(unchecked))
+            parities, proofs = checking.judge(ran, _captured_profiles(unchecked, executables))
+        failures.raise_collected()
+        with clock.stage("pack"), tasks.timed(Task(Kind.PACK, "", {}), ALWAYS):
             on_stage("pack", 0, 0)
             checked = [
                 parts.of(
@@ -182,6 +194,7 @@ def build(
             *unproven(program, staging),
             *specialized(program),
             *tune.notes(not_tuned, executables),
+            *(cache.notes() if cache else ()),
         )
     labels = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(
@@ -193,92 +206,49 @@ def build(
         notes=notes,
         tuning_file=tune.file_of(executables, planned, not_tuned) if tuning else None,
         diagnostics={labels[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
+        tasks=tasks.done(),
     )
 
 
-def _capture(
-    manifest: BuildManifest,
-    targets: Sequence[str],
-    staging: Staging,
-    processes: Processes,
-    on_stage: OnStage,
-    on_output: OnOutput,
-) -> CapturedProgram:
-    total, done = len(manifest.entry_points), 0
-
-    def advance(_: str) -> None:
-        nonlocal done
-        done += 1
-        on_stage("capture", done, total)
-
-    on_stage("capture", 0, total)
-    child.run(
-        "aotc.build.capture_worker",
-        [str(manifest.path), str(staging.folder), *targets],
-        staging.folder,
-        child.clean_environment({"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}),
-        failure_code="AOTC-E835",
-        doing="the capture process",
-        on_line=advance,
-        on_output=lambda text: on_output("capture", text),
-        processes=processes,
-    )
-    return staging.read_program()
+def _built_with(backends: Mapping[str, Backend]) -> dict[str, BuiltWith]:
+    return {platform: backend.toolchain() for platform, backend in backends.items()}
 
 
-def _reference(
-    manifest: BuildManifest,
-    targets: Sequence[str],
-    staging: Staging,
-    processes: Processes,
-    on_output: OnOutput,
-) -> None:
-    child.run(
-        "aotc.build.reference_worker",
-        [str(manifest.path), str(staging.folder), *targets],
-        staging.folder,
-        child.clean_environment({"JAX_PLATFORMS": "cpu"}),
-        failure_code="AOTC-E836",
-        doing="plain JAX on the fixtures",
-        on_line=lambda _: None,
-        on_output=lambda text: on_output("reference", text),
-        processes=processes,
-    )
-
-
-def _parity(
-    parts: list[TargetParts],
-    executables: Mapping[Key, Executable],
-    staging: Staging,
-    on_stage: OnStage,
-) -> tuple[dict[str, dict[tuple[str, int], Parity]], dict[str, Proofs]]:
-    """Load the staged bundle as production would."""
-    staged = stage(parts, staging.folder)
-    found: dict[str, dict[tuple[str, int], Parity]] = {}
-    tried: dict[str, list[list[Outcome]] | None] = {}
-    for done, part in enumerate(parts):
-        target = part.manifest.target.name
-        on_stage("parity", done, len(parts))
-        outcomes = isolated.run(staged.bundle, staged.policy, target, staging.folder)
-        keys = dict(zip(_profile_keys(part.manifest), _captured(executables, target), strict=True))
-        found[target] = {
-            captured: outcomes if isinstance(outcomes, ParityNotRun) else outcomes.fixtures[key]
-            for key, captured in keys.items()
-        }
-        tried[target] = None if isinstance(outcomes, ParityNotRun) else outcomes.trials
-    staged.bundle.unlink()
-    return found, trials.judge(staging, tried)
+def _has_all(
+    target: Target, planned: Mapping[Key, CompileJob], executables: Mapping[Key, Executable]
+) -> bool:
+    return all(key in executables for key in planned if key[0] == target.name)
 
 
 def _over_limits(
-    manifest: BuildManifest, names: Sequence[str], parts: Sequence[TargetParts]
+    manifest: BuildManifest, targets: Mapping[str, Target], parts: Sequence[TargetParts]
 ) -> Iterator[Finding]:
-    """names: the targets as written."""
-    for name, part in zip(names, parts, strict=True):
+    """targets: by their names as written."""
+    names = {target.name: name for name, target in targets.items()}
+    for part in parts:
+        name = names[part.manifest.target.name]
         override = manifest.overrides.get(name)
         if override and override.memory_limit is not None:
             where = manifest.where("target", name, "memory_limit")
             yield from over_limit(part.manifest, override.memory_limit, where)
+
+
+def _captured_profiles(
+    parts: Sequence[TargetParts], executables: Mapping[Key, Executable]
+) -> dict[str, dict[tuple[str, int], tuple[str, int]]]:
+    """By target, from a profile of its manifest to the captured one, which other targets may have
+    beside others.
+    """
+    return {
+        part.manifest.target.name: dict(
+            zip(
+                _profile_keys(part.manifest),
+                sorted(key[1:] for key in executables if key[0] == part.manifest.target.name),
+                strict=True,
+            )
+        )
+        for part in parts
+    }
 
 
 def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:
@@ -287,11 +257,6 @@ def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:
         for name, entry_point in manifest.entry_points.items()
         for index in range(len(entry_point.profiles))
     ]
-
-
-def _captured(executables: Mapping[Key, Executable], target: str) -> list[tuple[str, int]]:
-    """The captured profiles that a target has, in the order of its manifest."""
-    return sorted((name, index) for owner, name, index in executables if owner == target)
 
 
 def _write(

@@ -8,7 +8,7 @@ from pathlib import Path
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import BuildManifestError
-from aotc.stages import CapturedProgram, CompileJob
+from aotc.stages import CapturedEntryPoint, CapturedProgram, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import Target
@@ -65,11 +65,23 @@ def compile_jobs(
 ) -> dict[tuple[str, str, int], CompileJob]:
     """Jobs by (target, entry point, profile index), of the profiles that the target is to have."""
     return {
+        key: job
+        for target in targets
+        for entry_point in program.entry_points.values()
+        for key, job in entry_point_jobs(entry_point, [target], wanted).items()
+    }
+
+
+def entry_point_jobs(
+    entry_point: CapturedEntryPoint, targets: Sequence[Target], wanted: Wanted
+) -> dict[tuple[str, str, int], CompileJob]:
+    """As `compile_jobs`, of one entry point."""
+    name = entry_point.name
+    return {
         (target.name, name, index): CompileJob(
             label=label(name, profile.sizes), module=profile.module, target=target
         )
         for target in targets
-        for name, entry_point in program.entry_points.items()
         for index, profile in enumerate(entry_point.profiles)
         if profile.sizes in wanted[target.name][name]
     }

@@ -11,6 +11,8 @@ from aotc.signing import attest as attesting
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 
+BUNDLE = "staged.aotb"
+
 
 @dataclass(frozen=True, slots=True)
 class StagedBundle:
@@ -23,7 +25,7 @@ class StagedBundle:
 def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
     """Write a bundle into a folder, signed with a key that lives for this call only."""
     signer = LocalSigner.ephemeral()
-    staged = StagedBundle(folder / "staged.aotb", folder / "trust.toml")
+    staged = StagedBundle(folder / BUNDLE, folder / "trust.toml")
     root, _ = assemble(parts)
     endorsed = attesting.attest(root.digest, "staged", attesting.endorsement(), signer)
     pack(staged.bundle, Form.ARCHIVE, parts, [endorsed.envelope])

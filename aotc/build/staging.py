@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.errors import UsageError
-from aotc.stages import CapturedProgram
+from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
 
@@ -76,6 +76,17 @@ class Staging:
 
     def fixture(self, entry_point: str, profile: int) -> Path:
         return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
+
+    def write_entry_point(self, captured: CapturedEntryPoint) -> None:
+        """Leave an entry point for whoever need not wait for the others."""
+        self._entry_point(captured.name).write_bytes(msgspec.msgpack.encode(captured))
+
+    def read_entry_point(self, name: str) -> CapturedEntryPoint:
+        data = self._entry_point(name).read_bytes()
+        return msgspec.msgpack.decode(data, type=CapturedEntryPoint)
+
+    def _entry_point(self, name: str) -> Path:
+        return self.folder / f"captured.{name}.msgpack"
 
     def write_program(self, program: CapturedProgram) -> None:
         self.program.write_bytes(msgspec.msgpack.encode(program))

@@ -37,14 +37,16 @@ def plan(
 def judge(
     staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None]
 ) -> dict[str, Proofs]:
-    """The proofs by target. on_executables: None for a target that this host cannot run, whose
-    proof is the function in plain JAX.
+    """The proofs of the targets that were tried. on_executables: None for a target that this host
+    cannot run, whose proof is the function in plain JAX.
 
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
     in_jax = files.read_outcomes(staging.folder)
     proofs: dict[str, Proofs] = {}
     for target, entries in files.read_plans(staging.folder).items():
+        if target not in on_executables:
+            continue
         outcomes, ran = on_executables[target], TrialRan.EXECUTABLE
         if outcomes is None:
             outcomes, ran = in_jax[target], TrialRan.PLAIN_JAX

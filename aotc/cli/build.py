@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aotc.cli.cache_options import cache_option, size_option, store_of
 from aotc.cli.common import Output, command, note_ignored
 from aotc.cli.completion import target_names
 from aotc.cli.key_option import key_options, signer_of
@@ -15,6 +16,7 @@ from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
     from aotc.build.pipeline import Built
+    from aotc.cache.tasks import Done
 
 
 @click.command()
@@ -35,8 +37,14 @@ if TYPE_CHECKING:
 )
 @key_options(required=False)
 @click.option(
-    "--jobs", type=click.IntRange(min=1), help="Compilations at a time; default: one per CPU."
+    "--jobs", type=click.IntRange(min=1), help="Worker processes at a time; default: one per CPU."
 )
+@click.option(
+    "--keep-going", is_flag=True, help="After a failure build the rest, and report all of them."
+)
+@cache_option("Take from this folder what was built before; default: $XDG_CACHE_HOME/aotc.")
+@size_option
+@click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
 @click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
 @click.option(
     "--save-tuning",
@@ -59,6 +67,10 @@ def build(
     key: str | None,
     passphrase_file: Path | None,
     jobs: int | None,
+    keep_going: bool,
+    place: str | None,
+    cache_size: str | None,
+    explain: bool,
     tune: bool,
     save_tuning: Path | None,
     tuning_file: Path | None,
@@ -89,6 +101,7 @@ def build(
         require_file_place(save_tuning, Kind("a tuning file", tuning_files.begins))
     if ignored := ignored_variables():
         note_ignored(ignored)
+    store = store_of(place, cache_size)
     signer = signer_of(key, passphrase_file) if key else None
     with progress(quiet=out.json) as on_stage:
         built = build_bundle(
@@ -101,12 +114,15 @@ def build(
             on_stage=on_stage,
             on_output=_print_output if out.verbose else lambda process, text: None,
             tuning=Measure() if tune else tuning_files.read(tuning_file) if tuning_file else None,
+            cache=store,
+            keep_going=keep_going,
+            on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
     if save_tuning and built.tuning_file:
         write_atomically(save_tuning, [tuning_files.encode(built.tuning_file)])
     from aotc.report.build import build_report
 
-    out.result(build_report(built), lambda: _print(built, out))
+    out.result(build_report(built), lambda: _print(built, out, explain=explain))
 
 
 def _print_output(process: str, text: str) -> None:
@@ -115,10 +131,19 @@ def _print_output(process: str, text: str) -> None:
         sys.stderr.write(f"{process} | {line}\n")
 
 
-def _print(built: Built, out: Output) -> None:
+def _print_task(done: Done) -> None:
+    """Progress for logs: one line for each task as it ends."""
+    seconds = "cached" if done.cached else f"{done.seconds:.1f} s"
+    sys.stderr.write(f"{done.task.name}: {seconds}\n")
+
+
+def _print(built: Built, out: Output, *, explain: bool) -> None:
+    from aotc.report.tasks import print_tasks
     from aotc.report.text import print_build
 
     print_build(built, verbose=out.verbose)
+    if explain:
+        print_tasks(built.tasks)
     for note in built.notes:
         sys.stderr.write(f"note: {note}\n")
     if built.attestation is None:

@@ -15,6 +15,7 @@ from aotc.cli import (
     attest,
     bench,
     build,
+    cache,
     certify,
     compat,
     completion,
@@ -52,6 +53,7 @@ def cli() -> None:
 for _command in (
     init.init,
     build.build,
+    cache.cache,
     verify.verify,
     inspect.inspect,
     merge.merge,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.errors import ParityError, quoted
-from aotc.processes import describe_status
+from aotc.processes import Processes, describe_status
 from aotc.shapes.trials import Outcome
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
@@ -21,6 +21,9 @@ SECONDS_MAX = 1800
 """Fixtures are one call per executable; half an hour means that one of them does not end."""
 
 STDERR_LINES_SHOWN = 12
+
+PASSING = ("AOTC-E551",)
+"""What is wrong with a host for the moment only: too little free memory."""
 
 
 class Result(Struct, frozen=True):
@@ -56,7 +59,17 @@ class Ran:
     trials: list[list[Outcome]]
 
 
-def run(bundle: Path, policy: Path, target: str, folder: Path) -> Ran | ParityNotRun:
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """This host cannot run the target. lasting: whether it never can; not if it had no room."""
+
+    why: ParityNotRun
+    lasting: bool
+
+
+def run(
+    bundle: Path, policy: Path, target: str, folder: Path, processes: Processes
+) -> Ran | NotRun:
     """Run all fixtures of one target, and the trials that lie in a folder.
 
     What trials come to is for the caller to judge. Raises ParityError: AOTC-E951 beyond tolerance,
@@ -64,28 +77,28 @@ def run(bundle: Path, policy: Path, target: str, folder: Path) -> Ran | ParityNo
     """
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TF_"))}
     try:
-        done = subprocess.run(
+        with processes.started(
             [
                 *(sys.executable, "-P", "-m", "aotc.parity.worker"),
                 *(str(bundle), str(policy), target, str(folder)),
             ],
             env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            answered, complained = process.communicate(timeout=SECONDS_MAX)
     except subprocess.TimeoutExpired as error:
         found = f"none after {SECONDS_MAX} s"
         raise _crash(target, found, "a fixture does not end: check its loops") from error
-    if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
+    if process.returncode != 0:
+        said = complained.decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
         raise _crash(
             target,
-            quoted(describe_status(done.returncode), said),
+            quoted(describe_status(process.returncode), said),
             "XLA compiled code that crashes: reduce the program and report it",
         )
-    answer = msgspec.json.decode(done.stdout, type=Answer)
+    answer = msgspec.json.decode(answered, type=Answer)
     if answer.failed:
         raise ParityError(
             *(
@@ -95,7 +108,8 @@ def run(bundle: Path, policy: Path, target: str, folder: Path) -> Ran | ParityNo
         )
     if answer.unsuited:
         reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
-        return ParityNotRun(reason=reasons)
+        lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
+        return NotRun(ParityNotRun(reason=reasons), lasting)
     failed = [result for result in answer.results if not result.within_tolerance]
     if failed:
         raise ParityError(*(_beyond(result, target) for result in failed))

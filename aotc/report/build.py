@@ -6,6 +6,7 @@ from typing import Any
 
 from aotc.build.pipeline import Built
 from aotc.report.inspect import manifest_report
+from aotc.report.tasks import task_report
 
 
 def build_report(built: Built) -> dict[str, Any]:
@@ -23,5 +24,6 @@ def build_report(built: Built) -> dict[str, Any]:
         "compile_seconds": built.compile_seconds,
         "notes": list(built.notes),
         "diagnostics": {key: list(lines) for key, lines in built.diagnostics.items()},
+        "tasks": [task_report(done) for done in built.tasks],
         "targets": {name: manifest_report(m) for name, m in manifests.items()},
     }

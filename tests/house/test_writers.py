@@ -35,6 +35,8 @@ WRITERS = {
     "aotc/temporaries.py": "temporary names, and new files that get theirs when they are whole",
     "aotc/certify/environments.py": "a cache: what was cut off there is found out and made anew",
     "aotc/packing/files.py": "what is written beside its place and takes it when it is whole",
+    "aotc/cache/place.py": "makes the folder of the cache",
+    "aotc/cache/store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""
 
@@ -47,7 +49,7 @@ SCRATCH = {
     "aotc/certify/worker.py": "no file: its stdout, under another number",
     "aotc/certify/isolated.py": "a temporary folder of its own: the runtime, for one run",
     "aotc/build/child.py": "the build's scratch folder: what a child says of its end",
-    "aotc/build/pipeline.py": "the build's scratch folder: makes room in it",
+    "aotc/build/checking.py": "the build's scratch folder: makes room in it",
     "aotc/build/reference_worker.py": "the build's scratch folder",
     "aotc/build/staged.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/build/staging.py": "the build's scratch folder",

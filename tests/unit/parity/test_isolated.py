@@ -12,6 +12,7 @@ import pytest
 
 from aotc.errors import ParityError
 from aotc.parity import isolated
+from aotc.processes import Processes
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 
 FINDING = {
@@ -36,13 +37,15 @@ RESULT = {
 
 def answered(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> isolated.Ran | ParityNotRun:
+) -> isolated.Ran | isolated.NotRun:
     """Run with an interpreter that runs a shell script in place of the worker."""
     interpreter = tmp_path / "python"
     interpreter.write_text(f"#!/bin/sh\n{script}\n")
     interpreter.chmod(interpreter.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(interpreter))
-    return isolated.run(tmp_path / "b.aotb", tmp_path / "trust.toml", "cpu-x86-64-v3", tmp_path)
+    return isolated.run(
+        tmp_path / "b.aotb", tmp_path / "trust.toml", "cpu-x86-64-v3", tmp_path, Processes()
+    )
 
 
 def answer(**parts: object) -> str:
@@ -116,7 +119,16 @@ def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(
 ) -> None:
     unsuited = [FINDING, FINDING | {"expected": "8 devices"}]
     outcome = answered(answer(unsuited=unsuited), tmp_path, monkeypatch)
-    assert outcome == ParityNotRun(reason="expected avx512f; expected 8 devices")
+    why = ParityNotRun(reason="expected avx512f; expected 8 devices")
+    assert outcome == isolated.NotRun(why, lasting=True)
+
+
+def test_a_host_that_has_no_memory_left_now_may_have_it_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsuited = [FINDING, FINDING | {"code": "AOTC-E551"}]
+    outcome = answered(answer(unsuited=unsuited), tmp_path, monkeypatch)
+    assert isinstance(outcome, isolated.NotRun) and not outcome.lasting
 
 
 def test_a_failure_counts_before_an_unsuited_host(

@@ -9,6 +9,7 @@ import pytest
 from aotc.build.pipeline import build
 from aotc.errors import ParityError
 from aotc.parity import isolated
+from aotc.processes import Processes
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
@@ -79,7 +80,7 @@ def test_a_bundle_that_the_policy_refuses_is_never_not_run_here(
     stranger = tmp_path / "trust.toml"
     stranger.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]))
     with pytest.raises(ParityError) as caught:
-        isolated.run(digits_bundle[0], stranger, "cpu-x86-64-v3", tmp_path)
+        isolated.run(digits_bundle[0], stranger, "cpu-x86-64-v3", tmp_path, Processes())
     assert {finding.code for finding in caught.value.findings} == {"AOTC-E953"}
     assert caught.value.findings[0].found.startswith("AOTC-E3")
 
@@ -91,7 +92,9 @@ def test_a_damaged_bundle_is_never_not_run_here(
     data[-5000] ^= 1
     (tmp_path / "damaged.aotb").write_bytes(data)
     with pytest.raises(ParityError) as caught:
-        isolated.run(tmp_path / "damaged.aotb", digits_bundle[1], "cpu-x86-64-v3", tmp_path)
+        isolated.run(
+            tmp_path / "damaged.aotb", digits_bundle[1], "cpu-x86-64-v3", tmp_path, Processes()
+        )
     assert caught.value.code == "AOTC-E953"
     assert caught.value.findings[0].found.startswith(("AOTC-E1", "AOTC-E2"))
 
@@ -99,6 +102,6 @@ def test_a_damaged_bundle_is_never_not_run_here(
 def test_every_executable_of_a_build_has_run(
     digits_bundle: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    outcomes = isolated.run(*digits_bundle, "cpu-x86-64-v3", tmp_path)
-    assert not isinstance(outcomes, ParityNotRun)
+    outcomes = isolated.run(*digits_bundle, "cpu-x86-64-v3", tmp_path, Processes())
+    assert isinstance(outcomes, isolated.Ran)
     assert set(outcomes.fixtures) == {("predict", index) for index in range(3)}

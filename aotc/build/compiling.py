@@ -1,0 +1,44 @@
+"""The executables of a build, begun as soon as what they are made of is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+from aotc.backends.protocol import Backend
+from aotc.build.plan import Wanted, entry_point_jobs
+from aotc.build.workers import Workers
+from aotc.stages import CapturedEntryPoint, CompileJob, Executable
+from aotc.tuning.tuning_file import Key
+from aotc_runtime.schema.manifest import Target
+
+
+class Compiling:
+    """Jobs that were begun. Threads may share it.
+
+    backends: by platform.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        wanted: Wanted,
+        backends: Mapping[str, Backend],
+        workers: Workers,
+    ) -> None:
+        self._targets, self._wanted = targets, wanted
+        self._backends, self._workers = backends, workers
+        self._begun: dict[Key, Future[Executable]] = {}
+
+    def captured(self, entry_point: CapturedEntryPoint) -> None:
+        """Begin its executables, while others are still being captured."""
+        self.begin(entry_point_jobs(entry_point, self._targets, self._wanted))
+
+    def begin(self, jobs: Mapping[Key, CompileJob]) -> dict[Key, Future[Executable]]:
+        """Begin what has not been begun; the future of each job."""
+        for key, job in jobs.items():
+            if key not in self._begun:
+                backend = self._backends[job.target.platform]
+                self._begun[key] = self._workers.submit(partial(backend.compile, job))
+        return {key: self._begun[key] for key in jobs}

@@ -1,0 +1,90 @@
+"""Who builds: the code of the toolchain, and of the host what results can depend on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from types import ModuleType
+
+import aotc
+import aotc_runtime
+from aotc.cache.keys import Parts
+from aotc_runtime.digest import sha256
+from aotc_runtime.system.host import libc
+
+CPU_FACTS = frozenset(
+    {"vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"}
+    | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"}
+)
+"""Of /proc/cpuinfo, on x86 and Arm: what code generation for the host and results can depend on."""
+
+LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+"""They decide which code a library's name stands for."""
+
+
+@cache
+def toolchain_code() -> Parts:
+    """The code of aotc and aotc-runtime as it lies here, whatever their versions say."""
+    return {"aotc": _code(aotc), "aotc-runtime": _code(aotc_runtime)}
+
+
+def _code(package: ModuleType) -> str:
+    root = Path(package.__path__[0])
+    files = sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix())
+    listed = (f"{path.relative_to(root).as_posix()} {sha256(path.read_bytes())}" for path in files)
+    return sha256("\n".join(listed).encode())
+
+
+def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Installed distributions as parts of a key."""
+    for name in names:
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            continue
+        yield from of_distribution(name, found)
+
+
+def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]:
+    """Its version, and the digest of RECORD, which holds a digest of each file
+    (https://packaging.python.org/specifications/recording-installed-packages).
+    """
+    yield f"package {name}", found.version
+    record = found.read_text("RECORD")
+    yield f"files of package {name}", sha256((record or "").encode())
+
+
+@cache
+def host_parts() -> Parts:
+    """The processor, how many of it this process may use, the C library, and Python."""
+    return {
+        "host architecture": platform.machine(),
+        "host processor": _processor(Path("/proc/cpuinfo")),
+        "host processors": str(len(os.sched_getaffinity(0))),
+        "host C library": libc(),
+        "python": sys.version,
+    }
+
+
+def _processor(path: Path) -> str:
+    """The digest of what the system says about the first processor."""
+    try:
+        block = path.read_text().partition("\n\n")[0]
+    except OSError:
+        block = ""
+    facts = [line for line in block.splitlines() if line.partition(":")[0].strip() in CPU_FACTS]
+    return sha256("\n".join(facts).encode())
+
+
+def library_parts(environment: Mapping[str, str]) -> Parts:
+    """Variables that decide which libraries a process loads."""
+    return {
+        f"environment {name}": sha256(environment[name].encode(errors="surrogateescape"))
+        for name in LIBRARY_VARIABLES
+        if name in environment
+    }

@@ -1,0 +1,45 @@
+"""Progress of a build, counted by task as tasks end in whatever thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from aotc.cache.keys import Kind
+from aotc.cache.tasks import Done, OnDone
+
+type OnStage = Callable[[str, int, int], None]
+"""Progress: stage name, items done, items in all (0 if unknown)."""
+
+STAGES = {
+    Kind.REFERENCE: "reference",
+    Kind.EXECUTABLE: "compile",
+    Kind.PARITY: "parity",
+}
+"""What people are shown; capture counts entry points itself."""
+
+
+class Meter:
+    """Counts tasks by stage."""
+
+    def __init__(self, on_stage: OnStage, on_done: OnDone) -> None:
+        self._on_stage, self._on_done = on_stage, on_done
+        self._lock = threading.Lock()
+        self._done: Counter[str] = Counter()
+        self._total: dict[str, int] = {}
+
+    def expect(self, kind: Kind, total: int) -> None:
+        """So many tasks of this kind there will be."""
+        with self._lock:
+            stage = STAGES[kind]
+            self._total[stage] = total
+            self._on_stage(stage, min(self._done[stage], total), total)
+
+    def done(self, done: Done) -> None:
+        """A task has ended."""
+        with self._lock:
+            if stage := STAGES.get(done.task.kind):
+                self._done[stage] += 1
+                self._on_stage(stage, self._done[stage], self._total.get(stage, 0))
+            self._on_done(done)

@@ -1,0 +1,83 @@
+"""Tasks of a build and their keys: named parts, so that two keys can be compared for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aotc_runtime import canonical
+from aotc_runtime.digest import is_digest, sha256
+
+SCHEMA = "1"
+"""Of what entries hold; a change of it makes every older entry one of another key."""
+
+type Parts = Mapping[str, str]
+"""What a result depends on: a name for people ("source file model.py") to a digest, or to a value
+that is short enough to show ("0.12.0").
+"""
+
+
+class Kind(StrEnum):
+    """The tasks of a build, in their order."""
+
+    CAPTURE = "capture"
+    REFERENCE = "reference"
+    EXECUTABLE = "executable"
+    PARITY = "parity"
+    PACK = "pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task of a build. of: what it makes, for people, such as "predict[batch=8] for native"; it
+    is no part of the key.
+    """
+
+    kind: Kind
+    of: str
+    parts: Parts
+
+    @property
+    def name(self) -> str:
+        """The same in every build: "executable predict[batch=8] for native"."""
+        return f"{self.kind} {self.of}".rstrip()
+
+    @property
+    def key(self) -> str:
+        """The digest of the canonical bytes of everything the result depends on."""
+        return key_of(self.kind, self.parts)
+
+
+def key_of(kind: str, parts: Parts) -> str:
+    """A key of the cache: "sha256:…"."""
+    return sha256(canonical.encode({"kind": kind, "parts": dict(parts), "schema": SCHEMA}))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of a key that is not what it was; None where there was or is none."""
+
+    part: str
+    before: str | None
+    now: str | None
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"{self.part} added" + _shown(": ", self.now)
+        if self.now is None:
+            return f"{self.part} removed" + _shown(": ", self.before)
+        if is_digest(self.before) or is_digest(self.now):
+            return f"{self.part} changed"
+        return f"{self.part} {self.before} -> {self.now}"
+
+
+def _shown(before: str, value: str | None) -> str:
+    return "" if not value or is_digest(value) else before + value
+
+
+def changes(before: Parts, now: Parts) -> Iterator[Change]:
+    """The parts that differ, sorted by name."""
+    for part in sorted(before.keys() | now.keys()):
+        if before.get(part) != now.get(part):
+            yield Change(part, before.get(part), now.get(part))

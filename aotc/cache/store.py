@@ -1,0 +1,207 @@
+"""Where entries lie: the protocol, and a folder of this host.
+
+An entry is a file `ab/cdef…` named after its key. It holds, in front of its data, SHA-256 of its
+key and data: what is damaged, cut short, or stands under another name is not used. Entries are
+written beside their place and renamed, so that there is a whole one or none, whoever is killed.
+When an entry was last used is the file's modification time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aotc.temporaries import PART, locked, remove_abandoned, remove_folder, temporary_file
+from aotc_runtime.digest import sha256_bytes
+
+MAGIC = b"aotc-entry-1\n"
+DIGEST_BYTES = 32
+HEX = frozenset("0123456789abcdef")
+
+ENTRIES = "entries"
+RECORDS = "records"
+"""What the last build of each manifest did, for `--explain`; small, and no part of the size."""
+
+RECORDS_KEPT = 200
+
+_UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
+
+
+class Store(Protocol):
+    """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes that were put there; None if there are none, or if they are damaged."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep them, if that is possible: a store that is full or read-only fails no build."""
+
+    def notes(self) -> tuple[str, ...]:
+        """What its user should know: damaged entries, a place that cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a folder holds. bytes: of all entries."""
+
+    entries: int
+    bytes: int
+
+
+class LocalStore:
+    """A folder of at most so many bytes; the least recently used entries go first.
+
+    Every build puts what it made and calls `trim` in the end.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder, self.limit = folder, limit
+        self._lock = threading.Lock()
+        self._damaged: list[str] = []
+        self._unwritable = ""
+
+    def get(self, key: str) -> bytes | None:
+        """As `Store`. A damaged entry is removed, so that it is made anew."""
+        path = self._path(key)
+        try:
+            with path.open("rb") as file:
+                start = file.read(len(MAGIC) + DIGEST_BYTES)
+                data = file.read()
+        except OSError:
+            return None
+        if start != MAGIC + _digest(key, data):
+            with self._lock:
+                self._damaged.append(path.name)
+            with suppress(OSError):
+                path.unlink()
+            return None
+        with suppress(OSError):
+            os.utime(path)
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """As `Store`. What is larger than the whole cache may be is not kept."""
+        if len(data) > self.limit:
+            return
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, MAGIC + _digest(key, data), data)
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def notes(self) -> tuple[str, ...]:
+        """As `Store`."""
+        with self._lock:
+            damaged, unwritable = len(self._damaged), self._unwritable
+        found = []
+        if damaged:
+            found.append(f"damaged entries of the cache, made anew: {damaged}")
+        if unwritable:
+            found.append(f"the cache in {self.folder} cannot be written: {unwritable}")
+        return tuple(found)
+
+    def read_record(self, name: str) -> bytes | None:
+        """What the last build of this name left; None if it left nothing."""
+        try:
+            return (self.folder / RECORDS / name).read_bytes()
+        except OSError:
+            return None
+
+    def write_record(self, name: str, data: bytes) -> None:
+        """Leave it for the next build of this name."""
+        path = self.folder / RECORDS / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, data)
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+
+    def contents(self) -> Contents:
+        """What lies there now."""
+        sizes = [status.st_size for _, status in self._entries()]
+        return Contents(len(sizes), sum(sizes))
+
+    def trim(self, limit: int | None = None) -> Contents:
+        """Remove the least recently used entries until the limit holds; what was removed.
+
+        One process does so at a time; entries that others write or read meanwhile do no harm.
+        """
+        limit = self.limit if limit is None else limit
+        removed, freed = 0, 0
+        try:
+            (self.folder / ENTRIES).mkdir(parents=True, exist_ok=True)
+            with locked(self.folder / ENTRIES):
+                entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
+                left = sum(status.st_size for _, status in entries)
+                for path, status in entries:
+                    if left <= limit:
+                        break
+                    with suppress(FileNotFoundError):
+                        path.unlink()
+                    left -= status.st_size
+                    removed, freed = removed + 1, freed + status.st_size
+                self._forget_old_records()
+                self._tidy()
+        except OSError as error:
+            with self._lock:
+                self._unwritable = error.strerror or str(error)
+        return Contents(removed, freed)
+
+    def clear(self) -> Contents:
+        """Remove every entry and record; what was removed."""
+        removed = self.trim(-1)
+        remove_folder(self.folder / RECORDS)
+        return removed
+
+    def _forget_old_records(self) -> None:
+        with suppress(FileNotFoundError):
+            names = (p for p in (self.folder / RECORDS).iterdir() if set(p.name) <= HEX)
+            for path in sorted(names, key=lambda p: p.stat().st_mtime_ns)[:-RECORDS_KEPT]:
+                path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        digits = key.removeprefix("sha256:")
+        return self.folder / ENTRIES / digits[:2] / digits[2:]
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Every entry that is still there when it is looked at; names of others are left alone."""
+        try:
+            folders = sorted((self.folder / ENTRIES).iterdir())
+        except OSError:
+            return
+        for folder in folders:
+            with suppress(OSError):
+                for path in folder.iterdir():
+                    if set(path.name) <= HEX:
+                        with suppress(FileNotFoundError):
+                            yield path, path.stat()
+
+    def _tidy(self) -> None:
+        """Remove what killed builds had begun to write."""
+        for folder in [*(self.folder / ENTRIES).iterdir(), self.folder / RECORDS]:
+            with suppress(OSError):
+                for path in folder.iterdir():
+                    if found := _UNFINISHED.match(path.name):
+                        remove_abandoned(folder, found[1])
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    return sha256_bytes(key.encode() + b"\n" + sha256_bytes(data))
+
+
+def _write(path: Path, *chunks: bytes) -> None:
+    """All of it or nothing. Not synced: what a power cut spoils is damaged, and found so."""
+    with temporary_file(path) as (temporary, descriptor):
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            for chunk in chunks:
+                file.write(chunk)
+        temporary.replace(path)

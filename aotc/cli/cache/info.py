@@ -1,0 +1,37 @@
+"""`aotc cache info`."""
+
+from __future__ import annotations
+
+import click
+
+from aotc.cli.cache_options import cache_option, require_store, size_option
+from aotc.cli.common import Output, command
+
+
+@click.command()
+@cache_option("The folder; default: $XDG_CACHE_HOME/aotc.")
+@size_option
+@command
+def info(out: Output, place: str | None, cache_size: str | None) -> None:
+    """Show where the cache is and how much it holds.
+
+    What builds have made: captured programs, executables, results of parity.
+
+    \b
+    aotc cache info
+    """
+    store = require_store(place, cache_size)
+    found = store.contents()
+    document = {
+        "folder": str(store.folder),
+        "entries": found.entries,
+        "bytes": found.bytes,
+        "limit_bytes": store.limit,
+    }
+
+    def text() -> None:
+        print(f"folder   {store.folder}")
+        print(f"entries  {found.entries}")
+        print(f"bytes    {found.bytes} of {store.limit}")
+
+    out.result(document, text)

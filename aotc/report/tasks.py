@@ -1,0 +1,30 @@
+"""What became of the tasks of a build, for people and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.cache.tasks import Done
+
+
+def task_report(done: Done) -> dict[str, Any]:
+    """A task as data. reasons: why it was run, none if it was not.  seconds: of running it."""
+    return {
+        "task": done.task.name,
+        "kind": str(done.task.kind),
+        "key": done.task.key,
+        "cached": done.cached,
+        "reasons": list(done.reasons),
+        "seconds": done.seconds,
+    }
+
+
+def print_tasks(tasks: Sequence[Done]) -> None:
+    """A line for each task, and below it why it was run, if it was."""
+    cached = sum(done.cached for done in tasks)
+    print(f"tasks       {len(tasks)}, {cached} of them cached")
+    for done in tasks:
+        print(f"  {'cached' if done.cached else 'run':<7} {done.task.name}")
+        for reason in done.reasons:
+            print(f"            {reason}")

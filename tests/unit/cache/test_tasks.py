@@ -1,0 +1,66 @@
+"""A task runs once for each key; afterwards everybody can say why it ran."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aotc.cache.keys import Kind, Task
+from aotc.cache.store import LocalStore
+from aotc.cache.tasks import FIRST, GONE, OFF, Tasks
+
+OLD = Task(Kind.EXECUTABLE, "f", {"module": "1"})
+NEW = Task(Kind.EXECUTABLE, "f", {"module": "2"})
+
+
+def never() -> int:
+    raise AssertionError("it was run")
+
+
+def test_a_result_is_made_once_and_then_taken(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, 10_000)
+    assert Tasks(store, {}).run(OLD, int, lambda: 5) == 5
+    later = Tasks(store, {})
+    assert later.run(OLD, int, never) == 5
+    (done,) = later.done()
+    assert (done.cached, done.reasons) == (True, ())
+
+
+def test_what_fails_is_not_kept(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, 10_000)
+    with pytest.raises(AssertionError):
+        Tasks(store, {}).run(OLD, int, never)
+    assert Tasks(store, {}).run(OLD, int, lambda: 6) == 6
+
+
+def test_a_result_of_another_type_is_made_anew(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, 10_000)
+    Tasks(store, {}).run(OLD, str, lambda: "text")
+    assert Tasks(store, {}).run(OLD, int, lambda: 7) == 7
+
+
+def test_the_reason_is_what_changed_since_the_last_build(tmp_path: Path) -> None:
+    def reasons(last: dict[str, dict[str, str]], *, cached: bool = True) -> tuple[str, ...]:
+        tasks = Tasks(LocalStore(tmp_path / str(len(last)), 10_000) if cached else None, last)
+        tasks.run(NEW, int, lambda: 1)
+        return tasks.done()[0].reasons
+
+    assert reasons({}) == (FIRST,)
+    assert reasons({}, cached=False) == (OFF,)
+    assert reasons({"executable f": {"module": "1"}}) == ("module 1 -> 2",)
+    assert reasons({"executable f": {"module": "2"}, "": {}}) == (GONE,)
+
+
+def test_a_changed_module_is_traced_back_to_what_changed_in_the_program() -> None:
+    digests = [f"sha256:{number:064}" for number in range(4)]
+    last = {
+        "capture": {"source file model.py": digests[0]},
+        "executable f": {"module": digests[1]},
+    }
+    tasks = Tasks(LocalStore(Path("nowhere"), 0), last)
+    tasks.note(Task(Kind.EXECUTABLE, "f", {"module": digests[2]}), cached=False)
+    tasks.note(Task(Kind.CAPTURE, "", {"source file model.py": digests[3]}), cached=False)
+    capture, executable = tasks.done()
+    assert capture.reasons == ("source file model.py changed",)
+    assert executable.reasons == ("module changed: source file model.py changed",)
