@@ -128,9 +128,10 @@ class Checking:
         for entry in self._plans.get(target, []):
             plan = sha256(msgspec.msgpack.encode(entry, order="sorted"))
             yield f"trials of {entry.entry_point}", plan
-            for sizes in sorted((t.sizes for t in entry.trials), key=lambda s: sorted(s.items())):
-                path = files.call_file(self._staging.folder, entry.entry_point, sizes)
-                yield f"call {label(entry.entry_point, sizes)}", _file(path)
+            for trial in entry.trials:
+                path = files.call_file(self._staging.folder, entry.entry_point, trial)
+                where = label(entry.entry_point, trial.sizes)
+                yield f"call {where} of {trial.inputs}", _file(path)
 
 
 def _file(path: Path) -> str:
