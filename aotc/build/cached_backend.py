@@ -83,7 +83,7 @@ def job_parts(job: CompileJob) -> Parts:
             case "constants":
                 parts |= {f"constant {index}": _array(array) for index, array in value.items()}
             case other:
-                parts[other] = sha256(msgspec.msgpack.encode(value, order="sorted"))
+                parts[other] = sha256(msgspec.msgpack.encode(value))
     return parts
 
 
