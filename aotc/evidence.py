@@ -9,6 +9,35 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+XLA = "XLA"
+"""The place of code that was generated for the program."""
+
+RUNTIME = "XLA runtime"
+"""Of what was written once, in XLA: copies, loops, branches, sorts."""
+
+COLLECTIVES = "collectives"
+CUSTOM_CALL = "custom call"
+
+PLACES = (
+    XLA,
+    RUNTIME,
+    COLLECTIVES,
+    CUSTOM_CALL,
+    "DUCC",
+    "Eigen",
+    "LAPACK",
+    "Triton",
+    "XNN",
+    "YNN",
+    "cuBLAS",
+    "cuDNN",
+    "cuFFT",
+    "cuSOLVER",
+    "cuSPARSE",
+    "oneDNN",
+)
+"""Every name of a place."""
+
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of every part: immutable, no unknown fields."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aotc.backends.protocol import Backend
 from aotc.backends.registry import backend_for
-from aotc.build import capturing, trials, tune
+from aotc.build import capturing, gates, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.cached_backend import CachedBackend
@@ -101,8 +101,8 @@ def build(
     keep_going: after a failure, build what does not need it, and raise all findings in the end.
     on_done: told of each task that ended, from whatever thread.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
-    BudgetExceededError (AOTC-E973) for a profile beyond its target's memory limit. Nothing is
-    written to `output` unless everything succeeded.
+    BudgetExceededError: AOTC-E973 a profile beyond its target's memory limit, E975 a gate of the
+    manifest. Nothing is written to `output` unless everything succeeded.
     """
     clock = _Clock()
     stated = stated_time(os.environ)
@@ -171,7 +171,8 @@ def build(
                             on_step=lambda done, total: on_stage("tune", done, total),
                         )
         unchecked = [parts.of(target, own(executables, target)) for target in whole]
-        failures.add(_over_limits(manifest, dict(zip(names, resolved, strict=True)), unchecked))
+        limits = _over_limits(manifest, dict(zip(names, resolved, strict=True)), unchecked)
+        failures.add([*limits, *gates.check(manifest, unchecked)])
         with clock.stage("parity"):
             checking = Checking(tasks, workers, staging)
             meter.expect(Kind.PARITY, len(unchecked))

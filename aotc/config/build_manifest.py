@@ -18,6 +18,7 @@ from aotc.config import relations, toml_source
 from aotc.config.dimensions import Accepted, DimensionSpec, sizes_of
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size, bytes_of
+from aotc.config.gates import Gates, gates_of
 from aotc.config.inputs import (
     InputDict,
     InputLeaf,
@@ -151,7 +152,7 @@ class BuildManifest:
 
     path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
     text: the file's bytes.  lines: by key path.  targets: as written.  overrides: by target, as
-    written.
+    written.  gates: what the build may come to.
     """
 
     path: Path
@@ -166,6 +167,7 @@ class BuildManifest:
     dimensions: Mapping[str, DimensionSpec]
     entry_points: Mapping[str, EntryPointSpec]
     overrides: Mapping[str, Overrides]
+    gates: Gates
 
     def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
         """What an entry point is compiled for, for a target as written: every assignment of the
@@ -356,6 +358,7 @@ def _manifest(
             name: entry_point(name, entry) for name, entry in sorted(model.entry_points.items())
         },
         overrides=overrides,
+        gates=gates_of(model.gates),
     )
 
 

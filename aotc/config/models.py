@@ -22,6 +22,7 @@ from aotc.config.fields import (
     Version,
     accepting,
 )
+from aotc.config.gates import GatesModel
 
 RESERVED_WEIGHTS = "closure"
 """The weights set that a build makes of the arrays which functions close over."""
@@ -150,6 +151,7 @@ class BuildManifestModel(_Model):
     ] = {}
     dimensions: dict[Identifier, DimensionModel] = {}
     target: dict[str, TargetProfilesModel] = {}
+    gates: GatesModel = GatesModel()
     entry_points: Annotated[
         dict[Identifier, EntryPointModel],
         accepting(lambda v: len(v) > 0, "at least one entry point", "add [entry_points.predict]"),

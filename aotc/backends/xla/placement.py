@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aotc.backends.xla.hlo import Instruction
-from aotc.evidence import Place
-
-XLA = "XLA"
-"""Generated for this program."""
-
-RUNTIME = "XLA runtime"
-"""Written once, in XLA: copies, loops, branches, sorts."""
-
-COLLECTIVES = "collectives"
-CUSTOM_CALL = "custom call"
+from aotc.evidence import COLLECTIVES, CUSTOM_CALL, RUNTIME, XLA, Place
 
 _LIBRARIES = {
     "ynn-fusion": "YNN",
@@ -44,12 +35,6 @@ _PREFIXES = {
     "__gpu$": RUNTIME,
 }
 """Custom-call targets, by how they begin."""
-
-NAMES = (
-    *(XLA, RUNTIME, COLLECTIVES, CUSTOM_CALL),
-    *sorted({*_LIBRARIES.values(), *_PREFIXES.values(), "Triton", "cuFFT"} - {RUNTIME}),
-)
-"""Every name of a place."""
 
 
 def library_of(target: str) -> str:

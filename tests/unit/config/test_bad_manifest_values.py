@@ -220,6 +220,31 @@ BAD: dict[str, Bad] = {
         "AOTC-E805", f"m.toml:20 {ENTRY}.fixtures.seed",
         "at least 0", "-1 (integer)", "choose another",
     ),
+    "an unknown gate": (
+        "schema = 1", "schema = 1\ngates = { max_temp = 1 }",
+        "AOTC-E803", "m.toml:2 gates.max_temp",
+        "one of max_artifact_size, max_executable_size", "max_temp", "did you mean max_temp_memory?",
+    ),
+    "a gate of no number of bytes": (
+        "schema = 1", 'schema = 1\ngates = { max_artifact_size = "3 XB" }',
+        "AOTC-E805", "m.toml:2 gates.max_artifact_size",
+        "a number of bytes", '"3 XB"', "units are B, kB",
+    ),
+    "a gate for an unknown library": (
+        "schema = 1", 'schema = 1\ngates = { forbid_libraries = ["MKL"] }',
+        "AOTC-E805", "m.toml:2 gates.forbid_libraries[0]",
+        "one of XLA, XLA runtime", '"MKL"', "docs/evidence.md",
+    ),
+    "a gate for an operation without its dialect": (
+        "schema = 1", 'schema = 1\ngates = { forbid_operations = ["while"] }',
+        "AOTC-E805", "m.toml:2 gates.forbid_operations[0]",
+        "stablehlo.while", '"while"', "aotc inspect",
+    ),
+    "a coverage above all": (
+        "schema = 1", "schema = 1\ngates = { min_coverage = 90 }",
+        "AOTC-E805", "m.toml:2 gates.min_coverage",
+        "from 0 to 1", "90", "1 is every line",
+    ),
 }
 # fmt: on
 

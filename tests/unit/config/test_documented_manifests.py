@@ -13,6 +13,7 @@ from aotc.config.models import (
     DimensionModel,
     EntryPointModel,
     FixturesModel,
+    GatesModel,
     ToleranceModel,
     WeightsModel,
 )
@@ -51,7 +52,7 @@ def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
     "model",
     [
         *(BuildManifestModel, WeightsModel, DimensionModel, EntryPointModel, FixturesModel),
-        *(ToleranceModel, *MODELS.values()),
+        *(GatesModel, ToleranceModel, *MODELS.values()),
     ],
     ids=lambda model: model.__name__,
 )

@@ -1,0 +1,177 @@
+"""The gates of a manifest: what a build comes to, by target, entry point and profile, against what
+its manifest allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import UNSET
+
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.gates import Gates
+from aotc.evidence import XLA, Evidence, ExecutableEvidence, ProfileEvidence
+from aotc.packing.bundle import TargetParts
+from aotc_runtime import canonical
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats import oci
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import ProfileRecord
+
+SHOWN_MAX = 4
+"""Functions with lines that were not traced, in one finding."""
+
+type _Excess = tuple[str, str, str, str]
+"""Gate, what is allowed, what was found, hint."""
+
+
+def check(manifest: BuildManifest, parts: Sequence[TargetParts]) -> Iterator[Finding]:
+    """AOTC-E975 for everything that goes beyond a gate, by the gate's name."""
+    gates = manifest.gates
+    if not any(gates.stated()):
+        return
+
+    def finding(place: str, excess: _Excess) -> Finding:
+        gate, expected, found, hint = excess
+        where = manifest.where("gates", gate)
+        return Finding("AOTC-E975", where, expected, f"{place}: {found}", hint)
+
+    for part in parts:
+        target = part.manifest.target.name
+        evidence = _evidence(part)
+        for excess in _of_target(gates, part):
+            yield finding(target, excess)
+        for name, entry_point in part.manifest.entry_points.items():
+            known = evidence.entry_points[name]
+            # The program is one for all targets.
+            if part is parts[0]:
+                for excess in _of_coverage(gates, evidence, name):
+                    yield finding(name, excess)
+            for profile, told in zip(entry_point.profiles, known.profiles, strict=True):
+                place = f"{label(name, profile.sizes)} for {target}"
+                for excess in _of_executable(gates, profile, told):
+                    yield finding(place, excess)
+
+
+def _evidence(part: TargetParts) -> Evidence:
+    data = next(blob.data for blob in part.blobs if blob.media_type == oci.EVIDENCE_TYPE)
+    return canonical.decode(data, Evidence, where="evidence")
+
+
+def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:
+    limit = gates.max_artifact_size
+    sizes: dict[str, int] = {}
+    for blob in {blob.ref().digest: blob for blob in part.blobs}.values():
+        sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)
+    if limit is not None and (total := sum(sizes.values())) > limit:
+        kinds = (
+            ("weights", oci.WEIGHTS_TYPE),
+            ("executables", oci.EXECUTABLE_TYPE),
+            ("modules", oci.MODULE_TYPE),
+            ("fixtures", oci.FIXTURE_TYPE),
+        )
+        shown = ", ".join(f"{sizes.get(media_type, 0)} of {kind}" for kind, media_type in kinds)
+        yield (
+            "max_artifact_size",
+            f"at most {limit} bytes for a target",
+            f"{total}: {shown}",
+            "leave out profiles or weights, or raise the gate",
+        )
+
+
+def _of_coverage(gates: Gates, evidence: Evidence, name: str) -> Iterator[_Excess]:
+    limit, coverage = gates.min_coverage, evidence.entry_points[name].coverage
+    if limit is None:
+        return
+    hint = "remove lines that this program never needs, or lower the gate"
+    if coverage.lines == 0:
+        found = "no traced function is a file below the manifest's folder"
+        yield "min_coverage", f"at least {limit} of the lines traced", found, hint
+    elif coverage.traced < limit * coverage.lines:
+        missed = [
+            f"{file}:{','.join(function.missed)} in {function.name}"
+            for file, functions in coverage.files.items()
+            for function in functions
+            if function.missed
+        ]
+        more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []
+        shown = "; ".join([*missed[:SHOWN_MAX], *more])
+        part = coverage.traced / coverage.lines
+        found = f"{part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
+        yield "min_coverage", f"at least {limit} of the lines traced", found, hint
+
+
+def _of_executable(
+    gates: Gates, profile: ProfileRecord, told: ProfileEvidence
+) -> Iterator[_Excess]:
+    limit = gates.max_executable_size
+    if limit is not None and profile.executable.size > limit:
+        yield (
+            "max_executable_size",
+            f"at most {limit} bytes for an executable",
+            f"{profile.executable.size}, {profile.memory.code_bytes} of them object files",
+            "leave constants and loops to fewer kernels, or raise the gate",
+        )
+    limit = gates.max_temp_memory
+    if limit is not None and profile.memory.temp_bytes > limit:
+        yield (
+            "max_temp_memory",
+            f"at most {limit} bytes of temporaries in a call",
+            str(profile.memory.temp_bytes),
+            "make the profile smaller, or raise the gate",
+        )
+    if told.compiled is not UNSET:
+        yield from _of_work(gates, told.compiled)
+    elif blind := sorted(set(gates.stated()) & _NEED_COMPILED):
+        for gate in blind:
+            hint = "this backend does not tell; remove the gate, or the target"
+            yield gate, "evidence of what was compiled", "none", hint
+
+
+_NEED_COMPILED = {
+    "max_custom_calls",
+    "max_generated_kernels",
+    "forbid_libraries",
+    "forbid_operations",
+}
+
+
+def _of_work(gates: Gates, compiled: ExecutableEvidence) -> Iterator[_Excess]:
+    calls = compiled.optimized.custom_calls
+    if gates.max_custom_calls is not None and sum(calls.values()) > gates.max_custom_calls:
+        yield (
+            "max_custom_calls",
+            f"at most {gates.max_custom_calls} custom calls in an executable",
+            f"{sum(calls.values())}: {_counts(calls)}",
+            "express the operations in plain jax, or raise the gate",
+        )
+    steps = {place.name: place.steps for place in compiled.placement}
+    generated = sum(steps.get(XLA, {}).values())
+    limit = gates.max_generated_kernels
+    if limit is not None and generated > limit:
+        yield (
+            "max_generated_kernels",
+            f"at most {limit} generated kernels in an executable",
+            str(generated),
+            "simplify the program, or raise the gate",
+        )
+    for library in gates.forbid_libraries:
+        if library in steps:
+            yield (
+                "forbid_libraries",
+                f"no work done by {library}",
+                _counts(steps[library]),
+                "use other operations or XLA options, or allow the library",
+            )
+    for operation in gates.forbid_operations:
+        if number := compiled.operations.get(operation):
+            yield (
+                "forbid_operations",
+                f"no {operation}",
+                f"{number} of them",
+                "express the function without it, or allow the operation",
+            )
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
