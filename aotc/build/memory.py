@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Memory, ProfileRecord, TensorSpec
 from aotc_runtime.serving.dtypes import numpy_dtype
+
+GRAIN = 16 * 1024
+"""Bytes. What is measured in pages, several of them, says nothing finer."""
 
 
 def call_bytes(profile: ProfileRecord, inputs: Sequence[TensorSpec]) -> int:
@@ -35,22 +38,34 @@ def total_bytes(memory: Memory) -> int:
     return memory.argument_bytes + results + memory.temp_bytes + memory.code_bytes
 
 
-def over_limit(manifest: BundleManifest, limit: int, where: str) -> Iterator[Finding]:
+def over_limit(
+    manifest: BundleManifest, limit: int, where: str, measured: Mapping[str, int]
+) -> Iterator[Finding]:
     """AOTC-E973 for each profile that, with all weights, needs more than so many bytes.
 
-    What the largest needs is what a host is asked for at load (`requires.memory_bytes`).
+    measured: what a call was seen to need, by label; the analysis is a bound from below. By the
+    analysis, what the largest needs is what a host is asked for at load (`requires.memory_bytes`).
     """
     weights = sum(ref.size for weights in manifest.weights.values() for ref in weights.blobs)
     for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:
-            needed = weights + (of_call := call_bytes(profile, entry_point.inputs))
+            named = label(name, profile.sizes)
+            known = call_bytes(profile, entry_point.inputs)
+            seen = measured.get(named, 0)
+            of_call = seen if seen > known + GRAIN else known
+            needed = weights + of_call
             if needed > limit:
                 memory = profile.memory
                 yield Finding(
                     code="AOTC-E973",
                     where=where,
                     expected=f"at most {limit} bytes for each profile",
-                    found=f"{label(name, profile.sizes)} needs {needed}: {weights} of weights, "
-                    f"{of_call} for a call, {memory.temp_bytes} of them temporary",
+                    found=f"{named} needs {needed}: {weights} of weights, {of_call} for a call, "
+                    f"{memory.temp_bytes} of them temporary"
+                    + (
+                        f" and {of_call - known} of libraries, as measured"
+                        if of_call > known
+                        else ""
+                    ),
                     hint="remove the profile or make it smaller, or raise the limit",
                 )

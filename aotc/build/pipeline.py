@@ -25,7 +25,7 @@ from aotc.build.compiling import Compiling
 from aotc.build.evidence import specialized, unproven
 from aotc.build.failures import Failures
 from aotc.build.history import open_tasks
-from aotc.build.memory import over_limit
+from aotc.build.memory_limits import exceeded
 from aotc.build.meter import Meter, OnStage
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.staging import Staging, scratch_folder
@@ -39,7 +39,6 @@ from aotc.signing import attest as attesting
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, CompileJob, Executable
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile
-from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Target, Tuned
 
 
@@ -171,7 +170,8 @@ def build(
                             on_step=lambda done, total: on_stage("tune", done, total),
                         )
         unchecked = [parts.of(target, own(executables, target)) for target in whole]
-        limits = _over_limits(manifest, dict(zip(names, resolved, strict=True)), unchecked)
+        written = dict(zip(names, resolved, strict=True))
+        limits = exceeded(manifest, written, unchecked, staging.folder)
         failures.add([*limits, *gates.check(manifest, unchecked)])
         with clock.stage("parity"):
             checking = Checking(tasks, workers, staging)
@@ -219,19 +219,6 @@ def _has_all(
     target: Target, planned: Mapping[Key, CompileJob], executables: Mapping[Key, Executable]
 ) -> bool:
     return all(key in executables for key in planned if key[0] == target.name)
-
-
-def _over_limits(
-    manifest: BuildManifest, targets: Mapping[str, Target], parts: Sequence[TargetParts]
-) -> Iterator[Finding]:
-    """targets: by their names as written."""
-    names = {target.name: name for name, target in targets.items()}
-    for part in parts:
-        name = names[part.manifest.target.name]
-        override = manifest.overrides.get(name)
-        if override and override.memory_limit is not None:
-            where = manifest.where("target", name, "memory_limit")
-            yield from over_limit(part.manifest, override.memory_limit, where)
 
 
 def _captured_profiles(

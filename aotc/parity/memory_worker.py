@@ -1,0 +1,62 @@
+"""`python -m aotc.parity.memory_worker BUNDLE POLICY TARGET THREADS`: what calls need, as JSON.
+
+Each executable is called with its fixture, as a server does: {"predict[batch=8]": bytes}. Nothing
+for a host that cannot run the target, or where it cannot be measured.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from aotc.parity.peak import Unmeasurable, peak
+from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.readiness import make_ready
+from aotc_runtime.serving.resident import ResidentBundle, make_resident
+from aotc_runtime.serving.signature import arguments_of
+from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.system import host, pjrt
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import examine
+
+
+def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
+    """Bytes by executable: what a call allocates, and its inputs, which the caller has."""
+    found: dict[str, int] = {}
+    for name, entry_point in resident.entry_points.items():
+        for profile in entry_point.profiles:
+            views = tensor_views(resident.verified.blob(profile.record.fixture), profile.label)
+            leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
+            positional, named = arguments_of(loaded[name].parameters, leaves)
+            taken = peak(partial(loaded[name], *positional, **named))
+            # Of inputs that are neither taken in place nor left out, what was allocated has copies.
+            copied = () if profile.direct is not None else profile.arguments
+            uncopied = [leaf for index, leaf in enumerate(leaves) if index not in copied]
+            found[profile.label] = taken + sum(leaf.nbytes for leaf in uncopied)
+    return found
+
+
+def main() -> int:
+    bundle, policy, target, threads = sys.argv[1:5]
+    pjrt.device(threads=int(threads))
+    verdict = examine(
+        open_bundle(Path(bundle)), read_policy(Path(policy)), host.detect(), target=target
+    )
+    found: dict[str, int] = {}
+    if verdict.bundle is not None:
+        resident = make_resident(verdict.bundle)
+        loaded = make_ready(resident)
+        try:
+            found = measure(resident, loaded)
+        except Unmeasurable:
+            found = {}
+    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

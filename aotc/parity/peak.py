@@ -1,0 +1,98 @@
+"""What a call allocates at most at a time, in this process.
+
+The address space is filled up to its highest mark, and the heap's free memory is taken, so that
+whatever a call allocates raises the mark by exactly as much, in pages. Needs glibc 2.33 or newer
+with the environment MALLOC when the process starts, and no other thread that allocates.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": "4096",
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_TOP_PAD_": "0",
+}
+"""The environment of a process that measures: pages go to the system and come back at once."""
+
+LARGEST, SMALLEST = 2**26, 2048
+
+
+class Unmeasurable(Exception):
+    """The address space does not end at its highest mark."""
+
+
+class _Mallinfo(ctypes.Structure):
+    """g_libc's `struct mallinfo2`."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks"),
+            *("fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+_libc = ctypes.CDLL(None)
+_libc.mallinfo2.restype = _Mallinfo
+_libc.malloc.restype = ctypes.c_void_p
+_libc.malloc.argtypes = [ctypes.c_size_t]
+_libc.free.argtypes = [ctypes.c_void_p]
+
+
+def address_space() -> tuple[int, int]:
+    """The highest and the present size of this process' address space, bytes."""
+    text = Path("/proc/self/status").read_text()
+    highest, present = (re.search(rf"{key}:\s+(\d+)", text) for key in ("VmPeak", "VmSize"))
+    assert highest and present, "Linux has both"
+    return int(highest[1]) * 1024, int(present[1]) * 1024
+
+
+def take_free_heap() -> list[int]:
+    """Allocate whatever the heap can give without growing."""
+
+    def grown() -> tuple[int, int]:
+        info = _libc.mallinfo2()
+        return info.hblks, info.arena
+
+    held: list[int] = []
+    size = LARGEST
+    while size >= SMALLEST:
+        before = grown()
+        block = _libc.malloc(size)
+        if grown() == before:
+            held.append(block)
+        else:
+            _libc.free(block)
+            size = size * 3 // 4
+    return held
+
+
+def peak(call: Callable[[], Any]) -> int:
+    """Bytes that a call allocates at most at a time, after calls that warm it up.
+
+    Raises Unmeasurable where something else moves the mark.
+    """
+    for _ in range(3):
+        call()
+    held = take_free_heap()
+    highest, present = address_space()
+    filling = mmap.mmap(-1, highest - present) if highest > present else None
+    before, present = address_space()
+    if before != present:
+        raise Unmeasurable
+    result = call()
+    after, _ = address_space()
+    del result
+    if filling is not None:
+        filling.close()
+    for block in held:
+        _libc.free(block)
+    return after - before
