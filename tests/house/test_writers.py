@@ -41,7 +41,7 @@ WRITERS = {
 """Everything that outlives a command is written by these."""
 
 SCRATCH = {
-    "aotc/build/memory_limits.py": "the staged bundle",
+    "aotc/build/memory_limits.py": "the build's scratch folder: removes what was measured",
     "aotc/build/draft.py": "what the process that imports the function is asked",
     "aotc/build/look_worker.py": "what it answers",
     "aotc/backends/xla/compile.py": "the folder of one compilation",
