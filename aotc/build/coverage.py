@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from aotc.errors import UsageError
@@ -12,6 +13,7 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.words import did_you_mean
 
 
 def check_bundle(
@@ -25,7 +27,9 @@ def check_bundle(
     contents, _ = read_unverified(open_bundle(bundle))
     manifests = contents.manifests
     if target is not None and target not in manifests:
-        raise _refusal("AOTC-E045", "--target", f"one of: {', '.join(manifests)}", target)
+        raise _refusal(
+            "AOTC-E045", "--target", f"one of: {', '.join(manifests)}", target, manifests
+        )
     first = next(iter(manifests.values()))
     name = _entry_point(first, entry_point)
     traffic = read_traffic(log, name, sorted(first.entry_points[name].dimensions))
@@ -44,8 +48,11 @@ def _entry_point(manifest: BundleManifest, wanted: str | None) -> str:
     if wanted is not None and wanted in sized:
         return wanted
     expected = f"an entry point with dimensions: {', '.join(sized) or 'there is none'}"
-    raise _refusal("AOTC-E042", "--entry", expected, wanted or f"{len(sized)} of them")
+    raise _refusal("AOTC-E042", "--entry", expected, wanted, sized)
 
 
-def _refusal(code: str, where: str, expected: str, found: str) -> UsageError:
-    return UsageError(Finding(code, where, expected, found, f"pass {where} NAME"))
+def _refusal(
+    code: str, where: str, expected: str, found: str | None, known: Collection[str]
+) -> UsageError:
+    hint = did_you_mean(found, known, f"pass {where} NAME")
+    return UsageError(Finding(code, where, expected, found or f"{len(known)} of them", hint))

@@ -13,8 +13,8 @@ from aotc.build.staging import Staging
 from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import Target
+from aotc_runtime.schema.labels import label, without_compiling
+from aotc_runtime.schema.manifest import BundleManifest, Split, Target
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 _OUTPUTS = "outputs/"
@@ -75,3 +75,15 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
                 f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
                 f"trace it at all sizes at once: {reason}"
             )
+
+
+def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+    """A sentence for each dimension with the policy split that no two profiles could serve."""
+    for target, manifest in manifests.items():
+        for name, entry_point in manifest.entry_points.items():
+            for dimension, policy in without_compiling(entry_point).items():
+                if isinstance(policy, Split) and not policy.proof:
+                    yield (
+                        f"no call of {name} is split along {dimension} for {target}: no sum of "
+                        "two profiles is an accepted size; widen `range`, or add smaller profiles"
+                    )

@@ -22,7 +22,7 @@ from aotc.build.cached_backend import CachedBackend
 from aotc.build.capturing import OnOutput
 from aotc.build.checking import Checking
 from aotc.build.compiling import Compiling
-from aotc.build.evidence import specialized, unproven
+from aotc.build.evidence import never_split, specialized, unproven
 from aotc.build.failures import Failures
 from aotc.build.history import open_tasks
 from aotc.build.memory_limits import exceeded
@@ -194,6 +194,7 @@ def build(
         notes = (
             *unproven(program, staging),
             *specialized(program),
+            *never_split(bundle.manifests),
             *tune.notes(not_tuned, executables),
             *(cache.notes() if cache else ()),
         )

@@ -17,6 +17,7 @@ from aotc.traffic.log import Traffic, read_traffic
 from aotc.traffic.serve import Served, serve
 from aotc.traffic.space import Counts, Points, Space, space_of_manifest
 from aotc_runtime.errors import Finding
+from aotc_runtime.words import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,9 @@ def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
             where="--entry",
             expected=f"an entry point with dimensions: {', '.join(sized) or 'there is none'}",
             found=found,
-            hint="pass --entry NAME" if sized else "name a dimension in the shape of an input",
+            hint=did_you_mean(wanted, sized, "pass --entry NAME")
+            if sized
+            else "name a dimension in the shape of an input",
         )
     )
 

@@ -24,11 +24,11 @@ from aotc.config.build_manifest import (
     InputList,
     InputTree,
 )
-from aotc.config.problem import with_article
 from aotc.config.toml_source import KeyPath
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import KeyImpl, ParameterKind
+from aotc_runtime.words import with_article
 
 _KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL_ONLY,

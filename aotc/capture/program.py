@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from aotc.capture import raised
-from aotc.config.problem import with_article
 from aotc.errors import CaptureError
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
+from aotc_runtime.words import with_article
 
 
 def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:

@@ -12,9 +12,9 @@ import numpy as np
 
 from aotc import private
 from aotc.capture import keys, raised, tree
-from aotc.config.problem import with_article
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType
+from aotc_runtime.words import with_article
 
 CALLBACKS = frozenset(
     {

@@ -13,10 +13,10 @@ import numpy as np
 
 from aotc.capture import program, raised, refuse, tree, weights_match
 from aotc.config.build_manifest import BuildManifest, SourceFile
-from aotc.config.problem import with_article
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.words import with_article
 
 CLOSURE = "closure"
 """The weights set that holds arrays which functions closed over."""

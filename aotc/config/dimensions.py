@@ -16,6 +16,7 @@ from typing import Any
 from aotc.config.fields import SIZE_EXPECTED
 from aotc.config.problem import Problem, duplicates, show, spell, unknown_key
 from aotc.config.toml_source import KeyPath
+from aotc_runtime.words import closest
 
 POWERS_OF_TWO = "powers_of_two"
 MULTIPLES_OF = "multiples_of"
@@ -121,7 +122,10 @@ def check_sizes(raw: Any, path: KeyPath, accepted: Accepted | None) -> Iterator[
     elif isinstance(raw, dict):
         yield from _check_rule(raw, path, accepted)
     elif raw != POWERS_OF_TWO:
-        hint = "name the sizes to compile for, in brackets"
+        rules = [f'"{POWERS_OF_TWO}"', f"{{ {MULTIPLES_OF} = 128 }}"]
+        close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF))
+        meant = rules[close == MULTIPLES_OF]
+        hint = f"did you mean {meant}?" if close else "name the sizes to compile for, in brackets"
         yield Problem("AOTC-E805", path, _EXPECTED, show(raw), hint)
     elif accepted is not None:
         yield from _check_count(raw, path, accepted)

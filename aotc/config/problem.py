@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aotc.config.toml_source import KeyPath
+from aotc_runtime.words import closest, with_article
 
 SHOWN_CHARACTERS_MAX = 60
 
@@ -86,16 +86,6 @@ def shorten(text: str) -> str:
     if len(text) <= SHOWN_CHARACTERS_MAX:
         return text
     return text[: SHOWN_CHARACTERS_MAX - 3] + "..."
-
-
-def with_article(noun: str) -> str:
-    """ "an int", "a str"."""
-    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
-
-
-def closest(name: str, known: Collection[str]) -> str | None:
-    """The known name that a misspelt one was probably meant to be."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), 1)), None)
 
 
 def _spell(value: object) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aotc.config import document as toml
 from aotc.config import isa
-from aotc.config.problem import closest, spell
+from aotc.config.problem import spell
 from aotc.config.target_models import (
     LINUX,
     MODELS,
@@ -27,6 +27,7 @@ from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.manifest import Target
+from aotc_runtime.words import closest
 
 NATIVE = "native"
 TRIPLES = (LINUX,)

@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 
 from aotc.config.fields import is_identifier
 from aotc.config.inputs import WIDE_DTYPES
-from aotc.config.problem import closest
 from aotc.drafting.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
 from aotc.drafting.messages import Answer, Parameter
 from aotc.drafting.parameters import ParameterReader
 from aotc.drafting.request import Request
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
+from aotc_runtime.words import closest
 
 DEFAULT_RANGE = (1, 64)
 DEFAULT_SIZES = (1, 8, 64)

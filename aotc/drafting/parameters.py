@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from aotc.config.inputs import is_step
-from aotc.config.problem import with_article
 from aotc.drafting import array_text
 from aotc.drafting.array_text import ArrayText
 from aotc.drafting.draft_types import ArrayInput, InputDraft, LikeInput
@@ -20,6 +19,7 @@ from aotc.drafting.messages import (
 )
 from aotc.drafting.request import Request
 from aotc_runtime.errors import Finding
+from aotc_runtime.words import with_article
 
 LARGE_BYTES = 1 << 20
 """A parameter that takes more in the example is more likely weights than a request's input."""

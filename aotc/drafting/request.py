@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.config.fields import is_function_reference, is_identifier
-from aotc.config.problem import closest, spell
+from aotc.config.problem import spell
 from aotc.drafting.array_text import DTYPES, FORM, SHORT_DTYPES, ArrayText, parse
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
+from aotc_runtime.words import closest
 
 _RANGE = re.compile(r"\A([1-9][0-9]{0,8}):([1-9][0-9]{0,8})\Z")
 _REFERENCE = "package.module:function"

@@ -21,15 +21,17 @@ from aotc.processes import Processes, describe_status
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
-from aotc_runtime.errors import BackendError, Finding, ShapeError, family_of
+from aotc_runtime.errors import BackendError, Finding, family_of
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
+from aotc_runtime.serving.loaded import no_entry_point
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
+from aotc_runtime.words import did_you_mean
 
 COLD_STARTS_MIN = 6
 COLD_STARTS_PER_EXECUTABLE = 3
@@ -93,15 +95,8 @@ def _work(
 ) -> Iterator[Work]:
     manifest = verified.manifest
     if entry_point is not None and entry_point not in manifest.entry_points:
-        raise ShapeError(
-            Finding(
-                code="AOTC-E602",
-                where=f"{manifest.name} {manifest.version}",
-                expected="one of " + ", ".join(manifest.entry_points),
-                found=repr(entry_point),
-                hint="use an entry point of this bundle",
-            )
-        )
+        where = f"{manifest.name} {manifest.version}"
+        raise no_entry_point(where, entry_point, manifest.entry_points)
     wanted = parse_profile(profile) if profile is not None else {}
     count = 0
     for name, spec in manifest.entry_points.items():
@@ -143,12 +138,20 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
         for record in spec.profiles
         if entry_point in (None, name)
     ]
+    known = {
+        dimension
+        for name, spec in manifest.entry_points.items()
+        if entry_point in (None, name)
+        for dimension in spec.dimensions
+    }
+    unknown = sorted(parse_profile(text).keys() - known)
+    plain = "write it as `aotc inspect` shows it: batch=8"
     return usage(
         "AOTC-E014",
         f"--profile {text}",
         "a profile among " + ", ".join(there),
-        "none with these sizes",
-        "write it as `aotc inspect` shows it: batch=8",
+        f"no dimension is called {unknown[0]}" if unknown else "none with these sizes",
+        did_you_mean(unknown[0], known, plain) if unknown else plain,
     )
 
 

@@ -116,6 +116,10 @@ def test_a_mask_and_a_length_are_supplied_whatever_the_path(
 def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> None:
     given = tokens(2, 8)
     assert refused(bundle["encode"], given, given > 0, np.int32(8)).code == "AOTC-E601"
+    for name in ("mask", "length"):
+        with pytest.raises(AotcError) as caught:
+            bundle["encode"](given, **{name: given > 0})
+        assert caught.value.findings[0].hint.startswith(f"leave {name} out: the loader passes")
 
 
 def test_what_leaks_shows_that_the_padding_is_filled_as_declared(

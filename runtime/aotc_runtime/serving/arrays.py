@@ -126,12 +126,11 @@ def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Arra
         return _from_number(value, dtype, where)
     is_array = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
     if not is_array or hasattr(value, "mask"):
-        raise _no_array(dtype, f"a {type(value).__name__}", where)
+        raise _no_array(dtype, value, "", where)
     try:
         array = np.asarray(value)
     except Exception as error:
-        found = f"a {type(value).__name__} that gives none: {error}"
-        raise _no_array(dtype, found, where) from error
+        raise _no_array(dtype, value, f" that gives none: {error}", where) from error
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
             raise _wrong_dtype(array.dtype.name, dtype, where)
@@ -163,7 +162,10 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     return array
 
 
-def _no_array(dtype: np.dtype[Any], found: str, where: str) -> ShapeError:
+def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> ShapeError:
+    from aotc_runtime.words import with_article
+
+    found = with_article(type(value).__name__) + more
     return ShapeError(
         Finding(
             code="AOTC-E605",

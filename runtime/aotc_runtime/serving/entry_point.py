@@ -294,7 +294,7 @@ class LoadedEntryPoint:
         """
         values: Sequence[Any] = args
         if kwargs or len(args) != self._count or len(args) > self._positional:
-            values = bind(self.name, self.signature, args, kwargs)
+            values = bind(self.name, self.signature, args, kwargs, self.spec)
         if self._flat:
             leaves = list(values)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import Finding, ShapeError
@@ -15,6 +15,21 @@ from aotc_runtime.system import pjrt
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.readiness import FixtureResult
+
+
+def no_entry_point(bundle: str, name: object, known: Collection[str]) -> ShapeError:
+    """The error (AOTC-E602) for an entry point that a bundle does not have."""
+    from aotc_runtime.words import did_you_mean
+
+    return ShapeError(
+        Finding(
+            code="AOTC-E602",
+            where=bundle,
+            expected="one of " + ", ".join(known),
+            found=repr(name),
+            hint=did_you_mean(name, known, "use an entry point of this bundle"),
+        )
+    )
 
 
 class LoadedBundle:
@@ -60,17 +75,10 @@ class LoadedBundle:
         return self._entry_points
 
     def __getitem__(self, name: str) -> LoadedEntryPoint:
-        if name not in self._entry_points:
-            raise ShapeError(
-                Finding(
-                    code="AOTC-E602",
-                    where=f"{self.name} {self.version}",
-                    expected="one of " + ", ".join(self._entry_points),
-                    found=repr(name),
-                    hint="use an entry point of this bundle",
-                )
-            )
-        return self._entry_points[name]
+        found = self._entry_points.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise no_entry_point(f"{self.name} {self.version}", name, self._entry_points)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entry_points)

@@ -36,7 +36,11 @@ def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:
 
 
 def bind(
-    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    name: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    spec: EntryPoint,
 ) -> list[Any]:
     """The arguments in the order of the parameters. Raises ShapeError (AOTC-E601)."""
     try:
@@ -48,10 +52,24 @@ def bind(
                 where=name,
                 expected=f"{name}{signature}",
                 found=str(error),
-                hint="pass the parameters of the signature, by position or by name",
+                hint=_hint(signature, len(args), kwargs, spec),
             )
         ) from error
     return [bound.arguments[parameter] for parameter in signature.parameters]
+
+
+def _hint(
+    signature: inspect.Signature, positional: int, kwargs: dict[str, Any], spec: EntryPoint
+) -> str:
+    from aotc_runtime.words import did_you_mean
+
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    supplied = [name for name in unknown if name in supplied_parameters(spec)]
+    if supplied:
+        return f"leave {' and '.join(supplied)} out: the loader passes what marks the real sizes"
+    plain = "pass the parameters of the signature, by position or by name"
+    left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
+    return did_you_mean(unknown[0], left, plain) if unknown else plain
 
 
 def positional_count(parameters: Sequence[Parameter]) -> int:

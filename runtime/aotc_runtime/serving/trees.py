@@ -64,7 +64,9 @@ def _kind(value: Any) -> str:
         return "a dict with " + (", ".join(map(repr, value)) or "no keys")
     if isinstance(value, (list, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
-    return f"a {type(value).__name__}"
+    from aotc_runtime.words import with_article
+
+    return with_article(type(value).__name__)
 
 
 class NamedTuple(tuple[Any, ...]):
@@ -218,7 +220,9 @@ def _field(value: Any, field: str, name: str, where: str) -> Any:
         return value[field]
     if hasattr(value, field):
         return getattr(value, field)
-    raise _mismatch(where, f"a {name} with the field {field}", _kind(value))
+    from aotc_runtime.words import with_article
+
+    raise _mismatch(where, f"{with_article(name)} with the field {field}", _kind(value))
 
 
 Builder = Callable[[list[Any]], Any]

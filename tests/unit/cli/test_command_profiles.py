@@ -195,6 +195,12 @@ def test_what_cannot_be_suggested_is_refused_and_nothing_is_written(
     assert (folder / "double.toml").read_text() == DOUBLE
 
 
+def test_a_misspelt_entry_point_is_named(refused: Run, folder: Path) -> None:
+    command = ["profiles", "suggest", "double.toml", "--traffic", "batches.jsonl"]
+    done = refused([*command, "--entry", "doubel"], 2, "AOTC-E042")
+    assert "did you mean double?" in done.stderr
+
+
 def test_a_link_to_a_manifest_leads_to_what_is_written(aotc: Run, folder: Path) -> None:
     (folder / "double.toml").rename(folder / "real.toml")
     (folder / "double.toml").symlink_to("real.toml")
@@ -253,6 +259,15 @@ def test_without_a_policy_that_pads_only_exact_sizes_count(aotc: Run, folder: Pa
     assert "93.02 %" in done.stdout
 
 
+def test_a_split_that_no_call_could_take_is_noted_at_build(aotc: Run, folder: Path) -> None:
+    text = DOUBLE.replace('batch = "pad"', 'batch = "split"')
+    noted = "note: no call of double is split along batch for cpu-x86-64-v3"
+    (folder / "double.toml").write_text(text.replace("[1, 64]  #", "[64]  #"))
+    assert noted in aotc("build", "double.toml", "-o", "double.aotb").stderr
+    (folder / "double.toml").write_text(text)
+    assert noted not in aotc("build", "double.toml", "-o", "other.aotb").stderr
+
+
 @pytest.fixture
 def built(aotc: Run, folder: Path) -> Path:
     assert aotc("build", "double.toml", "-o", "double.aotb").exit_code == 0
@@ -284,6 +299,8 @@ def test_what_cannot_be_checked_is_refused(refused: Run, folder: Path, built: Pa
     command = ["profiles", "check", "double.aotb", "--traffic"]
     refused([*command, "batches.jsonl", "--target", "arm"], 2, "AOTC-E045")
     refused([*command, "batches.jsonl", "--entry", "other"], 2, "AOTC-E042")
+    done = refused([*command, "batches.jsonl", "--entry", "doubel"], 2, "AOTC-E042")
+    assert "did you mean double?" in done.stderr
     refused([*command, "none"], 2, "AOTC-E040")
     data = bytearray(built.read_bytes())
     data[len(data) // 2] ^= 1

@@ -34,7 +34,7 @@ BAD: dict[str, Bad] = {
     "another rule": (
         "[1, 8, 64]", '"powers"',
         "AOTC-E805", f"m.toml:11 {DIMENSION}.profiles",
-        '"powers_of_two"', '"powers" (string)', "in brackets",
+        '"powers_of_two"', '"powers" (string)', 'did you mean "powers_of_two"?',
     ),
     "another rule with a number": (
         "[1, 8, 64]", "{ multiple_of = 8 }",

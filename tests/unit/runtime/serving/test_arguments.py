@@ -257,8 +257,8 @@ def test_the_signature_is_the_functions() -> None:
 
 def test_arguments_are_bound_by_pythons_rules() -> None:
     signature = signature_of(SPEC.parameters)
-    assert bind("f", signature, (1, 2), {"c": 3}) == [1, 2, 3]
-    assert bind("f", signature, (1,), {"c": 3, "b": 2}) == [1, 2, 3]
+    assert bind("f", signature, (1, 2), {"c": 3}, SPEC) == [1, 2, 3]
+    assert bind("f", signature, (1,), {"c": 3, "b": 2}, SPEC) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_wrong_arguments_are_refused_with_the_signature(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     with pytest.raises(ShapeError) as refused:
-        bind("f", signature_of(SPEC.parameters), args, kwargs)
+        bind("f", signature_of(SPEC.parameters), args, kwargs, SPEC)
     assert refused.value.code == "AOTC-E601"
     assert refused.value.findings[0].expected == "f(a, /, b, *, c)"
 

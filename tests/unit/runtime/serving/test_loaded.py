@@ -95,6 +95,23 @@ def test_wrong_arguments_are_refused_with_the_signature(digits: LoadedBundle) ->
         assert error.code == "AOTC-E601" and error.findings[0].expected == "predict(image)"
 
 
+def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(digits: LoadedBundle) -> None:
+    assert refused(digits, imge=image(8)).findings[0].hint == "did you mean image?"
+    assert "did you mean" not in refused(digits, image(8), imge=1).findings[0].hint
+    with pytest.raises(ShapeError) as caught:
+        digits["predct"]
+    assert caught.value.findings[0].hint == "did you mean predict?"
+    for key in (0, ["predict"], None):
+        with pytest.raises(ShapeError) as caught:
+            digits[key]  # type: ignore[index]
+        assert caught.value.code == "AOTC-E602"
+
+
+def test_what_is_no_array_is_called_by_its_kind(digits: LoadedBundle) -> None:
+    assert refused(digits, 1).findings[0].found == "an int"
+    assert refused(digits, image(8).tolist()).findings[0].found == "a list"
+
+
 def test_static_and_bound_parameters_are_gone(digits: LoadedBundle) -> None:
     assert list(digits["predict"].signature.parameters) == ["image"]
     assert refused(digits, image(8), temperature=1.0).code == "AOTC-E601"

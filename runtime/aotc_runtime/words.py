@@ -1,0 +1,25 @@
+"""Words for errors: near misses among names. Imported where an error is made, never before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+
+def closest(name: object, known: Collection[str]) -> str | None:
+    """The known name that a misspelt one was probably meant to be."""
+    if not isinstance(name, str):
+        return None
+    # Beyond any name there is, comparing takes time without telling anything.
+    return next(iter(get_close_matches(name[:256], sorted(known), 1)), None)
+
+
+def did_you_mean(name: object, known: Collection[str], otherwise: str) -> str:
+    """A hint. otherwise: what to do when no known name comes close."""
+    close = closest(name, known)
+    return f"did you mean {close}?" if close else otherwise
+
+
+def with_article(noun: str) -> str:
+    """ "an int", "a str"."""
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
