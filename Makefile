@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-certify | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
 FOREIGN := out/foreign
+CERTIFY := out/certify
 T ?= tests
 JOBS ?= 2
 READER ?=
@@ -55,6 +56,9 @@ test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and 
 	$(FOREIGN)/jaxlib-0.11.2/bin/python -m pip install --quiet --disable-pip-version-check \
 	    jax==0.11.2 jaxlib==0.11.2 -e runtime -e .
 	AOTC_FOREIGN=1 $(BIN)/python -m pytest -m foreign tests/e2e/test_foreign_cpus.py
+
+test-certify: $(STAMP) ## Run bundles under other versions of jaxlib (installs three in out/certify)
+	XDG_CACHE_HOME=$(CURDIR)/$(CERTIFY) AOTC_CERTIFY=1 $(BIN)/python -m pytest -m index tests/e2e/test_certify.py
 
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"

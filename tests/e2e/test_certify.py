@@ -1,0 +1,140 @@
+"""Bundles under other versions of jaxlib, installed from the package index: `make test-certify`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import pytest
+
+from aotc.certify.environments import Environments, cache_folder
+from aotc.certify.isolated import runtime_copy
+from aotc.processes import Processes
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+Bundle = tuple[Path, Path]
+VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
+
+pytestmark = pytest.mark.index
+
+
+@pytest.fixture(scope="module", autouse=True)
+def index() -> None:
+    """Hundreds of megabytes are installed only where somebody asks for it."""
+    if not os.environ.get("AOTC_CERTIFY"):
+        pytest.skip("needs the package index and 0.6 GB for each jaxlib: `make test-certify`")
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[Path]:
+    with runtime_copy() as folder:
+        yield folder
+
+
+def aotc(*arguments: str | Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "aotc.cli.main", *map(str, arguments), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+LOAD = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import aotc_runtime
+try:
+    with aotc_runtime.load(sys.argv[2], trust=sys.argv[3]) as bundle:
+        print(json.dumps(bundle.report()["certified"]))
+except aotc_runtime.AotcError as error:
+    print(json.dumps([finding.code for finding in error.findings]))
+"""
+
+
+def loaded(python: Path, runtime: Path, bundle: Path, trust: Path) -> Any:
+    """What the ordinary loader says in an environment: its certificate, or codes."""
+    command = [python, "-I", "-B", "-c", LOAD, runtime, bundle, trust]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["digits", "gp"])
+def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
+    name: str, built: Callable[[str], Bundle], tmp_path: Path, runtime: Path
+) -> None:
+    """gp has LAPACK in it: custom calls into libraries of the loader's own."""
+    original, policy = built(name)
+    bundle, key = tmp_path / "bundle.aotb", tmp_path / "certifier"
+    copyfile(original, bundle)
+    certifier = aotc("keygen", "--plain", key)["key_id"]
+    versions = [part for version in VERSIONS for part in ("--jaxlib", version)]
+    document = aotc("certify", bundle, "--trust", policy, "--key", f"{key}.key", *versions)
+    assert document["findings"] == [] and document["certificates_added"] == len(VERSIONS)
+    assert [trial["jaxlib"] for trial in document["trials"]] == [*VERSIONS]
+    assert {trial["outcome"] for trial in document["trials"]} == {"passed"}
+    for trial in document["trials"]:
+        assert trial["packages"]["jaxlib"] == trial["jaxlib"]
+        assert "jax" not in trial["packages"] and "aotc" not in trial["packages"]
+    accepting = tmp_path / "trust.toml"
+    more = f'\n[[certifiers]]\npublic_key_file = "{key}.pub"\n'
+    accepting.write_text(policy.read_text() + more)
+    accepted = aotc("inspect", bundle)["targets"].popitem()[1]["accepts_jaxlib"]
+    environments = Environments(cache_folder(), False, print, Processes())
+    for version in VERSIONS:
+        with environments.environment(version) as python:
+            by_itself = loaded(python, runtime, bundle, policy)
+            by_word = loaded(python, runtime, bundle, accepting)
+        if version in accepted:
+            assert (by_itself, by_word) == (None, None)
+        else:
+            assert by_itself == ["AOTC-E401"]
+            assert (by_word["jaxlib"], by_word["keys"]) == (version, [certifier])
+
+
+def test_a_version_that_the_index_does_not_have_is_said_and_the_others_are_certified(
+    digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle.aotb"
+    copyfile(digits_bundle[0], bundle)
+    arguments = ("--trust", digits_bundle[1], "--jaxlib", "0.12.77", "--jaxlib", "0.11.2")
+    document = aotc("certify", bundle, *arguments)
+    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E558"]
+    assert [(t["jaxlib"], t["outcome"]) for t in document["trials"]] == [("0.11.2", "passed")]
+
+
+def test_an_environment_that_was_damaged_is_made_anew() -> None:
+    lines: list[str] = []
+    made = Environments(cache_folder(), False, lines.append, Processes())
+    with made.environment("0.11.2") as python:
+        (victim,) = python.parents[1].glob("lib/python*/site-packages/jaxlib/version.py")
+    before = victim.read_bytes()
+    lines.clear()
+    victim.write_bytes(before + b"# changed\n")
+    with made.environment("0.11.2"):
+        assert victim.read_bytes() == before and len(lines) == 1
+    lines.clear()
+    with made.environment("0.11.2"):
+        assert lines == [], "what is whole is used as it is"
+
+
+def test_a_certificate_of_an_untrusted_certifier_changes_nothing(
+    digits_bundle: Bundle, tmp_path: Path, runtime: Path
+) -> None:
+    bundle, key = tmp_path / "bundle.aotb", tmp_path / "certifier"
+    copyfile(digits_bundle[0], bundle)
+    aotc("keygen", "--plain", key)
+    aotc(
+        "certify", bundle, "--trust", digits_bundle[1], "--key", f"{key}.key", "--jaxlib", "0.11.2"
+    )
+    other = policy_text("digits", [LocalSigner.ephemeral().public_pem()]).partition("[[keys]]")[2]
+    policy = tmp_path / "trust.toml"
+    policy.write_text(f"{digits_bundle[1].read_text()}\n[[certifiers]]{other}")
+    environments = Environments(cache_folder(), False, print, Processes())
+    with environments.environment("0.11.2") as python:
+        assert loaded(python, runtime, bundle, policy) == ["AOTC-E401", "AOTC-E412"]
