@@ -17,18 +17,17 @@ from aotc.packing.bundle import with_attestations
 from aotc.packing.files import tidy
 from aotc.processes import Processes
 from aotc.signing.attest import attest
+from aotc.signing.certificates import certificate_by
 from aotc.signing.signer import Signer
 from aotc_runtime.errors import (
-    BundleFormatError,
     Finding,
     IncompatibleHostError,
     ResourceError,
 )
-from aotc_runtime.formats import dsse
-from aotc_runtime.formats.certificate import SCHEMA, Certificate
-from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.formats.certificate import SCHEMA
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, Parity
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures
@@ -44,7 +43,7 @@ OnFixture = Callable[[str, int, int], None]
 class Certification:
     """What came of it. trials: of each version and target, in the order given.  missing: why no
     environment with a version could be had.  key_id: of the certificates that were added, or "".
-    added: how many.
+    added: how many.  parity: what the build measured, by target and label.
     """
 
     name: str
@@ -54,6 +53,7 @@ class Certification:
     missing: tuple[Finding, ...]
     key_id: str
     added: int
+    parity: Mapping[tuple[str, str], Parity]
 
 
 def certify(
@@ -113,6 +113,12 @@ def certify(
         missing=tuple(missing),
         key_id=signer.key_id if signer is not None and results else "",
         added=len(results) if signer is not None else 0,
+        parity={
+            (manifest.target.name, label(name, profile.sizes)): profile.parity
+            for manifest in manifests
+            for name, entry_point in manifest.entry_points.items()
+            for profile in entry_point.profiles
+        },
     )
 
 
@@ -182,22 +188,7 @@ def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], boo
     key = load_public_key(signer.public_pem(), "", "signer")
 
     def is_older(envelope: bytes) -> bool:
-        read = _certificate_by(envelope, key.verify)
+        read = certificate_by(envelope, key.verify)
         return read is not None and (read.target, read.jaxlib) in now
 
     return is_older
-
-
-def _certificate_by(envelope: bytes, verify: Callable[[bytes, bytes], bool]) -> Certificate | None:
-    """The certificate in an envelope, if this key has signed one."""
-    try:
-        signed = signatures.open_envelope(envelope, "attestation")
-        message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
-        if not any(verify(signature, message) for _, signature in signed.signatures):
-            return None
-        statement = decode_foreign(signed.payload, Statement, where="attestation")
-        if statement.predicateType != CERTIFICATE_TYPE:
-            return None
-        return decode_foreign(bytes(statement.predicate), Certificate, where="attestation")
-    except BundleFormatError:
-        return None

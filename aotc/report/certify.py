@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aotc.build.certify import Certification
@@ -10,6 +10,7 @@ from aotc.certify.isolated import Trial
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import BEYOND, PASSED
+from aotc_runtime.schema.manifest import Parity, ParityRan
 
 SHOWN_MAX = 12
 """Fixtures of one trial that are shown; `--json` has all."""
@@ -24,12 +25,12 @@ def certify_document(bundle: str, made: Certification) -> dict[str, Any]:
         "root_digest": made.root_digest,
         "key_id": made.key_id or None,
         "certificates_added": made.added,
-        "trials": [_trial_document(trial) for trial in made.trials],
+        "trials": [_trial_document(trial, made.parity) for trial in made.trials],
         "missing": [finding.to_json() for finding in made.missing],
     }
 
 
-def _trial_document(trial: Trial) -> dict[str, Any]:
+def _trial_document(trial: Trial, parity: Mapping[tuple[str, str], Parity]) -> dict[str, Any]:
     where = trial.surroundings
     return {
         "target": trial.target,
@@ -49,10 +50,17 @@ def _trial_document(trial: Trial) -> dict[str, Any]:
                 "elements": run.elements,
                 "worst": run.worst,
                 "seconds": float(run.seconds),
+                "ulp_max_at_build": _at_build(parity, trial, run.label),
             }
             for run in trial.fixtures
         ],
     }
+
+
+def _at_build(parity: Mapping[tuple[str, str], Parity], trial: Trial, label: str) -> int | None:
+    """Units in the last place that the build measured; None if it did not run there."""
+    found = parity.get((trial.target, label))
+    return found.ulp_max if isinstance(found, ParityRan) else None
 
 
 def certify_findings(made: Certification) -> Iterator[Finding]:
@@ -89,22 +97,25 @@ def _lines(made: Certification) -> Iterator[str]:
         yield f"{trial.target} with jaxlib {trial.jaxlib}: {trial.outcome or 'not run here'}, {ran}"
         if trial.detail:
             yield from (f"  {line}" for line in trial.detail.splitlines())
-        yield from _table(trial)
+        yield from _table(trial, made.parity)
     if made.added:
         yield ""
         yield f"added {count(made.added, 'certificate')}, signed with key {made.key_id[:16]}"
 
 
-def _table(trial: Trial) -> Iterator[str]:
+def _table(trial: Trial, parity: Mapping[tuple[str, str], Parity]) -> Iterator[str]:
     shown = sorted(trial.fixtures, key=lambda run: (run.withinTolerance, -run.ulpMax))[:SHOWN_MAX]
     if not shown:
         return
     width = max(7, *(len(run.label) for run in shown))
-    yield f"  {'fixture':<{width}}  {'max abs':>9}  {'max rel':>9}  {'ulp':>7}  {'s':>9}"
+    heads = f"{'max abs':>9}  {'max rel':>9}  {'ulp':>7}  {'at build':>8}  {'s':>8}"
+    yield f"  {'fixture':<{width}}  {heads}"
     for run in shown:
+        built = _at_build(parity, trial, run.label)
         yield (
             f"  {run.label:<{width}}  {float(run.maxAbs):>9.2g}  {float(run.maxRel):>9.2g}  "
-            f"{run.ulpMax:>7}  {run.seconds:>9}" + ("" if run.withinTolerance else "  BEYOND")
+            f"{run.ulpMax:>7}  {'-' if built is None else built:>8}  {run.seconds:>8}"
+            + ("" if run.withinTolerance else "  BEYOND")
         )
     if len(trial.fixtures) > len(shown):
         yield f"  and {len(trial.fixtures) - len(shown)} more, which differ by no more ulp"

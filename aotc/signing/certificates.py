@@ -1,0 +1,52 @@
+"""Certificates as they stand in a bundle: what they claim, and who has signed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats import dsse
+from aotc_runtime.formats.certificate import Certificate
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
+from aotc_runtime.verification.signatures import SignedPayload, open_envelope
+
+Verify = Callable[[bytes, bytes], bool]
+"""Whether a signature over a message is good."""
+
+
+def claimed(envelopes: Sequence[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
+    """The certificates among envelopes, each with the ids of keys that it claims to be signed by.
+
+    No signature is checked: whether any of it is true is for a trust policy to say.
+    """
+    found = []
+    for envelope in envelopes:
+        read = _read(envelope)
+        if read is not None:
+            certificate, signed = read
+            found.append((certificate, tuple(keyid for keyid, _ in signed.signatures)))
+    return found
+
+
+def certificate_by(envelope: bytes, verify: Verify) -> Certificate | None:
+    """The certificate in an envelope, if this key has signed one."""
+    read = _read(envelope)
+    if read is None:
+        return None
+    certificate, signed = read
+    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    is_signed = any(verify(signature, message) for _, signature in signed.signatures)
+    return certificate if is_signed else None
+
+
+def _read(envelope: bytes) -> tuple[Certificate, SignedPayload] | None:
+    where = "attestation"
+    try:
+        signed = open_envelope(envelope, where)
+        statement = decode_foreign(signed.payload, Statement, where=where)
+        if statement.predicateType != CERTIFICATE_TYPE:
+            return None
+        return decode_foreign(bytes(statement.predicate), Certificate, where=where), signed
+    except BundleFormatError:
+        return None
