@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aotc.cli.common import Output, command, report_findings
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.facts import HostFacts
 
 
 @click.command()
@@ -26,6 +31,11 @@ from aotc.cli.common import Output, command, report_findings
     metavar="VERSION",
     help="Assume this jaxlib on every host instead of its own; may repeat.",
 )
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="Let certificates of this policy's certifiers count.",
+)
 @command
 def compat(
     out: Output,
@@ -33,28 +43,29 @@ def compat(
     facts: tuple[Path, ...],
     hosts: tuple[Path, ...],
     jaxlibs: tuple[str, ...],
+    trust: Path | None,
 ) -> int:
     """Say which target of a bundle runs on which host, how well, and how that is known.
 
-    Ends with 7 if any host has none. Checks digests but no signature: that is what verify does.
+    Ends with 7 if any host has none. Checks digests; signatures only with --trust.
 
     \b
     aotc compat digits-1.0.0.aotb --hosts facts/*.json
     """
+    from aotc.build.compat import judge
     from aotc.compat.host_files import read_hosts
-    from aotc.compat.matrix import matrix
     from aotc.config.target import list_targets, target_of
     from aotc.report.compat import compat_document, compat_findings, compat_lines
     from aotc_runtime.system import host
-    from aotc_runtime.system.store import open_bundle
-    from aotc_runtime.verification.contents import read_unverified
 
-    contents, _ = read_unverified(open_bundle(bundle))
     named = (*hosts, *facts)
-    described = read_hosts(named) if named else {"this host": host.detect()}
+
+    def described() -> Mapping[str, HostFacts]:
+        return read_hosts(named) if named else {"this host": host.detect()}
+
     known = [target_of(model) for _, model in list_targets(Path.cwd())]
-    rows = matrix(contents.manifests, described, jaxlibs, known)
-    document = compat_document(str(bundle), contents, rows)
+    contents, rows = judge(bundle, described, jaxlibs, known, trust)
+    document = compat_document(str(bundle), contents, rows, is_verified=trust is not None)
     if not out.json:
         print(*compat_lines(document), sep="\n")
     if findings := tuple(compat_findings(rows)):

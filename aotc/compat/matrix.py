@@ -7,30 +7,32 @@ it uses, and what to build where none runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.choice import Candidate, Certified
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest, Target
+from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun, ParityRan, Target
 from aotc_runtime.system import processor
-from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification.choosing import AskCertificates, choose_target
 
 VECTOR = re.compile(r"s?sse|avx|amx|fma|f16c|xop")
 """Features in which processors differ in how wide they compute; others make little difference."""
 
-NO_EVIDENCE = "AOTC-E401"
+NO_EVIDENCE = ("AOTC-E401", "AOTC-E411", "AOTC-E412", "AOTC-E414")
+"""Reasons why a jaxlib is not accepted; that it was tried and failed (E413) is none of them."""
 
 
 class Level(StrEnum):
     """How well a target suits a host.
 
     OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
-    UNKNOWN: nothing is in its way but that this jaxlib is none of the accepted ones, so that the
-    loader refuses it: nobody has tried.  NO: it does not run.
+    UNKNOWN: nothing is in its way but that this jaxlib is none of the accepted ones, and no
+    certificate that counts is for it, so that the loader refuses it.  NO: it does not run.
     """
 
     OPTIMAL = "optimal"
@@ -40,10 +42,51 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class BuildParity:
+    """Fixtures that the build ran against plain JAX. ran: how many of all.  ulp_max: the largest
+    distance.  reason: why others did not run; "" if none.
+    """
+
+    ran: int
+    all: int
+    ulp_max: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a certificate says, whoever has signed it. keys: ids, by its own account.  outcome: as
+    in `aotc_runtime.formats.certificate`.  ulp_max: the largest distance from a reference.
+    """
+
+    target: str
+    jaxlib: str
+    outcome: str
+    certified_on: str
+    cpu: str
+    keys: tuple[str, ...]
+    ulp_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a trust policy lets count. certificates: asks it of a target and a jaxlib.  refuse: what
+    it refuses of a host's runtime.
+    """
+
+    certificates: AskCertificates | None
+    refuse: Callable[[HostFacts], Iterable[Finding]]
+
+
+NO_POLICY = Word(None, lambda facts: ())
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """How a level is known. built_with, accepts_jaxlib: versions.  required, missing: processor
     features.  better: known targets that this host runs and that would use more vector features,
-    each with these.
+    each with these.  parity: what the build measured.  certified: the certificate by which the
+    jaxlib is accepted, if it is.  claims: all that the bundle holds about this target and jaxlib.
     """
 
     built_with: str
@@ -51,6 +94,9 @@ class Evidence:
     required: tuple[str, ...]
     missing: tuple[str, ...]
     better: Mapping[str, tuple[str, ...]]
+    parity: BuildParity
+    certified: Certified | None
+    claims: tuple[Claim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +133,15 @@ def matrix(
     hosts: Mapping[str, HostFacts],
     jaxlibs: Sequence[str],
     known: Sequence[Target],
+    claims: Sequence[Claim] = (),
+    word: Word = NO_POLICY,
 ) -> tuple[Row, ...]:
     """Judge every target on every host. manifests: by target, at least one.  jaxlibs: to assume on
-    each host instead of its own, if any.  known: targets that could be built for.
+    each host instead of its own, if any.  known: targets that could be built for.  claims: of the
+    certificates in the bundle.  word: whose certificates count, and what else a policy refuses.
     """
     return tuple(
-        _row(name, facts, manifests, known)
+        _row(name, facts, manifests, known, claims, word)
         for name, found in hosts.items()
         for facts in _with_each(found, jaxlibs)
     )
@@ -108,11 +157,13 @@ def _row(
     facts: HostFacts,
     manifests: Mapping[str, BundleManifest],
     known: Sequence[Target],
+    claims: Sequence[Claim],
+    word: Word,
 ) -> Row:
-    choice = choose_target(manifests, facts, None)
-    below = tuple(_check_jaxlib_itself(host, facts))
+    choice = choose_target(manifests, facts, None, (), word.certificates)
+    below = (*_check_jaxlib_itself(host, facts), *word.refuse(facts))
     cells = tuple(
-        _cell(manifests[candidate.target], (*below, *candidate.findings), facts, known)
+        _cell(manifests[candidate.target], below, candidate, facts, known, claims)
         for candidate in choice.candidates
     )
     runs = None if below or choice.findings else choice.target
@@ -150,10 +201,13 @@ def _elsewhere(cell: Cell) -> list[Finding]:
 
 def _cell(
     manifest: BundleManifest,
-    findings: tuple[Finding, ...],
+    below: tuple[Finding, ...],
+    candidate: Candidate,
     facts: HostFacts,
     known: Sequence[Target],
+    claims: Sequence[Claim],
 ) -> Cell:
+    findings = (*below, *candidate.findings)
     used = _vector_features(manifest.target)
     better = {
         target.name: tuple(sorted(_vector_features(target) - used))
@@ -162,7 +216,7 @@ def _cell(
     }
     if not findings:
         level = Level.USABLE if better else Level.OPTIMAL
-    elif all(finding.code == NO_EVIDENCE for finding in findings):
+    elif all(finding.code in NO_EVIDENCE for finding in findings):
         level = Level.UNKNOWN
     else:
         level = Level.NO
@@ -173,8 +227,23 @@ def _cell(
         required=tuple(sorted(required)),
         missing=tuple(sorted(required - facts.isa)),
         better=better,
+        parity=_parity(manifest),
+        certified=candidate.certified,
+        claims=tuple(
+            claim
+            for claim in claims
+            if (claim.target, claim.jaxlib) == (manifest.target.name, facts.jaxlib)
+        ),
     )
     return Cell(manifest.target.name, level, findings, evidence)
+
+
+def _parity(manifest: BundleManifest) -> BuildParity:
+    every = [p.parity for e in manifest.entry_points.values() for p in e.profiles]
+    ran = [parity for parity in every if isinstance(parity, ParityRan)]
+    reasons = {parity.reason for parity in every if isinstance(parity, ParityNotRun)}
+    ulp_max = max((parity.ulp_max for parity in ran), default=0)
+    return BuildParity(len(ran), len(every), ulp_max, "; ".join(sorted(reasons)))
 
 
 def _fits(target: Target, facts: HostFacts) -> bool:

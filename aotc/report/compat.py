@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from aotc.compat.matrix import Cell, Level, Row
@@ -16,15 +17,19 @@ SHOWN_MAX = 6
 """Hosts that are named where many are alike."""
 
 
-def compat_document(bundle: str, contents: Contents, rows: Sequence[Row]) -> dict[str, Any]:
-    """The matrix, JSON-able, without the findings. bundle: its path, as the caller spelled it."""
+def compat_document(
+    bundle: str, contents: Contents, rows: Sequence[Row], *, is_verified: bool
+) -> dict[str, Any]:
+    """The matrix, JSON-able, without the findings. bundle: its path, as the caller spelled it.
+    is_verified: whether a policy was asked, which accepts the bundle's signatures then.
+    """
     first = next(iter(contents.manifests.values()))
     return {
         "bundle": bundle,
         "name": first.name,
         "version": first.version,
         "root_digest": contents.root_digest,
-        "signatures_verified": False,
+        "signatures_verified": is_verified,
         "targets": sorted(contents.manifests),
         "absent_targets": list(contents.absent),
         "hosts": [_row_document(row) for row in rows],
@@ -56,6 +61,9 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
             "required_features": list(evidence.required),
             "missing_features": list(evidence.missing),
             "better_targets": {name: list(more) for name, more in evidence.better.items()},
+            "parity_at_build": asdict(evidence.parity),
+            "certified": evidence.certified.to_json() if evidence.certified else None,
+            "certificates": [asdict(claim) for claim in evidence.claims],
         },
     }
 
@@ -72,7 +80,10 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             hint = f"build for {row.build_for[0]} too, and `aotc merge` what that gives"
         elif row.level is Level.UNKNOWN:
             accepted = row.cells[0].evidence.accepts_jaxlib[-1]
-            hint = f"install jaxlib {accepted} there, or build with jaxlib {row.facts.jaxlib} too"
+            hint = (
+                f"install jaxlib {accepted} there, or build with jaxlib {row.facts.jaxlib} too, "
+                "or `aotc certify` it by a certifier of --trust"
+            )
         else:
             hint = row.cells[0].findings[0].hint
         yield Finding(
@@ -126,16 +137,42 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _why(cell: dict[str, Any]) -> str:
-    if cell["findings"]:
-        return "; ".join(_reason(cell, finding) for finding in cell["findings"])
     evidence = cell["evidence"]
+    if cell["findings"]:
+        reasons = [_reason(cell, finding) for finding in cell["findings"]]
+        return "; ".join([*reasons, *map(_claim, evidence["certificates"])])
     has = f"has all {count(len(evidence['required_features']), 'feature')}"
-    known = f"{has}, built with jaxlib {evidence['built_with']}"
+    known = f"{has}, built with jaxlib {evidence['built_with']}, {_parity(evidence)}"
+    if (by := evidence["certified"]) is not None:
+        names = ", ".join(name or id[:16] for id, name in zip(by["keys"], by["names"], strict=True))
+        ulp = max((difference["ulp_max"] for difference in by["differences"]), default=0)
+        known += (
+            f"; jaxlib {by['jaxlib']} certified by {names} on {by['certified_on']} "
+            f"({by['cpu']}, up to {ulp} ulp)"
+        )
     better = evidence["better_targets"]
     if not better:
         return known
     name = max(better, key=lambda name: (len(better[name]), name))
     return f"{known}; {name} would use {', '.join(better[name])} too"
+
+
+def _parity(evidence: dict[str, Any]) -> str:
+    """What the build measured of its own executables."""
+    parity = evidence["parity_at_build"]
+    if not parity["ran"]:
+        return f"not run at build ({parity['reason']})"
+    some = "" if parity["ran"] == parity["all"] else f"{parity['ran']} of "
+    return f"{some}{count(parity['all'], 'fixture')} ran there, up to {parity['ulp_max']} ulp"
+
+
+def _claim(claim: dict[str, Any]) -> str:
+    """A certificate that does not count here, which may yet be of use to whoever decides."""
+    by = ", ".join(key[:16] for key in claim["keys"]) or "a key that is not named"
+    return (
+        f"a certificate says {claim['outcome']} (by {by} on {claim['certified_on']}, "
+        f"{claim['cpu']}, up to {claim['ulp_max']} ulp)"
+    )
 
 
 def _reason(cell: dict[str, Any], finding: dict[str, str]) -> str:

@@ -209,3 +209,35 @@ def test_the_text_fits_a_terminal_and_shows_differences_though_all_passed(
     assert f"with jaxlib {running_jaxlib}: passed" in done.stdout
     assert "max abs" in done.stdout and "ulp" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_compat_lets_a_certificate_count_by_the_policys_word_alone(
+    built_elsewhere: Made, certify: Any, key: Path, aotc: Aotc, running_jaxlib: str
+) -> None:
+    bundle, policy = built_elsewhere()
+    (unknown,) = aotc("compat", bundle, "--json").document["hosts"]
+    assert (unknown["runs"], unknown["level"]) == (None, "unknown")
+    assert certify(bundle, "--trust", policy, "--key", key).exit_code == 0
+    for options in ((), ("--trust", policy)):
+        done = aotc("compat", bundle, *options, "--json")
+        (row,) = done.document["hosts"]
+        assert (done.exit_code, row["runs"], row["level"]) == (7, None, "unknown")
+        (claim,) = row["targets"][0]["evidence"]["certificates"]
+        assert (claim["jaxlib"], claim["outcome"]) == (running_jaxlib, "passed")
+    done = aotc("compat", bundle, "--trust", with_certifier(policy, key), "--json")
+    (row,) = done.document["hosts"]
+    assert (done.exit_code, done.document["signatures_verified"]) == (0, True)
+    assert row["runs"] and row["level"] in ("optimal", "usable")
+    assert row["targets"][0]["evidence"]["certified"]["names"] == ["fleet"]
+
+
+def test_compat_refuses_under_a_policy_what_it_does_not_trust(
+    built_elsewhere: Made, aotc: Aotc, key: Path
+) -> None:
+    from aotc.signing.trust_file import policy_text
+
+    bundle, _ = built_elsewhere()
+    other = bundle.with_name("other.toml")
+    other.write_text(policy_text("digits", [key.with_suffix(".pub").read_text()]))
+    done = aotc("compat", bundle, "--trust", other)
+    assert (done.exit_code, done.codes) == (5, ["AOTC-E302"])

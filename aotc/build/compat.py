@@ -1,0 +1,74 @@
+"""Asks of a bundle in a file which target of it runs where, with the evidence that is in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from aotc.compat.matrix import NO_POLICY, Claim, Row, Word, matrix
+from aotc.signing.certificates import claimed
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats.certificate import Certificate
+from aotc_runtime.schema.choice import Ruling
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest, Target
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification import certificates, rules, signatures
+from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.trust import read_policy
+
+
+def judge(
+    bundle: Path,
+    hosts: Callable[[], Mapping[str, HostFacts]],
+    jaxlibs: Sequence[str],
+    known: Sequence[Target],
+    trust: Path | None,
+) -> tuple[Contents, tuple[Row, ...]]:
+    """The matrix of a bundle. hosts: asked once the bundle is read.  trust: the policy whose
+    certifiers count; None for none.
+
+    Raises BundleFormatError, IntegrityError; with a policy, TrustError: it is the deployment's, so
+    that a bundle whose signatures it does not accept runs nowhere.
+    """
+    source = open_bundle(bundle)
+    contents, envelopes = read_unverified(source)
+    claims = [_claim(*found) for found in claimed(envelopes)]
+    word = NO_POLICY
+    if trust is not None:
+        policy, now = read_policy(trust), time.time()
+        signatures.vouchers_for(envelopes, contents.root_digest, policy, source.name, now)
+        word = _word(policy, envelopes, contents.root_digest, source.name, now)
+    return contents, matrix(contents.manifests, hosts(), jaxlibs, known, claims, word)
+
+
+def _word(
+    policy: TrustPolicy, envelopes: Sequence[bytes], root: str, where: str, now: float
+) -> Word:
+    def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
+        return certificates.ruling(manifest, jaxlib, envelopes, root, policy, where, now)
+
+    # Of aotc-runtime, the rule knows the version that runs here, which is not that of the hosts.
+    accepts = msgspec.structs.replace(policy.accepts, aotc_runtime=None)
+    asked = msgspec.structs.replace(policy, accepts=accepts)
+
+    def refuse(facts: HostFacts) -> Iterable[Finding]:
+        return rules.check_runtime(facts, asked)
+
+    return Word(ask if policy.certifiers else None, refuse)
+
+
+def _claim(certificate: Certificate, keys: tuple[str, ...]) -> Claim:
+    return Claim(
+        target=certificate.target,
+        jaxlib=certificate.jaxlib,
+        outcome=certificate.outcome,
+        certified_on=certificate.certifiedOn.isoformat().replace("+00:00", "Z"),
+        cpu=certificate.surroundings.cpu,
+        keys=keys,
+        ulp_max=max((run.ulpMax for run in certificate.fixtures), default=0),
+    )
