@@ -167,7 +167,11 @@ def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> Symbolic | Non
         return None
     blob = Blob(captured.symbolic.module.artifact, oci.MODULE_TYPE)
     blobs.append(blob)
-    return Symbolic(module=blob.ref(), arguments=captured.symbolic.arguments)
+    return Symbolic(
+        module=blob.ref(),
+        arguments=captured.symbolic.arguments,
+        stablehlo=captured.symbolic.module.stablehlo_version,
+    )
 
 
 def _weight_set(blobs: Sequence[Blob], origin: str) -> WeightSet:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-HOST_FAMILIES = ("AOTC-E50", "AOTC-E55")
+HOST_FAMILIES = ("AOTC-E50", "AOTC-E51", "AOTC-E55")
 """What these refuse says nothing of a jaxlib: this host cannot run the target."""
 
 
@@ -56,6 +56,7 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
 
     from aotc_runtime.errors import raise_if
     from aotc_runtime.schema.policy import TrustPolicy
+    from aotc_runtime.serving.compiling import compile_for
     from aotc_runtime.serving.readiness import run_fixture
     from aotc_runtime.serving.resident import make_resident
     from aotc_runtime.system import host
@@ -101,6 +102,11 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
                     "seconds": f"{seconds:.6f}",
                 }
             )
+        if entry_point.symbolic is not None:
+            # Calls of other sizes are compiled from it, by this jaxlib.
+            sizes = entry_point.profiles[0].record.sizes
+            say(doing=f"compiling {entry_point.profiles[0].label} from its module")
+            compile_for(entry_point.name, entry_point.spec, entry_point.symbolic, dict(sizes))
     say(finished=True)
 
 

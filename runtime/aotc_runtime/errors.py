@@ -102,7 +102,7 @@ class IncompatibleRuntimeError(AotcError):
 
 
 class IncompatibleHostError(AotcError):
-    """AOTC-E50x: this host's processor or devices cannot run the executables."""
+    """AOTC-E50x, E51x: this host's processor or devices cannot run the executables."""
 
     exit_code = 7
 
@@ -138,6 +138,7 @@ FAMILIES: list[tuple[str, type[AotcError]]] = [
     ("AOTC-E3", TrustError),
     ("AOTC-E4", IncompatibleRuntimeError),
     ("AOTC-E50", IncompatibleHostError),
+    ("AOTC-E51", IncompatibleHostError),
     ("AOTC-E55", ResourceError),
     ("AOTC-E6", ShapeError),
     ("AOTC-E70", ReadinessError),

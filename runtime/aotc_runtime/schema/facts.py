@@ -33,6 +33,7 @@ class HostFacts(Struct, frozen=True):
     The others are "" where unknown. os: "linux".  libc: name and version, "glibc 2.36".
     runtime: version of aotc-runtime.  bundle_format: the newest it reads.  device_kind: jaxlib's
     name for the device.  accelerators: by platform; those that somebody asked for.
+    libraries: Python packages that custom calls need and that can be imported; None where unknown.
     """
 
     platform: str
@@ -50,3 +51,4 @@ class HostFacts(Struct, frozen=True):
     bundle_format: str = ""
     device_kind: str = ""
     accelerators: tuple[Accelerator, ...] = ()
+    libraries: tuple[str, ...] | None = None

@@ -364,11 +364,12 @@ class Symbolic(_Part, frozen=True):
     """The entry point for all accepted sizes at once.
 
     module: StableHLO whose @main has symbolic dimensions, each of which its arguments' shapes tell.
-    arguments: what @main takes, in its order.
+    arguments: what @main takes, in its order.  stablehlo: version of the artifact, "1.18.0".
     """
 
     module: BlobRef
     arguments: tuple[Argument, ...]
+    stablehlo: str | UnsetType = UNSET
 
 
 class EntryPoint(_Part, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from aotc_runtime.schema.facts import HostFacts
@@ -12,6 +13,9 @@ from aotc_runtime.system import processor
 from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
+
+LIBRARIES = ("scipy",)
+"""jaxlib takes LAPACK from it, and imports it only for that."""
 
 
 def detect(memory_limit: int | None = None) -> HostFacts:
@@ -46,7 +50,16 @@ def detect(memory_limit: int | None = None) -> HostFacts:
         runtime=VERSION,
         bundle_format=FORMAT_VERSION,
         device_kind=device.kind,
+        libraries=tuple(name for name in LIBRARIES if _can_be_imported(name)),
     )
+
+
+def _can_be_imported(package: str) -> bool:
+    """Without importing it, which for scipy takes 100 ms; to look takes 0.04."""
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):  # of a finder that refuses it, or of None in sys.modules
+        return False
 
 
 def libc() -> str:

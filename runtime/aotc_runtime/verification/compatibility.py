@@ -23,7 +23,7 @@ IGNORED = {
     "built_with.jaxlib_commit": "the version stands for it; kept for reports",
     "built_with.xla": "follows from the jaxlib version",
     "built_with.ifrt": "follows from the jaxlib version",
-    "built_with.stablehlo": "jaxlib reads the modules, and accepts_jaxlib lists those that can",
+    "built_with.stablehlo": "that of the builder; symbolic.stablehlo is that of a module",
     "built_with.tools": "requires.device says which versions of the plugin are accepted",
 }
 """Fields of the manifest that decide nothing here, each with the reason."""
@@ -33,7 +33,12 @@ GLIBC_FLOOR = (2, 27)
 """The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
 
 SERVED_CUSTOM_CALLS = ("TopK",)
-SERVED_PREFIXES = ("lapack_",)
+LAPACK = "lapack_"
+SERVED_PREFIXES = (LAPACK,)
+
+READS_STABLEHLO = {"0.11.2": (1, 20, 0), "0.12.0": (1, 22, 0), "0.12.0.1": (1, 22, 0)}
+"""By jaxlib version, the newest portable artifact it reads: `stablehlo.get_current_version()`.
+Asking would import MLIR, which takes 160 ms. What another version reads is not known here."""
 
 
 def _where(manifest: BundleManifest) -> str:
@@ -54,6 +59,23 @@ def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
             if manifest.accepts_jaxlib
             else f"rebuild with jaxlib {host.jaxlib}",
         )
+
+
+def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """symbolic.stablehlo: that of modules which this host may have to compile."""
+    reads = READS_STABLEHLO.get(host.jaxlib)
+    for name, entry_point in manifest.entry_points.items():
+        if entry_point.symbolic is UNSET or entry_point.symbolic.stablehlo is UNSET:
+            continue
+        needs = entry_point.symbolic.stablehlo
+        if reads is not None and _numbers(needs) > reads:
+            yield Finding(
+                code="AOTC-E404",
+                where=f"{_where(manifest)}, {name}",
+                expected=f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
+                found=f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
+                hint="install a newer jaxlib there, or build with an older one",
+            )
 
 
 def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
@@ -182,6 +204,19 @@ def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Fi
         )
 
 
+def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
+    needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
+    if needing and host.libraries is not None and "scipy" not in host.libraries:
+        yield Finding(
+            code="AOTC-E510",
+            where=_where(manifest),
+            expected=f"scipy, whose LAPACK serves {', '.join(needing)}",
+            found="no package of this name",
+            hint="`pip install scipy`; jaxlib requires it, so that somebody has left it out",
+        )
+
+
 def padding_bytes(manifest: BundleManifest) -> int:
     """The most that a padded call adds to a profile's: its results, cut. Copies of the inputs are
     among what the profile needs anyway.
@@ -216,12 +251,14 @@ Check = Callable[[BundleManifest, HostFacts], Iterable[Finding]]
 CHECKS: tuple[Check, ...] = (
     check_format,
     check_jaxlib,
+    check_stablehlo,
     check_platform,
     check_libc,
     check_isa,
     check_devices,
     check_device,
     check_custom_calls,
+    check_libraries,
     check_memory,
 )
 """docs/trust.md 8 to 10, in that order."""

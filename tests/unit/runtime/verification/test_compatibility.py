@@ -16,9 +16,14 @@ from aotc_runtime.errors import (
 )
 from aotc_runtime.schema.facts import Accelerator
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
-from aotc_runtime.verification.compatibility import CHECKS, IGNORED, check_host
+from aotc_runtime.verification.compatibility import (
+    CHECKS,
+    IGNORED,
+    READS_STABLEHLO,
+    check_host,
+)
 
-from ..samples import host, manifest
+from ..samples import REF, host, manifest
 
 CUDA: dict[str, Any] = {
     "platform": "cuda",
@@ -139,24 +144,79 @@ def test_each_family_has_its_exit_code(
 
 
 def test_every_mismatch_is_reported_at_once() -> None:
-    change = {"requires": {"custom_call_targets": ["unknown"]}}
+    entry = msgspec.to_builtins(manifest())["entry_points"]["predict"]
+    change = {
+        "requires": {"custom_call_targets": ["lapack_sgesdd_ffi", "unknown"]},
+        "entry_points": {"predict": {**entry, "symbolic": symbolic("9.0.0")}},
+    }
     facts = {
-        "jaxlib": "0.1",
+        "jaxlib": "0.11.2",
         "platform": "tpu",
         "isa": frozenset[str](),
         "devices": 0,
         "memory_bytes": 0,
         "libc": "glibc 2.17",
         "bundle_format": "0.9",
+        "libraries": (),
     }
-    found = codes(change, **facts)
-    assert found == [f"AOTC-E{n}" for n in (402, 401, 501, 507, 502, 503, 504, 551)]
+    found = codes({**change, "accepts_jaxlib": ["0.12.0"]}, **facts)
+    assert found == [f"AOTC-E{n}" for n in (402, 401, 404, 501, 507, 502, 503, 504, 510, 551)]
     accelerated = codes(
         {"requires": CUDA},
         accelerators=(gpus(kinds=("L4",), plugin="", driver="12.9", memory_bytes=0),),
     )
     assert accelerated == [f"AOTC-E{n}" for n in (403, 508, 509, 554)]
     assert len(found) == len(CHECKS) - 1, "of an accelerator there is one check"
+
+
+def symbolic(stablehlo: str | None) -> dict[str, Any]:
+    """A module that calls of other sizes are compiled from."""
+    version = {} if stablehlo is None else {"stablehlo": stablehlo}
+    return {"module": REF, "arguments": [{"from": "input", "leaf": 0, "aliased": False}], **version}
+
+
+@pytest.mark.parametrize(
+    ("stablehlo", "jaxlib", "expected"),
+    [
+        ("1.20.0", "0.11.2", []),
+        ("1.20.1", "0.11.2", ["AOTC-E404"]),
+        ("1.22.0", "0.11.2", ["AOTC-E404"]),
+        ("1.22.0", "0.12.0", []),
+        ("1.100.0", "0.12.0", ["AOTC-E404"]),
+        (None, "0.12.0", []),
+    ],
+)
+def test_a_module_that_may_be_compiled_here_is_of_a_version_that_jaxlib_reads(
+    stablehlo: str | None, jaxlib: str, expected: list[str]
+) -> None:
+    entry = msgspec.to_builtins(manifest())["entry_points"]["predict"]
+    change = {"entry_points": {"predict": {**entry, "symbolic": symbolic(stablehlo)}}}
+    assert codes(change, jaxlib=jaxlib) == expected
+
+
+def test_what_jaxlib_reads_is_what_it_says() -> None:
+    from jaxlib.mlir.dialects import stablehlo
+    from jaxlib.version import __version__
+
+    says = tuple(map(int, str(stablehlo.get_current_version()).split(".")))
+    assert READS_STABLEHLO.get(__version__, says) == says
+
+
+@pytest.mark.parametrize(
+    ("targets", "libraries", "expected"),
+    [
+        (["lapack_sgesdd_ffi"], (), ["AOTC-E510"]),
+        (["lapack_sgesdd_ffi"], ("scipy",), []),
+        (["lapack_sgesdd_ffi"], None, []),
+        (["TopK"], (), []),
+        ([], (), []),
+    ],
+)
+def test_lapack_needs_scipy_and_nothing_else_does(
+    targets: list[str], libraries: tuple[str, ...] | None, expected: list[str]
+) -> None:
+    change = {"requires": {"custom_call_targets": targets}}
+    assert codes(change, libraries=libraries) == expected
 
 
 def test_every_missing_processor_feature_is_named() -> None:

@@ -1,0 +1,63 @@
+"""A library that custom calls need is missed before anything is loaded, not when it is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.system import host
+
+WITHOUT_SCIPY = {
+    "a finder that finds none": """
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "scipy":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Finder)
+""",
+    "an entry of None": "sys.modules['scipy'] = None",
+}
+
+LOAD = """
+import json, sys
+{without}
+import aotc_runtime
+try:
+    aotc_runtime.load({bundle!r}, trust={policy!r})
+    print(json.dumps([]))
+except aotc_runtime.AotcError as error:
+    print(json.dumps([finding.code for finding in error.findings]))
+"""
+
+
+def loading(bundle: tuple[Path, Path], without: str) -> Any:
+    code = LOAD.format(bundle=str(bundle[0]), policy=str(bundle[1]), without=without)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("without", WITHOUT_SCIPY.values(), ids=WITHOUT_SCIPY.keys())
+def test_a_program_with_lapack_is_refused_where_scipy_was_left_out_and_others_load(
+    without: str, gp_bundle: tuple[Path, Path], digits_bundle: tuple[Path, Path]
+) -> None:
+    assert loading(gp_bundle, without) == ["AOTC-E510"]
+    assert loading(digits_bundle, without) == []
+
+
+def test_looking_for_a_library_does_not_import_it() -> None:
+    code = (
+        "import sys\nfrom aotc_runtime.system import host\n"
+        "print(host.detect().libraries, 'scipy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "('scipy',) False"
+
+
+def test_what_is_not_installed_cannot_be_imported() -> None:
+    assert not host._can_be_imported("no_such_package")
