@@ -6,11 +6,13 @@ from datetime import datetime
 from typing import Any
 
 from aotc.signing.signer import LocalSigner
+from aotc_runtime.schema.policy import TrustPolicy
 
-from .provenances import NOW, a_build
+from .provenances import NOW, a_build, key_of
 from .tampering import (
     Documents,
     MemoryBundle,
+    policy_for,
     put_together,
     root_digest,
     signed_envelope,
@@ -20,6 +22,8 @@ from .tampering import (
 
 OTHER_JAXLIB = "0.12.99"
 TYPE = "https://aotc.dev/certificate/v1"
+TWO = [{"name": "x", "digest": {"sha256": "0" * 64}}]
+"""Subjects that are no root of ours."""
 
 
 def runs_of(documents: Documents) -> list[dict[str, Any]]:
@@ -87,3 +91,9 @@ def certified(documents: Documents, builder: LocalSigner, *certificates: bytes) 
     build = statement(documents, builder, a_build(), predicateType="https://slsa.dev/provenance/v1")
     documents.envelopes = [build, *certificates]
     return put_together(documents)
+
+
+def trusting(builder: LocalSigner, *certifiers: LocalSigner, **change: Any) -> TrustPolicy:
+    """A policy for what the builder signed, with these certifiers."""
+    keys = tuple(key_of(signer) for signer in certifiers)
+    return policy_for(builder, **{"certifiers": keys, **change})

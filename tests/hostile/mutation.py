@@ -41,6 +41,7 @@ NOT_CHECKS = ("report.py",)
 TESTS = (
     "tests/unit/runtime/verification",
     "tests/hostile/test_archives.py",
+    "tests/hostile/test_certificates.py",
     "tests/hostile/test_policy_rules.py",
     "tests/hostile/test_readiness.py",
 )

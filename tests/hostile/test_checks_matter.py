@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from aotc_runtime import limits
+from aotc_runtime.errors import raise_if
+from aotc_runtime.schema.manifest import BundleManifest, Symbolic
 from aotc_runtime.verification import choosing, compatibility, consistency, contents, verify
 
 from .tampering import (
@@ -271,6 +274,28 @@ VERIFY = [
           "AOTC-E502"),
 ]  # fmt: skip
 
+
+def needing_lapack(arms: Arms) -> None:
+    manifest = msgspec.convert(arms.documents.manifest, BundleManifest)
+    requires = msgspec.structs.replace(
+        manifest.requires, custom_call_targets=("lapack_sgeqrf_ffi",)
+    )
+    host = msgspec.structs.replace(arms.host, libraries=())
+    raise_if(compatibility.check_host(msgspec.structs.replace(manifest, requires=requires), host))
+
+
+def a_newer_module(arms: Arms) -> None:
+    manifest = msgspec.convert(arms.documents.manifest, BundleManifest)
+    predict = manifest.entry_points["predict"]
+    module = Symbolic(predict.profiles[0].module, (), "9.0.0")
+    entry_points = {"predict": msgspec.structs.replace(predict, symbolic=module)}
+    host = msgspec.structs.replace(arms.host, jaxlib="0.12.0")
+    manifest = msgspec.structs.replace(manifest, accepts_jaxlib=("0.12.0",))
+    raise_if(
+        compatibility.check_host(msgspec.structs.replace(manifest, entry_points=entry_points), host)
+    )
+
+
 COMPATIBILITY = [
     Check(compatibility.check_format, ("if reads and", "if False and"),
           on_host(bundle_format="0.9"), "AOTC-E402"),
@@ -291,6 +316,10 @@ COMPATIBILITY = [
     Check(compatibility.check_custom_calls, ("if unknown", "if False"),
           requiring(custom_call_targets=["TopK", "lapack_sgeqrf_ffi", "xla_python_cpu_callback"]),
           "AOTC-E504"),
+    Check(compatibility.check_libraries, ('"scipy" not in host.libraries', "False"),
+          needing_lapack, "AOTC-E510"),
+    Check(compatibility.check_stablehlo, ("_numbers(needs) > reads", "False"), a_newer_module,
+          "AOTC-E404"),
     Check(compatibility.check_memory,
           ("host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest)", "False"),
           on_host(memory_bytes=321_351), "AOTC-E551"),

@@ -152,7 +152,7 @@ TRUST = [
           "AOTC-E309"),
     Check(trust.policy_keys, ("policy.threshold > len(distinct)", "False"),
           more_keys_than_there_are, "AOTC-E309", "AOTC-E304"),
-    Check(trust.policy_keys, ("setdefault(key.id, key)", "setdefault(str(index), key)"),
+    Check(trust._distinct, ("setdefault(key.id, key)", "setdefault(str(index), key)"),
           more_keys_than_there_are, "AOTC-E309", "KeyError"),
     Check(keys._parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
           "AOTC-E310"),
