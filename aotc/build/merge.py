@@ -9,29 +9,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from aotc.build.believe import read_believed
 from aotc.packing.bundle import Form, require_place
 from aotc.packing.merging import merge, pack_merged
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.signing.attest import Ingredient, attest, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle
-from aotc_runtime.errors import BundleFormatError, raise_if
+from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.formats.statement import SIGN_TYPE
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import rules, signatures
+from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import (
     Contents,
-    read_contents,
-    read_envelopes,
-    read_root,
-    read_unverified,
 )
 from aotc_runtime.verification.signatures import Voucher
-from aotc_runtime.verification.verify import check_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ def merge_bundles(
     parts: list[TargetPart] = []
     for path in paths:
         source = open_bundle(path)
-        contents, vouchers = _read(source, policy, now)
+        contents, vouchers = read_believed(source, policy, now)
         inputs.append(_ingredient(contents, vouchers))
         parts += target_parts_of(source, contents)
     merged = merge(parts)
@@ -76,24 +71,6 @@ def merge_bundles(
         attestation = attest(merged.root.digest, subject, merging(inputs, targets), signer)
     envelopes = [attestation.envelope] if attestation else []
     return MergedBundle(pack_merged(output, form, merged, envelopes), tuple(inputs), attestation)
-
-
-def _read(
-    source: BlobSource, policy: TrustPolicy | None, now: datetime
-) -> tuple[Contents, tuple[Voucher, ...]]:
-    """docs/trust.md 1 to 7, but for what it asks of the host; digests alone without a policy."""
-    if policy is None:
-        return read_unverified(source)[0], ()
-    root = read_root(source)
-    raise_if(rules.check_limits(source, policy))
-    raise_if(rules.check_revoked_root(root.entry.digest, policy, source.name))
-    envelopes, attested = read_envelopes(source, root)
-    vouchers = signatures.vouchers_for(
-        envelopes, root.entry.digest, policy, source.name, now.timestamp()
-    )
-    contents = read_contents(source, root, attested)
-    raise_if(check_policy(contents, attested, vouchers, policy, source.name))
-    return contents, vouchers
 
 
 def _ingredient(contents: Contents, vouchers: Sequence[Voucher]) -> Ingredient:

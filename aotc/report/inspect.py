@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from aotc.build.memory import call_bytes, total_bytes
+from aotc.evidence import Coverage, EntryPointEvidence, Evidence
+from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc_runtime.decoders import decoder
 from aotc_runtime.formats import dsse
@@ -34,7 +36,10 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
         "root_digest": contents.root_digest,
         "signatures": [claim for envelope in envelopes for claim in _claims(envelope)],
         "signatures_verified": False,
-        "targets": {name: manifest_report(m) for name, m in contents.manifests.items()},
+        "targets": {
+            name: manifest_report(m, evidence_of(m, contents))
+            for name, m in contents.manifests.items()
+        },
         "absent_targets": list(contents.absent),
         "blobs": roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
     }
@@ -76,8 +81,11 @@ def _build(predicate: bytes) -> dict[str, Any]:
     }
 
 
-def manifest_report(manifest: BundleManifest) -> dict[str, Any]:
-    """One target: requirements, toolchain, weights and entry points."""
+def manifest_report(manifest: BundleManifest, evidence: Evidence | None = None) -> dict[str, Any]:
+    """One target: requirements, toolchain, weights and entry points, with their evidence if it was
+    read.
+    """
+    told = evidence.entry_points if evidence else {}
     return {
         "target": msgspec.to_builtins(manifest.target),
         "requires": msgspec.to_builtins(manifest.requires),
@@ -94,12 +102,13 @@ def manifest_report(manifest: BundleManifest) -> dict[str, Any]:
             for name, weights in manifest.weights.items()
         },
         "entry_points": {
-            name: _entry_point(entry_point) for name, entry_point in manifest.entry_points.items()
+            name: _entry_point(entry_point, told.get(name))
+            for name, entry_point in manifest.entry_points.items()
         },
     }
 
 
-def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
+def _entry_point(entry_point: EntryPoint, told: EntryPointEvidence | None) -> dict[str, Any]:
     return {
         "function": entry_point.function,
         "parameters": [parameter.name for parameter in entry_point.parameters],
@@ -130,7 +139,17 @@ def _entry_point(entry_point: EntryPoint) -> dict[str, Any]:
                     if profile.tuned is msgspec.UNSET
                     else {"tuned": msgspec.to_builtins(profile.tuned)}
                 ),
+                **({} if told is None else {"evidence": msgspec.to_builtins(told.profiles[index])}),
             }
-            for profile in entry_point.profiles
+            for index, profile in enumerate(entry_point.profiles)
         ],
+        **({} if told is None else {"coverage": _coverage(told.coverage)}),
+    }
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any]:
+    return {
+        "lines": coverage.lines,
+        "traced": coverage.traced,
+        "files": msgspec.to_builtins(coverage.files),
     }

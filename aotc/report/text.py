@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -118,12 +119,24 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
             *_parity(profile["parity"]),
         )
     page.table(table)
-    for line in shapes_lines(entry):
+    for line in (*shapes_lines(entry), *evidence_lines(entry)):
         page.line(f"    {line}")
     for profile in entry["profiles"]:
         if tuned := profile.get("tuned"):
             sizes = sizes_text(profile["sizes"]) or "-"
             page.line(f"    tuned {sizes}: {tuned_text(tuned)}")
+
+
+def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
+    """What was traced of an entry point, and who does its work, if its evidence was read."""
+    if coverage := entry.get("coverage"):
+        missed = sum(bool(f["missed"]) for found in coverage["files"].values() for f in found)
+        rest = f", {count(missed, 'function')} not whole" if missed else ""
+        yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
+    told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
+    places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
+    if places:
+        yield f"work by {', '.join(places)}"
 
 
 def tuned_text(tuned: dict[str, Any]) -> str:

@@ -45,6 +45,7 @@ SCRATCH = {
     "aotc/build/draft.py": "what the process that imports the function is asked",
     "aotc/build/look_worker.py": "what it answers",
     "aotc/backends/xla/compile.py": "the folder of one compilation",
+    "aotc/backends/xla/texts.py": "a temporary folder of its own, and in it",
     "aotc/backends/xla/worker.py": "in that folder, which it is started in",
     "aotc/build/capture_worker.py": "the build's scratch folder",
     "aotc/certify/worker.py": "no file: its stdout, under another number",

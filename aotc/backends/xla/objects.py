@@ -149,6 +149,26 @@ def contents(serialized: bytes) -> Contents:
     )
 
 
+_DEPTH_MAX = 4
+"""Of messages around a module: backends put theirs at other places."""
+
+
+def optimized_module(serialized: bytes) -> bytes | None:
+    """The optimized HLO in an executable of whatever backend, an HloModuleProto, if it is there."""
+    try:
+        length, start = protobuf.read_varint(serialized, 0)
+        outer = protobuf.parse(serialized[start + length :])
+    except ValueError:
+        return None
+    level = outer
+    for _ in range(_DEPTH_MAX):
+        for field in level:
+            if found := _module(field):
+                return found
+        level = [inner for field in level for inner in protobuf.message(field) or ()]
+    return None
+
+
 def compile_options(serialized: bytes) -> bytes:
     """The CompileOptionsProto that an executable was made with. Raises UnknownLayoutError."""
     _, outer, _, index = _split(serialized)

@@ -16,11 +16,14 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read by jaxlib when it is loaded
 
 import jaxlib.version
-from jaxlib import lapack, xla_client
+from jaxlib import _hlo, lapack, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
 from aotc.backends.xla import topology
+
+_ELEMENTS_SHOWN = 16
+"""Of a constant in text."""
 
 NO_PROFILE = -1
 """jax's `_NO_PROFILE_DONT_RETRIEVE`: profile_version that never asks for an AutoFDO profile."""
@@ -104,6 +107,20 @@ def read_artifact(artifact: bytes) -> Any:
         dialect.register_dialect(context)
     _mlirHlo.register_mhlo_dialect(context)
     return _stablehlo.deserialize_portable_artifact(context, artifact)
+
+
+def artifact_text(artifact: bytes) -> str:
+    """A portable artifact as MLIR text, without constants of many numbers.
+
+    Raises ValueError or MlirError.
+    """
+    module = read_artifact(artifact)
+    return str(module.operation.get_asm(large_elements_limit=_ELEMENTS_SHOWN))
+
+
+def hlo_module_text(proto: bytes) -> str:
+    """A serialized HloModuleProto as text. Raises XlaError or ValueError."""
+    return str(_hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string())
 
 
 def custom_call_targets(module: Any) -> list[str]:

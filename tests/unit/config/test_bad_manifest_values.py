@@ -223,7 +223,7 @@ BAD: dict[str, Bad] = {
     "an unknown gate": (
         "schema = 1", "schema = 1\ngates = { max_temp = 1 }",
         "AOTC-E803", "m.toml:2 gates.max_temp",
-        "one of max_artifact_size, max_executable_size", "max_temp", "did you mean max_temp_memory?",
+        "one of max_artifact_size, max_executable_size", "max_temp", "mean max_temp_memory?",
     ),
     "a gate of no number of bytes": (
         "schema = 1", 'schema = 1\ngates = { max_artifact_size = "3 XB" }',

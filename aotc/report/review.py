@@ -1,0 +1,194 @@
+"""Everything of a bundle for a reviewer, in one value: what was built, from what, on whose word,
+and the evidence of every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from aotc.build.believe import read_believed
+from aotc.evidence import Coverage, Evidence, ProfileEvidence
+from aotc_runtime import canonical
+from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.formats import dsse, oci
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.formats.statement import Statement
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification import signatures
+from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
+from aotc_runtime.verification.roles import roles_by_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What somebody says of a bundle, with an attestation that bears these keys' ids.
+
+    counts: for a policy, all whose signature was checked and is by one of its keys; none without a
+    policy.  predicate: as it stands in the statement, such as SLSA provenance.
+    """
+
+    key_ids: tuple[str, ...]
+    counts: tuple[str, ...]
+    predicate_type: str
+    predicate: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedExecutable:
+    """One executable. evidence: None for a bundle of a build that left none."""
+
+    target: str
+    entry_point: str
+    description: EntryPoint
+    record: ProfileRecord
+    evidence: ProfileEvidence | None
+
+    @property
+    def label(self) -> str:
+        """predict[batch=8]."""
+        return label(self.entry_point, self.record.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedTarget:
+    """One target. evidence: None for a bundle of a build that left none."""
+
+    manifest: BundleManifest
+    evidence: Evidence | None
+
+    def coverage(self, entry_point: str) -> Coverage | None:
+        """What of the program went into an entry point."""
+        return self.evidence.entry_points[entry_point].coverage if self.evidence else None
+
+    def executables(self) -> Iterator[ReviewedExecutable]:
+        """All of them, in the manifest's order."""
+        for name, entry_point in self.manifest.entry_points.items():
+            for index, record in enumerate(entry_point.profiles):
+                evidence = None
+                if self.evidence is not None:
+                    evidence = self.evidence.entry_points[name].profiles[index]
+                yield ReviewedExecutable(
+                    self.manifest.target.name, name, entry_point, record, evidence
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A bundle. name, version: its own.  verified: whether a policy accepted it; digests were
+    checked in any case.  signers: ids of the keys on whose word it did.  targets: by name.  absent:
+    what the root calls targets that this copy lacks.  blobs: digest to role.  sizes: bytes by media
+    type, of blobs below the root.  contents: for whoever wants to read a blob.
+    """
+
+    bundle: str
+    name: str
+    version: str
+    root_digest: str
+    verified: bool
+    signers: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    targets: Mapping[str, ReviewedTarget]
+    absent: tuple[str, ...]
+    blobs: Mapping[str, str]
+    sizes: Mapping[str, int]
+    contents: Contents
+
+    def executables(self) -> Iterator[ReviewedExecutable]:
+        """Those of all targets."""
+        for target in self.targets.values():
+            yield from target.executables()
+
+
+def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Review:
+    """Read a bundle for review; nothing of it is loaded.
+
+    policy: it has to satisfy it at this time, the rules on the host left out; with None, digests
+    are checked and signatures are not. Raises BundleFormatError (AOTC-E118: evidence that is not of
+    these executables), IntegrityError, TrustError.
+    """
+    contents, vouchers = read_believed(source, policy, now)
+    first = next(iter(contents.manifests.values()))
+    signers = signatures.signers_of(vouchers)
+    envelopes, _ = read_envelopes(source, read_root(source))
+    sizes: dict[str, int] = {}
+    for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():
+        sizes[layer.mediaType] = sizes.get(layer.mediaType, 0) + layer.size
+    return Review(
+        bundle=source.name,
+        name=first.name,
+        version=first.version,
+        root_digest=contents.root_digest,
+        verified=policy is not None,
+        signers=signers,
+        claims=tuple(_claim(envelope, signers) for envelope in envelopes),
+        targets={
+            name: ReviewedTarget(manifest, evidence_of(manifest, contents))
+            for name, manifest in contents.manifests.items()
+        },
+        absent=contents.absent,
+        blobs=roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
+        sizes=dict(sorted(sizes.items())),
+        contents=contents,
+    )
+
+
+def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
+    """The evidence of one target, if its build left any.
+
+    Raises BundleFormatError: AOTC-E101, E102; E118 if it is of other executables.
+    """
+    if manifest.evidence is UNSET:
+        return None
+    where = f"evidence of {manifest.target.name}"
+    evidence = canonical.decode(contents.blobs[manifest.evidence.digest], Evidence, where=where)
+    told = {
+        name: [profile.sizes for profile in entry_point.profiles]
+        for name, entry_point in evidence.entry_points.items()
+    }
+    known = {
+        name: [profile.sizes for profile in entry_point.profiles]
+        for name, entry_point in manifest.entry_points.items()
+    }
+    if (evidence.target, told) != (manifest.target.name, known):
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E118",
+                where=where,
+                expected="the entry points and profiles of the bundle manifest",
+                found="others",
+                hint="the bundle was put together wrongly: build it again",
+            )
+        )
+    return evidence
+
+
+def _claim(data: bytes, signers: tuple[str, ...]) -> Claim:
+    envelope = decode_foreign(data, dsse.Envelope, where="attestation")
+    payload = dsse.decode_base64(envelope.payload, where="attestation")
+    statement = decode_foreign(payload, Statement, where="attestation")
+    key_ids = tuple(signature.keyid for signature in envelope.signatures)
+    return Claim(
+        key_ids=key_ids,
+        counts=tuple(key for key in key_ids if key in signers),
+        predicate_type=statement.predicateType,
+        predicate=msgspec.json.decode(statement.predicate),
+    )
+
+
+KINDS = {
+    oci.WEIGHTS_TYPE: "weights",
+    oci.MODULE_TYPE: "modules",
+    oci.EXECUTABLE_TYPE: "executables",
+    oci.FIXTURE_TYPE: "fixtures",
+    oci.EVIDENCE_TYPE: "evidence",
+}
+"""Media types of blobs in words."""
