@@ -182,8 +182,7 @@ class EntryPointEvidence(_Part, frozen=True):
 
 
 class Evidence(_Part, frozen=True):
-    """One target. schema: of this document."""
+    """One target, that of the bundle manifest which refers to it. schema: of this document."""
 
-    target: str
     entry_points: dict[str, EntryPointEvidence]
     schema: int = 1
