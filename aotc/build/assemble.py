@@ -59,9 +59,7 @@ def target_parts(
     executables: for the profiles of the target, which are some of the captured ones.
     """
     blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
-    evidence = Blob(
-        canonical.encode(target_evidence(program, target, executables)), oci.EVIDENCE_TYPE
-    )
+    evidence = Blob(canonical.encode(target_evidence(program, executables)), oci.EVIDENCE_TYPE)
     blobs.append(evidence)
     entry_points = {}
     for name, captured in program.entry_points.items():

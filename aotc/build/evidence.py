@@ -14,18 +14,17 @@ from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import label, without_compiling
-from aotc_runtime.schema.manifest import BundleManifest, Split, Target
+from aotc_runtime.schema.manifest import BundleManifest, Split
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 _OUTPUTS = "outputs/"
 
 
 def target_evidence(
-    program: CapturedProgram, target: Target, executables: Mapping[tuple[str, int], Executable]
+    program: CapturedProgram, executables: Mapping[tuple[str, int], Executable]
 ) -> Evidence:
     """The evidence of one target. executables: by entry point and captured profile."""
     return Evidence(
-        target=target.name,
         entry_points={
             name: EntryPointEvidence(
                 coverage=entry_point.coverage,

@@ -158,7 +158,7 @@ def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None
         name: [profile.sizes for profile in entry_point.profiles]
         for name, entry_point in manifest.entry_points.items()
     }
-    if (evidence.target, told) != (manifest.target.name, known):
+    if told != known:
         raise BundleFormatError(
             Finding(
                 code="AOTC-E118",
