@@ -52,7 +52,8 @@ class CapturedProfile:
     """One entry point traced at one shape profile.
 
     sizes: dimension to size.  arguments: the module's parameters, in order.  input_shapes,
-    output_shapes: concrete, in leaf order.
+    output_shapes: concrete, in leaf order.  module: for CPUs.  others: by platform, where jax
+    lowers to something else there.
     """
 
     sizes: dict[str, int]
@@ -61,6 +62,11 @@ class CapturedProfile:
     arguments: tuple[Argument, ...]
     module: Module
     control_flow: ControlFlow = field(default_factory=ControlFlow)
+    others: dict[str, Module] = field(default_factory=dict)
+
+    def module_for(self, platform: str) -> Module:
+        """What is compiled for targets of a platform."""
+        return self.others.get(platform, self.module)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,11 @@ from aotc_runtime.errors import Finding
 
 GROUP = "aotc.backends"
 
+HINTS = {
+    "rocm": "compiling for AMD GPUs needs a machine with ROCm, to whose libraries XLA's plugin for "
+    "them (jax-rocm7-pjrt) links; add a backend for it there: an entry point of aotc.backends",
+}
+
 
 def backend_for(platform: str) -> Backend:
     """The backend of a platform. Raises CompileError (AOTC-E909) if none is installed."""
@@ -22,7 +27,7 @@ def backend_for(platform: str) -> Backend:
                 where=f"platform {platform}",
                 expected="a backend for one of: " + ", ".join(sorted(found)),
                 found="none installed for this platform",
-                hint="correct the target's platform, or install the package with its backend",
+                hint=HINTS.get(platform, "install the package with its backend"),
             )
         )
     return cast(Backend, found[platform].load()())

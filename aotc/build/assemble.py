@@ -69,7 +69,7 @@ def target_parts(
                 continue
             executable = executables[name, index]
             parts = (
-                Blob(profile.module.artifact, oci.MODULE_TYPE),
+                Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE),
                 Blob(executable.serialized, oci.EXECUTABLE_TYPE),
                 Blob(staging.fixture(name, index).read_bytes(), oci.FIXTURE_TYPE),
             )

@@ -19,13 +19,19 @@ from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.capture import fixtures, program, raised
-from aotc.capture.trace import TracedEntryPoint, trace_entry_point
+from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
+from aotc.config.target import NATIVE, read_target
 from aotc.errors import CaptureError
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
-from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, CapturedSymbolic
+from aotc.stages import (
+    CapturedEntryPoint,
+    CapturedProfile,
+    CapturedProgram,
+    CapturedSymbolic,
+)
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 
@@ -41,6 +47,7 @@ def capture(
     manifest = read_build_manifest(manifest_path)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
+    platforms = _platforms(manifest, targets)
     captured: dict[str, CapturedEntryPoint] = {}
     closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
     for name, spec in manifest.entry_points.items():
@@ -53,7 +60,7 @@ def capture(
             where = manifest.where("entry_points", name, "fixtures")
             staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
             closure.update(profile.lifted)
-        captured[name] = _freeze(traced)
+        captured[name] = _freeze(traced, platforms)
         staging.write_entry_point(captured[name])
         progress.finished(name)
     sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
@@ -89,7 +96,30 @@ def _check_x64(manifest: BuildManifest) -> None:
         )
 
 
-def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
+def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> list[str]:
+    """Of the targets that are no CPUs."""
+    names = [name for name in targets or manifest.targets if name != NATIVE]
+    return sorted({read_target(name, manifest.root).platform for name in names} - {"cpu"})
+
+
+def _frozen(profile: TracedProfile, platforms: Sequence[str]) -> CapturedProfile:
+    module = portable(profile.lowered.compiler_ir("stablehlo"))
+    others = {}
+    for platform in platforms:
+        lowered = profile.traced.lower(lowering_platforms=(platform,))
+        others[platform] = portable(lowered.compiler_ir("stablehlo"))
+    return CapturedProfile(
+        sizes=profile.sizes,
+        input_shapes=profile.shapes().inputs,
+        output_shapes=profile.shapes().outputs,
+        arguments=profile.arguments,
+        module=module,
+        others={name: other for name, other in others.items() if other != module},
+        control_flow=profile.control_flow,
+    )
+
+
+def _freeze(traced: TracedEntryPoint, platforms: Sequence[str]) -> CapturedEntryPoint:
     plan, spec = traced.plan, traced.spec
     return CapturedEntryPoint(
         name=plan.name,
@@ -109,17 +139,7 @@ def _freeze(traced: TracedEntryPoint) -> CapturedEntryPoint:
         symbolic=None
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
-        profiles=tuple(
-            CapturedProfile(
-                sizes=profile.sizes,
-                input_shapes=profile.shapes().inputs,
-                output_shapes=profile.shapes().outputs,
-                arguments=profile.arguments,
-                module=portable(profile.lowered.compiler_ir("stablehlo")),
-                control_flow=profile.control_flow,
-            )
-            for profile in traced.profiles
-        ),
+        profiles=tuple(_frozen(profile, platforms) for profile in traced.profiles),
     )
 
 

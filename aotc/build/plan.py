@@ -79,7 +79,9 @@ def entry_point_jobs(
     name = entry_point.name
     return {
         (target.name, name, index): CompileJob(
-            label=label(name, profile.sizes), module=profile.module, target=target
+            label=label(name, profile.sizes),
+            module=profile.module_for(target.platform),
+            target=target,
         )
         for target in targets
         for index, profile in enumerate(entry_point.profiles)

@@ -53,7 +53,9 @@ def check_target(target: Target) -> TargetCheck:
     problems: tuple[Finding, ...] = ()
     started = time.perf_counter()
     try:
-        required = backend.compile(CompileJob("a trivial program", _module(), target)).isa
+        required = backend.compile(
+            CompileJob("a trivial program", _module(target.platform), target)
+        ).isa
     except CompileError as error:
         problems = error.findings
     seconds = time.perf_counter() - started
@@ -66,6 +68,15 @@ def check_target(target: Target) -> TargetCheck:
         host=tuple(check_host(_bundle_for(target, built_with), host.detect())),
         notes=notes(target, built_with.jaxlib),
     )
+
+
+def self_contained(target: Target) -> Target:
+    """The target with everything that is known of it by name only. Raises CompileError."""
+    if target.platform != "cuda":
+        return target
+    from aotc.backends.cuda.compile import self_contained as with_description
+
+    return with_description(target)
 
 
 def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
@@ -87,15 +98,17 @@ def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
     )
 
 
-def _module() -> Module:
+def _module(platform: str) -> Module:
     """Enough for a loop of generated code, in which the target's vector instructions are used."""
     import jax
     import jax.numpy as jnp
 
     from aotc.lowering.stablehlo import portable
 
-    lowered = jax.jit(lambda x: jnp.exp(x) + x).lower(jax.ShapeDtypeStruct((256,), jnp.float32))
-    return portable(lowered.compiler_ir("stablehlo"))
+    # An accelerator's plugin that is there to compile would be asked for its devices.
+    jax.config.update("jax_platforms", "cpu")
+    traced = jax.jit(lambda x: jnp.exp(x) + x).trace(jax.ShapeDtypeStruct((256,), jnp.float32))
+    return portable(traced.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo"))
 
 
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:

@@ -44,7 +44,7 @@ class TracedProfile:
     """One entry point traced and lowered at one profile; `lowered` still lives in jax.
 
     outputs: abstract, as the function returns them.  arguments: the lowered module's parameters in
-    order.  lifted: closed-over arrays by tensor name.
+    order.  lifted: closed-over arrays by tensor name.  traced: what `lowered` was lowered from.
     """
 
     sizes: dict[str, int]
@@ -55,6 +55,7 @@ class TracedProfile:
     arguments: tuple[Argument, ...]
     lifted: dict[str, np.ndarray[Any, Any]]
     control_flow: ControlFlow
+    traced: Any
 
     def shapes(self) -> Shapes:
         return shapes_of(self.call, self.outputs)
@@ -157,6 +158,7 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
         arguments=tuple(_argument(index, names, call) for index in parts.kept),
         lifted=lifted,
         control_flow=coverage.control_flow(traced.jaxpr.jaxpr),
+        traced=traced,
     )
 
 

@@ -7,7 +7,7 @@ built-in ones; or given as a path.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aotc.config import document as toml
@@ -128,6 +128,7 @@ def _device(model: CudaModel | TpuModel | RocmModel) -> TargetDevice:
                 compute_capability=model.compute_capability,
                 kinds=kinds,
                 changes=dict(sorted(model.changes.items())),
+                text=model.text,
             )
         case TpuModel():
             return TpuDevice(topology=model.topology, kinds=kinds)
@@ -136,21 +137,46 @@ def _device(model: CudaModel | TpuModel | RocmModel) -> TargetDevice:
 
 
 def file_text(target: Target, name: str) -> str:
-    """A target file for machines like a described one: its features without those that no code is
-    made of, which other machines of the kind may lack.
+    """A target file of this name for machines like a described one: a processor's features without
+    those that no code is made of, which other machines of the kind may lack.
     """
-    features = [feature for feature in target.features if feature not in isa.UNUSED]
     document: dict[str, object] = {
         "schema": 1,
         "name": name,
         "platform": target.platform,
         "triple": target.triple,
-        "cpu": target.cpu,
-        "features": features,
-        "tuning": list(target.tuning),
-        "threads": target.threads,
     }
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in document.items())
+    match target.device:
+        case CudaDevice() as gpu:
+            document |= {"device": gpu.description, "compute_capability": gpu.compute_capability}
+            document |= {"kinds": list(gpu.kinds)}
+        case TpuDevice() as chips:
+            document |= {"topology": chips.topology, "kinds": list(chips.kinds)}
+        case RocmDevice() as gpu:
+            document |= {"architecture": gpu.architecture, "kinds": list(gpu.kinds)}
+        case _:
+            document |= {
+                "cpu": target.cpu,
+                "features": [each for each in target.features if each not in isa.UNUSED],
+                "tuning": list(target.tuning),
+                "threads": target.threads,
+            }
+    if target.devices > 1:
+        document["devices"] = target.devices
+    lines = [f"{key} = {json.dumps(value)}\n" for key, value in document.items()]
+    if isinstance(target.device, CudaDevice):
+        # JSON's escapes are TOML's, and a text of many lines is easier to read as one.
+        text = json.dumps(target.device.text).replace("\\n", "\n").strip('"')
+        lines += [f'text = """\n{text}"""\n'] if target.device.text else []
+        lines += _table("changes", target.device.changes)
+    return "".join([*lines, *_table("options", target.options)])
+
+
+def _table(name: str, items: Mapping[str, str]) -> list[str]:
+    if not items:
+        return []
+    rows = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in items.items()]
+    return [f"\n[{name}]\n", *rows]
 
 
 def _read(path: Path) -> TargetModel:

@@ -46,12 +46,15 @@ class CpuModel(_Model):
 
 
 class CudaModel(_Model):
-    """NVIDIA GPUs. device: a description in the CUDA plugin.  changes: fields of it, set anew."""
+    """NVIDIA GPUs. device: a description in the CUDA plugin.  changes: fields of it, set anew.
+    text: the description itself, for plugins that have none of that name.
+    """
 
     platform: Literal["cuda"]
     triple: str = LINUX
     device: Text
     changes: dict[str, str] = {}
+    text: str = ""
     compute_capability: Capability
     kinds: Kinds
     devices: Devices = 1

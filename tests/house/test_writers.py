@@ -44,6 +44,8 @@ SCRATCH = {
     "aotc/build/memory_limits.py": "the build's scratch folder: removes what was measured",
     "aotc/build/draft.py": "what the process that imports the function is asked",
     "aotc/build/look_worker.py": "what it answers",
+    "aotc/backends/cuda/compile.py": "the folder of one compilation",
+    "aotc/backends/cuda/worker.py": "in that folder, which it is started in",
     "aotc/backends/xla/compile.py": "the folder of one compilation",
     "aotc/backends/xla/texts.py": "a temporary folder of its own, and in it",
     "aotc/backends/xla/worker.py": "in that folder, which it is started in",

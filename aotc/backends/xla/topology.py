@@ -8,10 +8,13 @@ jaxlib (seen at 9.2.5 in 0.11.2, 0.12.0 and 0.12.0.1).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from aotc.backends.xla import protobuf
 from aotc.backends.xla.protobuf import BYTES, Field
+
+_TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 
 
 class UnknownTopologyError(ValueError):
@@ -40,6 +43,41 @@ def with_machine(topology: bytes, machine: Machine) -> bytes:
     texts = (machine.triple, machine.cpu, machine.features)
     replacement = [Field(number, BYTES, text.encode()) for number, text in enumerate(texts, 1)]
     return protobuf.serialize(_replace(fields, path, replacement))
+
+
+def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
+    """The topology of an accelerator with another host: {1: triple, 2: processor}, and perhaps
+    features, which are dropped (seen at 9.2.9 of CUDA topologies in 0.11.2 and 0.12.0.1).
+
+    Raises UnknownTopologyError.
+    """
+    fields = _parse(topology)
+    path = _search_host(fields)
+    if path is None:
+        raise UnknownTopologyError("no host in the topology")
+    texts = (triple, cpu)
+    replacement = [Field(number, BYTES, text.encode()) for number, text in enumerate(texts, 1)]
+    return protobuf.serialize(_replace(fields, path, replacement))
+
+
+def _search_host(fields: list[Field]) -> list[int] | None:
+    for index, field in enumerate(fields):
+        inner = protobuf.message(field)
+        if inner is None:
+            continue
+        if _is_host(inner):
+            return [index]
+        deeper = _search_host(inner)
+        if deeper is not None:
+            return [index, *deeper]
+    return None
+
+
+def _is_host(fields: list[Field]) -> bool:
+    numbers = [(field.number, field.wire) for field in fields]
+    if numbers not in ([(1, BYTES), (2, BYTES)], [(1, BYTES), (2, BYTES), (3, BYTES)]):
+        return False
+    return _TRIPLE.match(bytes(fields[0].value)) is not None
 
 
 def _parse(topology: bytes) -> list[Field]:

@@ -11,12 +11,23 @@ from aotc.cli.common import Output, command
 
 @click.command()
 @click.argument("name")
+@click.option("--toml", is_flag=True, help="Print a target file that needs nothing else.")
 @command
-def show(out: Output, name: str) -> None:
-    """Show a target: processor, features, threads and options."""
+def show(out: Output, name: str, toml: bool) -> None:
+    """Show a target: the processor or device, and options.
+
+    With --toml, a target file; that of an NVIDIA GPU brings the description that the CUDA plugin
+    has of it, for plugins that have none (jaxlib 0.11.2).
+    """
     from aotc.build.plan import resolve_target
+    from aotc.build.target_check import self_contained
+    from aotc.config.target import file_text
     from aotc.report.targets import target_document
     from aotc.report.text import print_target
 
     target = resolve_target(name, Path.cwd(), "NAME")
+    if toml:
+        file = file_text(self_contained(target), target.name)
+        out.result({"toml": file}, lambda: print(file, end=""))
+        return
     out.result({"target": target_document(target)}, lambda: print_target(target))

@@ -23,15 +23,16 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class CudaDevice(_Part, frozen=True, tag="cuda", tag_field="family", omit_defaults=True):
     """An NVIDIA GPU.
 
-    description: name of the description in the CUDA plugin that was compiled for.  changes: fields
-    of that description that the target file sets to other values.  kinds: product names of the
-    devices that may run the code, as the driver states them.
+    description: name of the description that was compiled for.  changes: fields of it that the
+    target file sets to other values.  kinds: product names of the devices that may run the code, as
+    the driver states them.  text: the description, if it is not the one in the CUDA plugin.
     """
 
     description: str
     compute_capability: Capability
     kinds: tuple[str, ...]
     changes: dict[str, str] = {}
+    text: str = ""
 
 
 class TpuDevice(_Part, frozen=True, tag="tpu", tag_field="family"):
@@ -70,13 +71,11 @@ class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
 class Compilation(_Part, frozen=True):
     """How executables for an accelerator were compiled.
 
-    without_device: on a machine that has none.  left_out: what the compiler then cannot do, and
-    took defaults for, such as "autotuning".  claims: versions that the description of the device
-    states and the executables repeat; nobody looked whether they are installed.  host_cpu: LLVM's
-    name for the processor that compiled, where executables contain it; "" where they do not.
+    without_device: from a description, on a machine that may have none.  left_out: what the
+    compiler then cannot do, and took defaults for, such as "autotuning".  claims: versions that the
+    description states and the executables repeat; XLA refuses to load them where less is installed.
     """
 
     without_device: bool
     left_out: tuple[str, ...]
     claims: dict[str, str]
-    host_cpu: str

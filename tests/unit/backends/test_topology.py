@@ -83,3 +83,19 @@ def test_a_topology_without_a_machine_is_unknown(data: bytes) -> None:
         topology.read_machine(data)
     with pytest.raises(UnknownTopologyError):
         topology.with_machine(data, OTHER)
+
+
+def test_the_host_of_an_accelerator_is_replaced_and_loses_its_features() -> None:
+    for texts in (("x86_64-unknown-linux-gnu", "znver5"), ("x86_64-a-b", "znver5", "+avx2")):
+        host = protobuf.serialize([Field(n, BYTES, t.encode()) for n, t in enumerate(texts, 1)])
+        around = protobuf.serialize([Field(1, VARINT, 1), Field(9, BYTES, host)])
+        wanted = ("x86_64-unknown-linux-gnu", "x86-64")
+        other = protobuf.serialize([Field(n, BYTES, t.encode()) for n, t in enumerate(wanted, 1)])
+        expected = protobuf.serialize([Field(1, VARINT, 1), Field(9, BYTES, other)])
+        assert topology.with_host(around, *wanted) == expected
+
+
+def test_a_topology_without_a_host_is_refused() -> None:
+    around = protobuf.serialize([Field(1, BYTES, b"CUDA"), Field(2, BYTES, b"\n\x02v5\x12\x01a")])
+    with pytest.raises(UnknownTopologyError):
+        topology.with_host(around, "x86_64-unknown-linux-gnu", "x86-64")

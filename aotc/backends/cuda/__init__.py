@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through the CUDA plugin of jaxlib, on machines that have none."""
