@@ -40,7 +40,9 @@ def test_fields_are_set_where_they_stand_or_added_to_their_block() -> None:
         "dnn_version": "9.12.0",
         "device_description_str": "NVIDIA H901",
     }
-    assert changed(TEXT, changes, ("cub_version", "core_count")) == """\
+    assert (
+        changed(TEXT, changes, ("cub_version", "core_count"))
+        == """\
 gpu_device_info {
   core_count: 114
   cuda_compute_capability {
@@ -55,6 +57,7 @@ gpu_device_info {
 platform_name: "CUDA"
 device_description_str: "NVIDIA H901"
 """
+    )
 
 
 def test_a_description_claims_no_more_than_the_plugin_needs_anyway() -> None:
