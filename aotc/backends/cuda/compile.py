@@ -21,7 +21,6 @@ from aotc.backends.worker_process import LINES_SHOWN, SECONDS_MAX, cost_of, fail
 from aotc.backends.xla.compile import built_with
 from aotc.backends.xla.custom_calls import is_callback, targets
 from aotc.backends.xla.worker import Problem, Result
-from aotc.config.problem import closest
 from aotc.errors import CompileError, quoted, raise_if
 from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
@@ -30,6 +29,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import Compilation, CudaDevice
 from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.words import closest
 
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.cuda.worker")
 
