@@ -1,4 +1,4 @@
-"""Progress of long commands on stderr; nothing when stderr is not a terminal."""
+"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ OnStage = Callable[[str, int, int], None]
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[OnStage]:
     """A function to call with (stage, done, total); it draws one line per stage."""
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield lambda stage, done, total: None
+        return
+    if not sys.stderr.isatty():
+        begun: set[str] = set()
+
+        def begin(stage: str, done: int, total: int) -> None:
+            if stage not in begun:
+                begun.add(stage)
+                sys.stderr.write(f"{stage}: 0 of {total}\n" if total else f"{stage}\n")
+                sys.stderr.flush()
+
+        yield begin
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

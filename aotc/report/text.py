@@ -43,6 +43,10 @@ def _parity(parity: dict[str, Any]) -> tuple[str, str]:
     return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
 
 
+UNLIMITED = 10_000
+"""Columns of a page that is no terminal."""
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Not rich's exit with status 1, which is that of an internal error."""
@@ -51,11 +55,13 @@ class _Console(Console):
 
 class _Page:
     """A terminal on which text is only text: no markup, no control characters from a bundle that
-    nobody has verified.
+    nobody has verified. What is no terminal has no width: its lines are as long as they have to be.
     """
 
     def __init__(self) -> None:
         self.console = _Console()
+        if not self.console.is_terminal:
+            self.console.width = UNLIMITED
 
     def line(self, text: str, *, title: str = "", indent: str = "") -> None:
         """A line; the title is bold and comes first. The terminal wraps it, a pipe does not."""
@@ -65,6 +71,10 @@ class _Page:
         self.console.print(line, soft_wrap=True, highlight=False)
 
     def table(self, table: Table) -> None:
+        """A table, its columns closer to each other where they would not fit otherwise."""
+        room = self.console.options.update(width=UNLIMITED)
+        if self.console.measure(table, options=room).maximum > self.console.width:
+            table.padding = (0, 1, 0, 0)
         self.console.print(table)
 
 

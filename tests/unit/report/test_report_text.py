@@ -50,6 +50,35 @@ def test_odd_names_and_versions_print(
     assert shown.count(printable(text)[:4]) >= 8
 
 
+def test_a_pipe_has_a_line_for_each_profile_however_long(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (target,) = report["targets"].values()
+    profiles = target["entry_points"]["predict"]["profiles"]
+    names = {f"dimension_{number}": 10**6 for number in range(6)}
+    profiles[0]["sizes"] = names
+    print_bundle(report)
+    lines = capsys.readouterr().out.splitlines()
+    (header,) = [line for line in lines if line.lstrip().startswith("profile")]
+    assert header.split()[-1] == "ulp"
+    (row,) = [line for line in lines if "dimension_0" in line]
+    assert "dimension_5=1000000" in row
+    assert row.split()[-1] == str(profiles[0]["parity"]["ulp_max"])
+
+
+def test_on_a_terminal_of_80_columns_two_dimensions_are_not_cut(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    (target,) = report["targets"].values()
+    for profile in target["entry_points"]["predict"]["profiles"]:
+        profile["sizes"] = {"batch": 1, "seq": 64}
+    print_bundle(report)
+    shown = capsys.readouterr().out
+    assert "batch=1,seq=64 " in shown
+
+
 def test_an_unsigned_bundle_is_signed_by_nobody(
     report: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
