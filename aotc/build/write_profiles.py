@@ -6,11 +6,11 @@ from pathlib import Path
 
 from aotc.build.suggest import Suggestion
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.toml_source import render_path
 from aotc.errors import UsageError
 from aotc.packing.files import write_atomically
 from aotc.traffic.manifest_edit import with_profiles
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats.toml_source import render_path
 
 
 def write_profiles(suggestion: Suggestion) -> str:

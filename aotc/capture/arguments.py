@@ -24,9 +24,9 @@ from aotc.config.build_manifest import (
     InputList,
     InputTree,
 )
-from aotc.config.toml_source import KeyPath
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import KeyImpl, ParameterKind
 from aotc_runtime.words import with_article
 

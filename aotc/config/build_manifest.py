@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.config import document as toml
-from aotc.config import relations, toml_source
+from aotc.config import relations
 from aotc.config.dimensions import Accepted, DimensionSpec, sizes_of
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size, bytes_of
@@ -41,9 +41,10 @@ from aotc.config.policies import (
 from aotc.config.problem import Problem
 from aotc.config.profiles import Inputs, Sizes, grid, normalized
 from aotc.config.tables import declared, table, tables
-from aotc.config.toml_source import KeyPath
 from aotc.config.validation import validate
 from aotc.errors import raise_if
+from aotc_runtime.formats import toml_source
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import parse_relation
 
 __all__ = [

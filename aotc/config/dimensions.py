@@ -15,7 +15,7 @@ from typing import Any
 
 from aotc.config.fields import SIZE_EXPECTED
 from aotc.config.problem import Problem, duplicates, show, spell, unknown_key
-from aotc.config.toml_source import KeyPath
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.words import closest
 
 POWERS_OF_TWO = "powers_of_two"

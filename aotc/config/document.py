@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from aotc.config import toml_source
 from aotc.config.problem import Problem, shorten
-from aotc.config.toml_source import KeyPath
 from aotc.config.validation import validate
 from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats import toml_source
+from aotc_runtime.formats.toml_source import KeyPath
 
 SIZE_BYTES_MAX = 4 * 2**20
 """A file people write by hand; the largest of our own has about 2 KB."""

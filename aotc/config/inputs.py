@@ -24,7 +24,7 @@ from aotc.config.fields import (
     is_plain,
 )
 from aotc.config.problem import Problem, show, spell, unknown_key, unknown_reference
-from aotc.config.toml_source import KeyPath
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
 WIDE_DTYPES = frozenset({DType.INT64, DType.UINT64, DType.FLOAT64, DType.COMPLEX128})

@@ -23,8 +23,8 @@ from aotc.config.inputs import InputLeaf, InputLike, InputTree, leaf_paths
 from aotc.config.problem import Problem, show, spell, unknown_reference
 from aotc.config.profiles import Inputs, used_dimensions
 from aotc.config.tables import table, tables
-from aotc.config.toml_source import KeyPath
 from aotc.config.validation import validate
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 from aotc_runtime.words import closest
 

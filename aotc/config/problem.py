@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.config.toml_source import KeyPath
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.words import closest, with_article
 
 SHOWN_CHARACTERS_MAX = 60

@@ -26,7 +26,7 @@ from aotc.config.dimensions import (
 from aotc.config.inputs import InputTree, dimensions_of
 from aotc.config.problem import Problem, duplicates, show, spell, unknown_reference
 from aotc.config.tables import declared, table, tables
-from aotc.config.toml_source import KeyPath
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import Relation, parse_relation
 
 type Inputs = Mapping[str, Mapping[str, InputTree | None]]

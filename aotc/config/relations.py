@@ -20,7 +20,7 @@ from aotc.config.profiles import (
     check_targets_profiles,
 )
 from aotc.config.tables import declared, table, tables
-from aotc.config.toml_source import KeyPath
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
 type Check = Callable[[Mapping[str, Any], Inputs], Iterator[Problem]]

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from aotc.config.fields import REFUSED
 from aotc.config.problem import Problem, show, unknown_key
-from aotc.config.toml_source import KeyPath
+from aotc_runtime.formats.toml_source import KeyPath
 
 _PHRASES = {
     "string_type": ("a string", "write it in quotes"),

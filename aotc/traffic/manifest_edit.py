@@ -10,9 +10,9 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from aotc.config.build_manifest import BuildManifest, dimensions_of
-from aotc.config.toml_source import render_path
 from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats.toml_source import render_path
 
 type Place = tuple[str, ...]
 

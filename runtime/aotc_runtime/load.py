@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.facts import HostFacts
@@ -99,8 +99,14 @@ def _load(
         timings[stage] = now - last
         last = now
 
-    if threads is not None and threads < 1:
-        raise _refused_threads(threads)
+    if threads is not None and not _is_number(threads, 1):
+        hint = "pass a number, or leave it out for one thread per processor"
+        raise _refused("AOTC-E552", "threads", "at least 1 thread, as an int", threads, hint)
+    if memory_limit is not None and not _is_number(memory_limit, 0):
+        hint = "pass a number of bytes, such as 2 * 2**30, or leave it out"
+        raise _refused(
+            "AOTC-E558", "memory_limit", "a number of bytes, as an int", memory_limit, hint
+        )
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
@@ -145,6 +151,10 @@ def _policy_path(trust: object) -> Path:
     )
 
 
-def _refused_threads(threads: int) -> ResourceError:
-    hint = "pass a number, or leave it out for one thread per processor"
-    return ResourceError(Finding("AOTC-E552", "load", "at least 1 thread", str(threads), hint))
+def _is_number(value: Any, least: int) -> bool:
+    """Any integer type will do, such as those of numpy."""
+    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
+
+
+def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> ResourceError:
+    return ResourceError(Finding(code, f"load {argument}", expected, repr(found)[:80], hint))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotc_runtime.errors import AotcError
+from aotc_runtime.errors import AotcError, Finding, ShapeError
 from aotc_runtime.serving.states import State
 
 if TYPE_CHECKING:
@@ -67,6 +67,18 @@ class Loading:
             raise self._error
         assert self._bundle is not None, "done without an error"
         return self._bundle
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """Raises ShapeError (AOTC-E633): entry points are those of the bundle, once it is ready."""
+        raise ShapeError(
+            Finding(
+                code="AOTC-E633",
+                where=f"entry point {name!r}",
+                expected="a bundle that is ready",
+                found=f"the handle of one that is {self._state.value}",
+                hint="take it from what wait() returns",
+            )
+        )
 
     def __await__(self) -> Generator[Any, None, LoadedBundle]:
         import asyncio

@@ -1,75 +1,156 @@
 """Everything that a policy document says and no policy may say, with the key it stands at.
 
-msgspec stops at its first complaint; this asks it once per key, so that a policy is corrected in
-one go. Only a document that was refused comes here.
+msgspec stops at its first complaint; this asks it once per value, so that a policy is corrected in
+one go, and says in TOML's words what would do. Only a document that was refused comes here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import date
-from typing import Any, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime
+from typing import Annotated, Any, get_args
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, inspect
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
+from aotc_runtime.schema.manifest import Digest
+from aotc_runtime.schema.policy import KeyId, SourceDigest, TrustPolicy
+from aotc_runtime.words import did_you_mean
 
 _HINT = "docs/trust.md lists the keys of a policy and their types"
 
+_ID = "a key's id, 64 hexadecimal digits"
+_PATTERNS = {
+    get_args(KeyId)[1].pattern: (_ID, "`aotc trust show` lists the ids of the policy's keys"),
+    get_args(Digest)[1].pattern: (
+        "a digest, sha256: and 64 hexadecimal digits",
+        "`aotc inspect` shows the root digest of a bundle",
+    ),
+    get_args(SourceDigest)[1].pattern: (
+        'a digest as provenance names it, such as "sha256:…" or "gitCommit:…"',
+        _HINT,
+    ),
+}
 
-def policy_problems(document: Any, where: str) -> Iterator[Finding]:
-    """AOTC-E309 for each key that is unknown, missing or of another type or range."""
-    yield from _problems(document, TrustPolicy, where, where)
+
+class Places:
+    """Where the keys of a policy stand. text: its TOML; None for one that was made in Python."""
+
+    def __init__(self, file: str, text: str | None) -> None:
+        self._file = file
+        self._lines = None if text is None else key_lines(text)
+
+    def of(self, path: KeyPath) -> str:
+        """ "trust.toml:7 keys[0].not_after"; without the line, where there is none."""
+        if self._lines is None:
+            return f"{self._file} {render_path(path)}".rstrip()
+        return place(self._file, self._lines, path)
 
 
-def _problems(value: Any, wanted: Any, where: str, file: str) -> Iterator[Finding]:
-    table, list_of = _struct(wanted), _struct_of_items(wanted)
-    if table is not None and isinstance(value, dict):
-        yield from _table_problems(value, table, where, file)
-    elif list_of is not None and isinstance(value, list | tuple) and value:
+def policy_problems(document: Any, where: str, text: str | None = None) -> Iterator[Finding]:
+    """AOTC-E309 for each key that is unknown, missing or of another type or range. text: as
+    `Places`.
+    """
+    known = Places(where, text)
+    for path, expected, found, hint in _problems(document, inspect.type_info(TrustPolicy), ()):
+        yield Finding("AOTC-E309", known.of(path), expected, found, hint)
+
+
+type _Problem = tuple[KeyPath, str, str, str]
+
+
+def _problems(value: Any, wanted: inspect.Type, path: KeyPath) -> Iterator[_Problem]:
+    wanted = _plain(wanted)
+    if isinstance(wanted, inspect.StructType) and isinstance(value, Mapping):
+        yield from _table_problems(value, wanted, path)
+    elif (
+        isinstance(wanted, inspect.VarTupleType)
+        and isinstance(value, list | tuple)
+        and len(value) >= (wanted.min_length or 0)
+    ):
         for index, item in enumerate(value):
-            yield from _problems(item, list_of, f"{where}[{index}]", file)
-    else:
-        try:
-            msgspec.convert(value, wanted)
-        except msgspec.ValidationError as error:
-            yield Finding("AOTC-E309", where, _expected(str(error)), _short(value), _HINT)
+            yield from _problems(item, wanted.item_type, (*path, index))
+    elif not _is(value, wanted):
+        yield path, *_described(value, wanted)
 
 
 def _table_problems(
-    value: dict[str, Any], table: type[Struct], where: str, file: str
-) -> Iterator[Finding]:
-    separator = " " if where == file else "."
-    fields = {field.name: field for field in msgspec.structs.fields(table)}
+    value: Mapping[str, Any], table: inspect.StructType, path: KeyPath
+) -> Iterator[_Problem]:
+    fields = {field.name: field for field in table.fields}
     for name in value.keys() - fields.keys():
-        known = ", ".join(fields)
-        place = f"{where}{separator}{name}"
-        yield Finding("AOTC-E309", place, f"one of {known}", "an unknown key", _HINT)
+        hint = did_you_mean(name, fields, _HINT)
+        yield (*path, name), f"one of {', '.join(fields)}", "an unknown key", hint
     for name, field in fields.items():
-        place = f"{where}{separator}{name}"
         if name in value:
-            yield from _problems(value[name], field.type, place, file)
+            if not (value[name] is None and not field.required):
+                yield from _problems(value[name], field.type, (*path, name))
         elif field.required:
-            yield Finding("AOTC-E309", place, "a value: the key is required", "no such key", _HINT)
+            yield (*path, name), "a value: the key is required", "no such key", _HINT
 
 
-def _struct(wanted: Any) -> type[Struct] | None:
-    return wanted if isinstance(wanted, type) and issubclass(wanted, Struct) else None
+def _plain(wanted: inspect.Type) -> inspect.Type:
+    """Without what is said about it, and without None: TOML has none."""
+    while isinstance(wanted, inspect.Metadata | inspect.UnionType):
+        if isinstance(wanted, inspect.Metadata):
+            wanted = wanted.type
+        else:
+            wanted = next(each for each in wanted.types if not isinstance(each, inspect.NoneType))
+    return wanted
 
 
-def _struct_of_items(wanted: Any) -> type[Struct] | None:
-    """Of `Annotated[tuple[SomeStruct, ...], Meta(...)]`, the struct."""
-    inner = wanted.__origin__ if hasattr(wanted, "__metadata__") else wanted
-    return _struct(get_args(inner)[0]) if get_origin(inner) is tuple else None
+def _is(value: Any, wanted: inspect.Type) -> bool:
+    match wanted:
+        case inspect.IntType(ge=least, le=most):
+            return _converts(value, int, msgspec.Meta(ge=least, le=most))
+        case inspect.StrType(min_length=shortest, pattern=pattern):
+            return _converts(value, str, msgspec.Meta(min_length=shortest, pattern=pattern))
+        case inspect.DateTimeType(tz=tz):
+            return _converts(value, datetime, msgspec.Meta(tz=tz))
+        case inspect.LiteralType(values=values):
+            return value in values
+        case _:
+            return False
 
 
-def _expected(message: str) -> str:
-    """Expected `int` >= 1 - at `$`: what comes before the place, which is told by its name."""
-    return message.partition(" - at `")[0].removeprefix("Expected ").replace("`", "")
+def _converts(value: Any, wanted: type, meta: msgspec.Meta) -> bool:
+    try:
+        msgspec.convert(value, Annotated[wanted, meta])
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
+    """What would do, what stands there, and what to do."""
+    found = _short(value)
+    match wanted:
+        case inspect.IntType(ge=least, le=most):
+            if least == most:
+                return str(least), found, _HINT
+            text = f"an integer of at least {least}" + (f", at most {most}" if most else "")
+            return text, found, "write a whole number without quotes"
+        case inspect.StrType(pattern=pattern) if pattern is not None:
+            return (*_PATTERNS[pattern][:1], found, *_PATTERNS[pattern][1:])
+        case inspect.StrType():
+            return "a string that is not empty", found, "write it in quotes"
+        case inspect.DateTimeType():
+            hint = "write it without quotes, with Z or an offset such as +02:00 at its end"
+            return "a time with its offset, such as 2027-01-01T00:00:00Z", found, hint
+        case inspect.LiteralType(values=values):
+            names = [str(each) for each in values]
+            return f"one of {', '.join(names)}", found, did_you_mean(value, names, _HINT)
+        case inspect.VarTupleType(min_length=shortest):
+            more = " that is not empty" if shortest else ""
+            return f"an array{more}", found, "write it in brackets"
+        case _:
+            return "a table", found, "write it as [table] or { key = value }"
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, Struct):
+        return type(value).__name__
     text = value.isoformat() if isinstance(value, date) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -46,23 +46,25 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         _check_integers(data)
     except (ValueError, RecursionError) as error:
         raise TrustError(_invalid(where, error)) from error
-    policy = _typed(data, where)
-    findings = list(_check_fields(policy, where))
+    policy = _typed(data, where, text)
+    findings = list(_check_fields(policy, where, text))
     tables: dict[str, list[TrustedKey]] = {"keys": [], "certifiers": []}
     for table, index, key in _stated_keys(policy):
-        place = f"{where} {_key_place(table, index, key)}"
         if key.public_key_file and not key.public_key:
             try:
                 pem = _read_text(folder / key.public_key_file)
             except OSError as error:
-                findings.append(_unreadable(f"{place} {folder / key.public_key_file}", error))
+                place = _key_place(where, text, table, index, key)
+                findings.append(_no_key_file(f"{place} {folder / key.public_key_file}", error))
                 continue
             except ValueError as error:
                 # UnicodeDecodeError, or a path with a zero byte.
-                findings.append(_invalid(place, error))
+                findings.append(_invalid(_key_place(where, text, table, index, key), error))
                 continue
             key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
         tables[table].append(key)
+    if not findings and policy.threshold > (most := len({k.public_key for k in tables["keys"]})):
+        findings.append(_threshold(policy, most, _place(where, text, "threshold")))
     raise_if(findings)
     read = {table: tuple(keys) for table, keys in tables.items()}
     return msgspec.structs.replace(policy, **read)
@@ -86,7 +88,14 @@ def _check_integers(value: Any) -> None:
         raise ValueError("an integer of more than 64 bits")
 
 
-def _typed(data: Any, where: str) -> TrustPolicy:
+def _place(where: str, text: str | None, *path: str | int) -> str:
+    """Where a key stands, with its line if the text is known."""
+    from aotc_runtime.verification.policy_types import Places
+
+    return Places(where, text).of(path)
+
+
+def _typed(data: Any, where: str, text: str | None = None) -> TrustPolicy:
     """The document as a policy. Raises TrustError: AOTC-E309, once for each key."""
     decoder(TrustPolicy)
     try:
@@ -94,13 +103,29 @@ def _typed(data: Any, where: str) -> TrustPolicy:
     except (msgspec.ValidationError, RecursionError) as error:
         from aotc_runtime.verification.policy_types import policy_problems
 
-        findings = tuple(policy_problems(data, where)) or (_invalid(where, error),)
+        findings = tuple(policy_problems(data, where, text)) or (_invalid(where, error),)
         raise TrustError(*findings) from error
 
 
 def _unreadable(where: str, error: OSError) -> Finding:
-    expected = "a readable trust policy and its key files"
-    return Finding("AOTC-E308", where, expected, error.strerror or str(error), _WRITE_ONE)
+    hint = f"check the path, or {_WRITE_ONE}"
+    return Finding("AOTC-E308", where, "a readable trust policy", _reason(error), hint)
+
+
+def _no_key_file(where: str, error: OSError) -> Finding:
+    expected = "a readable file with a public key"
+    hint = "check the path: public_key_file is looked for beside the policy"
+    return Finding("AOTC-E308", where, expected, _reason(error), hint)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+def _threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
+    expected = f"at most the number of distinct keys, {most}"
+    hint = "add keys, or lower the threshold"
+    return Finding("AOTC-E309", where, expected, str(policy.threshold), hint)
 
 
 def _invalid(where: str, error: Exception) -> Finding:
@@ -118,14 +143,13 @@ def _read_text(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
+def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> Iterator[Finding]:
     """What the types cannot say."""
     for table, index, key in _stated_keys(policy):
-        place = f"{where} {_key_place(table, index, key)}"
         if bool(key.public_key) == bool(key.public_key_file):
             yield Finding(
                 code="AOTC-E309",
-                where=place,
+                where=_key_place(where, text, table, index, key),
                 expected="exactly one of public_key and public_key_file",
                 found="both" if key.public_key else "neither",
                 hint="public_key holds the PEM text, public_key_file the path of a .pub file",
@@ -133,7 +157,7 @@ def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
         if key.not_before and key.not_after and key.not_before > key.not_after:
             yield Finding(
                 code="AOTC-E309",
-                where=place,
+                where=_key_place(where, text, table, index, key),
                 expected="not_before no later than not_after",
                 found=f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
                 hint="swap the two, or correct one",
@@ -141,15 +165,15 @@ def _check_fields(policy: TrustPolicy, where: str) -> Iterator[Finding]:
     if policy.minimum_version and version_key(policy.minimum_version) is None:
         yield Finding(
             code="AOTC-E309",
-            where=f"{where} minimum_version",
+            where=_place(where, text, "minimum_version"),
             expected='a version such as "1.0.0" or "1.2.0-rc1"',
             found=repr(policy.minimum_version),
             hint="write the oldest bundle version that may still be loaded",
         )
 
 
-def _key_place(table: str, index: int, key: TrustedKey) -> str:
-    return f"{table}[{index}] {key.name}".rstrip()
+def _key_place(where: str, text: str | None, table: str, index: int, key: TrustedKey) -> str:
+    return f"{_place(where, text, table, index)} {key.name}".rstrip()
 
 
 def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
@@ -166,10 +190,7 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
     distinct = _distinct(policy, "keys", where, findings)
     raise_if(findings)
     if policy.threshold > len(distinct):
-        expected = f"at most the number of distinct keys, {len(distinct)}"
-        hint = "add keys, or lower the threshold"
-        place = f"{where} threshold"
-        raise TrustError(Finding("AOTC-E309", place, expected, str(policy.threshold), hint))
+        raise TrustError(_threshold(policy, len(distinct), f"{where} threshold"))
     return distinct
 
 
@@ -192,7 +213,7 @@ def _distinct(
     for name, index, stated in _stated_keys(policy):
         if name != table:
             continue
-        place = f"{where} {_key_place(table, index, stated)}"
+        place = f"{where} {table}[{index}] {stated.name}".rstrip()
         try:
             key = load_public_key(stated.public_key, stated.name, place)
         except TrustError as error:

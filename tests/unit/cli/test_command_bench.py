@@ -23,7 +23,7 @@ def command(digits_bundle: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_document_holds_every_figure(aotc: Run, command: list[str]) -> None:
     done = aotc(*command, "predict", "--profile", "batch=8", "--threads", "3", "--json")
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "cold start: 0 of 3\nsteady: 0 of 3\n")
     document = done.document
     assert document["ok"] and document["compilations"] == 0
     cold = document["cold_start"]
@@ -45,7 +45,7 @@ def test_without_an_entry_point_all_are_measured_and_the_text_fits_80_columns(
     aotc: Run, command: list[str]
 ) -> None:
     done = aotc(*command, "--threads", "1")
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "cold start: 0 of 3\nsteady: 0 of 3\n")
     for size in (1, 8, 64):
         assert done.stdout.count(f"predict[batch={size}]") == 2
     assert max(map(len, done.stdout.splitlines())) <= 80

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime import LoadedBundle, Loading, State, TrustError, TrustPolicy
+from aotc_runtime import (
+    LoadedBundle,
+    Loading,
+    ResourceError,
+    ShapeError,
+    State,
+    TrustError,
+    TrustPolicy,
+)
 from aotc_runtime.schema.policy import TrustedKey
 
 Bundle = tuple[Path, Path]
@@ -51,6 +59,34 @@ def test_a_bundle_loads_while_the_caller_goes_on(digits_bundle: Bundle) -> None:
     assert bundle["predict"](np.zeros((1, 64), np.float32))["label"].shape == (1,)
     bundle.close()
     assert bundle.state is State.CLOSED
+
+
+def test_a_handle_is_no_bundle_and_says_what_is(digits_bundle: Bundle) -> None:
+    loading = aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1], wait=False)
+    with pytest.raises(ShapeError) as caught:
+        loading["predict"]
+    assert (caught.value.code, "wait()" in caught.value.findings[0].hint) == ("AOTC-E633", True)
+    loading.wait(60).close()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "code"),
+    [
+        ("threads", "2", "AOTC-E552"),
+        ("threads", True, "AOTC-E552"),
+        ("threads", 1.5, "AOTC-E552"),
+        ("memory_limit", "2 GiB", "AOTC-E556"),
+        ("memory_limit", -1, "AOTC-E556"),
+    ],
+)
+def test_a_limit_that_is_no_number_is_refused(
+    argument: str, value: object, code: str, digits_bundle: Bundle
+) -> None:
+    with pytest.raises(ResourceError) as caught:
+        aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1], **{argument: value})
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == (code, f"load {argument}")
+    assert finding.found == repr(value)
 
 
 def test_it_can_be_awaited_again_and_again(digits_bundle: Bundle) -> None:

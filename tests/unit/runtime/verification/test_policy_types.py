@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aotc_runtime.errors import TrustError
 from aotc_runtime.verification.policy_types import policy_problems
+from aotc_runtime.verification.trust import read_policy
 
 POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key": "x"}]}
 
@@ -18,14 +21,14 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
         ({"thresold": 1}, "p thresold", "one of schema, name, keys, threshold", "an unknown key"),
         ({"keys": [{"pem": "x"}]}, "p keys[0].pem", "one of public_key", "an unknown key"),
         ({"limits": {"bytes": 1}}, "p limits.bytes", "one of blob_bytes", "an unknown key"),
-        ({"threshold": 0}, "p threshold", "int >= 1", "0"),
-        ({"keys": []}, "p keys", "array of length >= 1", "[]"),
-        ({"keys": "x" * 100}, "p keys", "array", "'" + "x" * 76 + "..."),
-        ({"revoked": {"keys": ["ci"]}}, "p revoked.keys", "str matching regex", "['ci']"),
+        ({"threshold": 0}, "p threshold", "an integer of at least 1", "0"),
+        ({"keys": []}, "p keys", "an array that is not empty", "[]"),
+        ({"keys": "x" * 100}, "p keys", "an array", "'" + "x" * 76 + "..."),
+        ({"revoked": {"keys": ["ci"]}}, "p revoked.keys[0]", "a key's id, 64 hexadecimal", "'ci'"),
         (
             {"minimum_build_time": datetime(2026, 1, 1)},
             "p minimum_build_time",
-            "datetime with a timezone component",
+            "a time with its offset, such as 2027-01-01T00:00:00Z",
             "2026-01-01T00:00:00",
         ),
     ],
@@ -53,3 +56,60 @@ def test_a_required_key_that_is_missing_is_named_and_all_problems_are_told() -> 
 
 def test_a_policy_without_problems_has_none() -> None:
     assert list(policy_problems(POLICY, "p")) == []
+
+
+def test_lines_and_words_that_come_close_are_told(tmp_path: Path) -> None:
+    text = """schema = 1
+name = "digits"
+thresold = 1
+furthest_fallback = "splti"
+minimum_build_time = 2026-01-01T00:00:00
+
+[[keys]]
+public_key = "x"
+not_after = "soon"
+
+[revoked]
+roots = [
+    "sha256:1",
+]
+"""
+    path = tmp_path / "trust.toml"
+    path.write_text(text)
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
+    assert sorted(found) == [
+        ":13 revoked.roots[0]",
+        ":3 thresold",
+        ":4 furthest_fallback",
+        ":5 minimum_build_time",
+        ":9 keys[0].not_after",
+    ]
+    assert found[":3 thresold"].hint == "did you mean threshold?"
+    assert found[":4 furthest_fallback"].hint == "did you mean split?"
+    assert found[":4 furthest_fallback"].expected == "one of compile, fail, pad, split"
+    assert "without quotes" in found[":9 keys[0].not_after"].hint
+
+
+def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "trust.toml"
+    key = '[[keys]]\npublic_key = "x"\n'
+    path.write_text(f'schema = 1\nname = "x"\nthreshold = 2\n{key}{key}')
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E309", f"{path}:3 threshold")
+
+
+def test_a_missing_policy_or_key_file_says_to_check_the_path(tmp_path: Path) -> None:
+    with pytest.raises(TrustError) as refused:
+        read_policy(tmp_path / "trust.toml")
+    assert refused.value.findings[0].hint.startswith("check the path")
+    path = tmp_path / "trust.toml"
+    path.write_text('schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "ci.pub"\n')
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    (finding,) = refused.value.findings
+    assert finding.hint.startswith("check the path")
+    assert finding.where == f"{path}:3 keys[0] {tmp_path / 'ci.pub'}"

@@ -224,7 +224,7 @@ def test_every_key_that_is_none_is_named() -> None:
         ({"schema": 2}, "schema"),
         ({"minimum_build_time": datetime(2026, 1, 1)}, "minimum_build_time"),
         ({"furthest_fallback": "retry"}, "furthest_fallback"),
-        ({"revoked": Revoked(keys=("short",))}, "revoked.keys"),
+        ({"revoked": Revoked(keys=("short",))}, "revoked.keys[0]"),
         ({"accepts": Accepts(jaxlib=())}, "accepts.jaxlib"),
         ({"limits": SizeLimits(blobs=0)}, "limits.blobs"),
         ({"keys": (TrustedKey(public_key=PEM, not_after=datetime(2026, 1, 1)),)}, "not_after"),

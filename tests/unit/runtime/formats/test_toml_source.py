@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.toml_source import KeyPath, key_lines, line_of, redefinitions, render_path
 from aotc.errors import BuildManifestError
+from aotc_runtime.formats.toml_source import KeyPath, key_lines, line_of, redefinitions, render_path
 
 ROOT = Path(__file__).parents[3]
 
