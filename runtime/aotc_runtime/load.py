@@ -105,7 +105,7 @@ def _load(
     if memory_limit is not None and not _is_number(memory_limit, 0):
         hint = "pass a number of bytes, such as 2 * 2**30, or leave it out"
         raise _refused(
-            "AOTC-E558", "memory_limit", "a number of bytes, as an int", memory_limit, hint
+            "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)

@@ -208,10 +208,10 @@ def test_a_policy_with_several_faults_is_told_all_of_them(aotc: Run, tmp_path: P
     for command in ("show", "check"):
         done = aotc("trust", command, "trust.toml", "--json")
         assert done.exit_code == 5
-        places = {f["where"].removeprefix("trust.toml ") for f in done.document["findings"]}
+        places = {f["where"].removeprefix("trust.toml:") for f in done.document["findings"]}
         assert places == {
-            "schema", "nmae", "name", "threshold", "limits.blobs", "revoked.keys",
-            "accepts.builders", "keys[0].not_after",
+            "1 schema", "2 nmae", "1 name", "3 threshold", "5 limits.blobs", "7 revoked.keys[0]",
+            "9 accepts.builders", "12 keys[0].not_after",
         }  # fmt: skip
         assert {f["code"] for f in done.document["findings"]} == {"AOTC-E309"}
 
