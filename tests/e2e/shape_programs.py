@@ -117,13 +117,19 @@ def rewritten(
     return path, trust
 
 
-def compiling(name: str, **policy: Any) -> Callable[[Documents], None]:
-    """An entry point `rows` that compiles, with a module that jax exports here."""
+def rows(x: jax.Array, y: jax.Array) -> dict[str, jax.Array]:
+    return {"sum": x + y, "total": x.sum(axis=1)}
+
+
+def compiling(
+    name: str, program: Callable[..., Any] = rows, **policy: Any
+) -> Callable[[Documents], None]:
+    """An entry point `rows` that compiles, with a module of a program that jax exports here."""
 
     def change(documents: Documents) -> None:
         (batch,) = export.symbolic_shape("batch")
         spec = jax.ShapeDtypeStruct((batch, 4), np.float32)
-        function = jax.jit(lambda x, y: {"sum": x + y, "total": x.sum(axis=1)})
+        function = jax.jit(program)
         data = export.export(function, platforms=["cpu"])(spec, spec).mlir_module_serialized
         add_symbolic(documents, name, bytes(data))
         documents.manifest["entry_points"][name]["out_of_profile"] = {

@@ -21,6 +21,7 @@ from small_programs import build_signed
 import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
 from aotc_runtime.serving import padding
+from aotc_runtime.system import host
 
 Array = np.ndarray[Any, Any]
 
@@ -360,6 +361,45 @@ def test_a_module_that_does_not_compile_is_told_and_the_bundle_stays_usable(
         assert error.code == "AOTC-E615"
         assert report(bundle, "later")["compiles"]["failed"][0]["sizes"] == {"batch": 5}
         check_rows(bundle["later"](*rows(8)), *rows(8))
+
+
+def reason(bundle: LoadedBundle, name: str, *arguments: Any) -> str:
+    """Why a size was not compiled."""
+    for _ in range(1000):
+        error = refused(bundle[name], *arguments)
+        if error.code == "AOTC-E615":
+            return error.findings[0].found
+        assert error.code == "AOTC-E614"
+        time.sleep(0.01)
+    raise AssertionError("never compiled")
+
+
+def test_a_module_that_computes_something_else_than_was_recorded_serves_no_call(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def other(x: Any, y: Any) -> dict[str, Any]:
+        return {"sum": x + y, "total": x.sum(axis=1) + 1}
+
+    change = compiling("later", other)
+    path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        found = reason(bundle, "later", *rows(5))
+        assert found.startswith("the module gives other results for the fixture of later[batch=2]")
+        check_rows(bundle["later"](*rows(8)), *rows(8))
+        assert report(bundle, "later")["compiles"]["compiled"] == 0
+
+
+def test_an_executable_whose_calls_find_no_memory_serves_none(
+    built: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, trust = rewritten(built[0], tmp_path, compiling("later"), furthest_fallback="compile")
+    with aotc_runtime.load(path, trust=trust) as bundle, monkeypatch.context() as patched:
+        # Two inputs, a result as large, and one of a number for each row.
+        needed = 5 * (3 * 4 + 1) * 4
+        patched.setattr(host, "free_memory", lambda: needed - 1)
+        found = reason(bundle, "later", *rows(5))
+        assert found.startswith("a call needs ") and found.endswith(f" {needed - 1} are free")
+        assert int(found.split()[3]) >= needed
 
 
 WITHOUT_JAX = """

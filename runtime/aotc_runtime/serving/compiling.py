@@ -11,46 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, ShapeError
-from aotc_runtime.schema.labels import label, sizes_text
-from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.serving.execution import Served
-from aotc_runtime.serving.resident import (
-    ResidentExecutable,
-    ResidentSymbolic,
-    avals,
-    direct_call,
-)
-from aotc_runtime.serving.supplied import on_device, supplied_inputs
 from aotc_runtime.serving.tallies import SizesKey
-from aotc_runtime.serving.ways import shapes_at
-from aotc_runtime.system import pjrt
 
 FAILURES_MAX = 256
 """Failures that are remembered; the oldest is forgotten, and tried again when it is asked for."""
-
-
-def compile_for(
-    name: str, spec: EntryPoint, symbolic: ResidentSymbolic, sizes: dict[str, int]
-) -> Served:
-    """Compile an entry point for these sizes. Raises BackendError (AOTC-E756)."""
-    first = spec.profiles[0]
-    shapes = shapes_at([tensor.shape for tensor in spec.inputs], first.input_shapes, sizes)
-    kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
-    inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
-    outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
-    arguments = [
-        inputs[each] if isinstance(each, int) else pjrt.aval_of(each) for each in symbolic.arguments
-    ]
-    where = label(name, sizes)
-    executable = pjrt.device().compile_symbolic(
-        symbolic.module, arguments, outputs, symbolic.options, where
-    )
-    direct = direct_call(executable, spec, symbolic.arguments, inputs, outputs)
-    return Served(
-        ResidentExecutable(where, executable, symbolic.arguments, inputs, outputs, direct),
-        spec.result,
-        on_device(supplied_inputs(spec), shapes, sizes),
-    )
 
 
 class _Ready(Struct):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 
@@ -15,7 +14,8 @@ from aotc_runtime.schema.labels import (
     without_compiling,
 )
 from aotc_runtime.schema.manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
-from aotc_runtime.serving.compiling import Compiler, compile_for
+from aotc_runtime.serving.compiled_here import CompiledHere
+from aotc_runtime.serving.compiling import Compiler
 from aotc_runtime.serving.execution import Execution, Served
 from aotc_runtime.serving.padding import Array, fill_value
 from aotc_runtime.serving.resident import ResidentEntryPoint, avals
@@ -166,7 +166,7 @@ def _compiler(resident: ResidentEntryPoint) -> Compiler:
     return Compiler(
         resident.name,
         symbolic.module.digest,
-        partial(compile_for, resident.name, resident.spec, symbolic),
+        CompiledHere(resident.name, resident.spec, symbolic),
         min(policy.most for policy in policies),
         min(policy.seconds for policy in policies),
     )

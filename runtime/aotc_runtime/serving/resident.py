@@ -54,12 +54,15 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 class ResidentSymbolic(Struct, frozen=True):
     """What can be compiled for more sizes. arguments: as those of an executable.  options: of XLA,
-    by name, that the target was compiled with.
+    by name, that the target was compiled with.  profile: number of the cheapest, whose fixture
+    tells whether what is compiled here computes the same.
     """
 
     module: VerifiedBlob
     arguments: tuple[Buffer | int, ...]
     options: Mapping[str, str]
+    profile: int
+    fixture: VerifiedBlob
 
 
 class ResidentEntryPoint(Struct, frozen=True):
@@ -169,10 +172,13 @@ def _symbolic(
 ) -> ResidentSymbolic | None:
     if spec.symbolic is UNSET:
         return None
+    cheapest = min(range(len(spec.profiles)), key=lambda index: spec.profiles[index].cost.flops)
     return ResidentSymbolic(
         verified.blob(spec.symbolic.module),
         _arguments(spec.symbolic.arguments, buffers),
         verified.manifest.target.options,
+        cheapest,
+        verified.blob(spec.profiles[cheapest].fixture),
     )
 
 

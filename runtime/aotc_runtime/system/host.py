@@ -31,9 +31,7 @@ def detect(memory_limit: int | None = None) -> HostFacts:
     device = pjrt.device()
     triple, cpu, features = device.machine()
     if memory_limit is None:
-        memory_limit = available_memory(
-            Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-        )
+        memory_limit = free_memory()
     system = os.uname()
     return HostFacts(
         platform="cpu",
@@ -73,6 +71,13 @@ def libc() -> str:
     import platform  # slower, and only of use without glibc
 
     return " ".join(platform.libc_ver()).strip()
+
+
+def free_memory() -> int:
+    """Bytes that this process may still allocate, now."""
+    return available_memory(
+        Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+    )
 
 
 def available_memory(meminfo: Path, cgroup: Path, membership: Path) -> int:

@@ -4,7 +4,8 @@ are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
     jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
     Client: deserialize_executable, live_executables, local_devices
-    LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
+    LoadedExecutable.execute_sharded, get_compiled_memory_stats
+    ExecuteResults.consume_with_handlers
     _jax: buffer_to_dlpack_managed_tensor, collect_garbage, pjit, pytree.default_registry
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
     jaxlib.lapack: _lapack.initialize, registrations
@@ -297,6 +298,15 @@ class Device:
         with self._lock:
             self._known[id(loaded)] = executable
         return executable
+
+    @staticmethod
+    def memory_of(executable: Executable) -> int:
+        """Bytes that a call allocates beside its inputs, as XLA says: temporaries, and results that
+        take no input's place.
+        """
+        stats = executable.loaded.get_compiled_memory_stats()
+        results = stats.output_size_in_bytes - stats.alias_size_in_bytes
+        return int(stats.temp_size_in_bytes + results)
 
     def compilations(self) -> int:
         """Executables alive in XLA's client that were neither deserialized nor compiled for calls

@@ -1,0 +1,108 @@
+"""Executables that are compiled in production, and what is asked of them before they serve.
+
+The bundled module, compiled here for the sizes of a profile, has to give the results that plain JAX
+recorded at build: this host's compiler makes of it what the build's did. That is asked once, before
+anything else is compiled. And each executable has to find the memory that its calls need.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NoReturn
+
+from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.execution import Served
+from aotc_runtime.serving.resident import (
+    ResidentExecutable,
+    ResidentSymbolic,
+    avals,
+    direct_call,
+)
+from aotc_runtime.serving.supplied import on_device, supplied_inputs
+from aotc_runtime.serving.ways import shapes_at
+from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.system import host, pjrt
+
+
+class CompiledHere:
+    """Compiles one entry point for any sizes; call it from one thread at a time."""
+
+    def __init__(self, name: str, spec: EntryPoint, symbolic: ResidentSymbolic) -> None:
+        self._name, self._spec, self._symbolic = name, spec, symbolic
+        self._has_matched = False
+
+    def __call__(self, sizes: dict[str, int]) -> Served:
+        """An executable for these sizes that may serve.
+
+        Raises BackendError (AOTC-E756): it does not compile, the module gives other results than
+        recorded, or there is no memory for a call.
+        """
+        if not self._has_matched:
+            self._match_fixture()
+            self._has_matched = True
+        found = self._compiled(sizes)
+        inputs = sum(prod(aval.shape) * aval.dtype.itemsize for aval in found.inputs)
+        needed = inputs + pjrt.Device.memory_of(found.executable)
+        free = host.free_memory()
+        if needed > free:
+            expected = f"{needed} bytes of free memory for a call"
+            _refuse(
+                found.label, expected, f"a call needs {needed} bytes of memory, {free} are free"
+            )
+        shapes = [aval.shape for aval in found.inputs]
+        supplied = on_device(supplied_inputs(self._spec), shapes, sizes)
+        return Served(found, self._spec.result, supplied)
+
+    def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
+        spec, symbolic = self._spec, self._symbolic
+        first = spec.profiles[0]
+        shapes = shapes_at([tensor.shape for tensor in spec.inputs], first.input_shapes, sizes)
+        kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
+        inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
+        outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
+        arguments = [
+            inputs[each] if isinstance(each, int) else pjrt.aval_of(each)
+            for each in symbolic.arguments
+        ]
+        where = label(self._name, sizes)
+        executable = pjrt.device().compile_symbolic(
+            symbolic.module, arguments, outputs, symbolic.options, where
+        )
+        direct = direct_call(executable, spec, symbolic.arguments, inputs, outputs)
+        return ResidentExecutable(where, executable, symbolic.arguments, inputs, outputs, direct)
+
+    def _match_fixture(self) -> None:
+        """Raises BackendError (AOTC-E756)."""
+        spec, device = self._spec, pjrt.device()
+        found = self._compiled(spec.profiles[self._symbolic.profile].sizes)
+        where = f"fixture {found.label}"
+        # That it has these tensors was seen when the profile's own executable ran them.
+        views = tensor_views(self._symbolic.fixture, where)
+        leaves = [
+            device.put(views[f"inputs/{tensor.path}"][0], aval)
+            for tensor, aval in zip(spec.inputs, found.inputs, strict=True)
+        ]
+        arguments = [leaves[each] if isinstance(each, int) else each for each in found.arguments]
+        try:
+            results = pjrt.execute(found.executable, arguments)
+        except device.error as error:
+            _refuse(where, "the bundled module to run", str(error).strip().splitlines()[0])
+        rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+        for tensor, aval, result in zip(spec.outputs, found.outputs, results, strict=True):
+            expected = views[f"outputs/{tensor.path}"][0]
+            difference = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
+            if not difference.within:
+                _refuse(
+                    f"{where} output {tensor.path or 'result'}",
+                    "results as recorded at build, within the tolerance",
+                    f"the module gives other results for the fixture of {found.label}: max abs "
+                    f"error {difference.max_abs:.3g}, max rel error {difference.max_rel:.3g}",
+                )
+
+
+def _refuse(where: str, expected: str, found: str) -> NoReturn:
+    hint = "call with sizes of a profile, or add these to `profiles` and build again"
+    raise BackendError(Finding("AOTC-E756", where, expected, found, hint))

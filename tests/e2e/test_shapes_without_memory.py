@@ -1,0 +1,113 @@
+"""Calls outside of the profiles for which XLA itself finds no memory, in a process that has little.
+
+The executables need megabytes for temporaries, which a limit on the address space keeps from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_programs import build_signed
+
+PROGRAM = """\
+import jax.numpy as jnp
+
+WIDE = 2**18
+
+
+def step(state, x):
+    wide = jnp.sin(x * jnp.arange(WIDE, dtype=jnp.float32)[None, :])
+    return state + jnp.einsum("bw,bw->b", wide, wide[:, ::-1])[:, None]
+"""
+
+MANIFEST = """\
+schema = 1
+name = "wide"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.batch]
+range = [1, 8]
+profiles = [4]
+
+[entry_points.padded]
+function = "program:step"
+inputs.state = { shape = ["batch", 1], dtype = "float32" }
+inputs.x = { shape = ["batch", 1], dtype = "float32" }
+donate = ["state"]
+out_of_profile.batch = "pad"
+tolerance = { rtol = 1e-2, atol = 1e1 }
+
+[entry_points.split]
+function = "program:step"
+inputs.state = { shape = ["batch", 1], dtype = "float32" }
+inputs.x = { shape = ["batch", 1], dtype = "float32" }
+donate = ["state"]
+out_of_profile.batch = "split"
+tolerance = { rtol = 1e-2, atol = 1e1 }
+"""
+
+CLIENT = """\
+import json, re, resource, sys
+from pathlib import Path
+import numpy as np
+import aotc_runtime
+
+def limit(room):
+    size = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size + room if room else hard, hard))
+
+found = {}
+with aotc_runtime.load(sys.argv[1], trust=sys.argv[2], threads=1) as bundle:
+    for name, batch in (("padded", 3), ("split", 8)):
+        call, x = bundle[name], np.full((batch, 1), 0.5, np.float32)
+        state = call.on_device(np.zeros((batch, 1), np.float32), x)
+        wanted = np.asarray(state).tolist()
+        limit(2**19)
+        try:
+            call(state, x)
+            code = "served"
+        except aotc_runtime.AotcError as error:
+            code = error.code
+        limit(0)
+        kept = np.asarray(state).tolist() == wanted
+        again = np.asarray(call(state, x))
+        served = bool(np.allclose(again, 2 * np.array(wanted), rtol=1e-3))
+        found[name] = [code, kept, served, state.is_deleted]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """By entry point: the error, and whether the state was kept, then used, then used up."""
+    folder = tmp_path_factory.mktemp("wide")
+    bundle, policy = build_signed(folder, "wide", PROGRAM, MANIFEST)
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT, str(bundle), str(policy)],
+        # What was allocated for an earlier call goes back to the system.
+        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, list[Any]] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("path", ["padded", "split"])
+def test_a_call_without_memory_is_refused_and_gives_back_what_it_was_to_use_up(
+    found: dict[str, list[Any]], path: str
+) -> None:
+    code, kept, served, used_up = found[path]
+    assert code == "AOTC-E755"
+    assert kept, "the donated state is as it was"
+    assert served and used_up, "with memory the same call succeeds"
