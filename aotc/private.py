@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -196,6 +196,28 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
         yield
     finally:
         kind.__eq__ = equal
+
+
+@contextmanager
+def constants_apart() -> Iterator[None]:
+    """Closed-over arrays stand beside a traced function, in its `consts`, wherever they are used;
+    `jax.export` takes them from there only.
+    """
+    try:
+        from jax._src.config import use_simplified_jaxpr_constants
+    except ImportError as error:
+        raise _missing("_src.config.use_simplified_jaxpr_constants", error) from error
+    with use_simplified_jaxpr_constants(False):
+        yield
+
+
+def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """A traced function, of values or under another trace."""
+    try:
+        found: list[Any] = jax.core.eval_jaxpr(jaxpr, constants, *arguments)
+    except AttributeError as error:
+        raise _missing("core.eval_jaxpr", error) from error
+    return found
 
 
 def exported_module(artifact: bytes) -> Any:

@@ -123,18 +123,34 @@ def symbols(accepted: Mapping[str, Accepted], relations: Sequence[str]) -> dict[
     return {**fixed, **dict(zip(free, made, strict=True))}
 
 
-def export_module(call: FlatCall, custom_calls: Sequence[str]) -> Any:
-    """The StableHLO of a call with symbolic sizes, as an MLIR module that takes every leaf, whether
-    it reads it or not.
+def export_module(
+    call: FlatCall, custom_calls: Sequence[str], lifted: Callable[[Any], str | None]
+) -> tuple[Any, list[str]]:
+    """The StableHLO of a call with symbolic sizes, as an MLIR module that takes closed-over arrays
+    and then every leaf, whether it reads it or not; and the names of those arrays.
 
-    custom_calls: targets that the module may call, as those of its profiles do.
+    custom_calls: targets that the module may call, as those of its profiles do.  lifted: the name
+    of a closed-over array, if the profiles have it; any other becomes a part of the module.
     """
+    leaves = [leaf.data for leaf in call.leaves]
+    with private.constants_apart():
+        closed = jax.make_jaxpr(call.data)(*leaves)
+    named = [lifted(value) for value in closed.consts]
+    taken = [value for value, name in zip(closed.consts, named, strict=True) if name is not None]
+
+    def function(arrays: Sequence[Any], *given: Any) -> Any:
+        remaining = iter(arrays)
+        every = zip(closed.consts, named, strict=True)
+        constants = [value if name is None else next(remaining) for value, name in every]
+        return private.evaluate(closed.jaxpr, constants, given)
+
     exported = export.export(
-        jax.jit(call.data, keep_unused=True),
+        jax.jit(function, keep_unused=True),
         platforms=["cpu"],
         disabled_checks=[export.DisabledSafetyCheck.custom_call(name) for name in custom_calls],
-    )(*(leaf.data for leaf in call.leaves))
-    return private.exported_module(exported.mlir_module_serialized)
+    )([jax.ShapeDtypeStruct(value.shape, value.dtype) for value in taken], *leaves)
+    module = private.exported_module(exported.mlir_module_serialized)
+    return module, [name for name in named if name is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aotc import private
@@ -146,8 +147,7 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
     lifted: dict[str, np.ndarray[Any, Any]] = {}
     names: list[str] = []
     for value in parts.constants:
-        name = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
-        names.append(name.removeprefix("sha256:")[:16])
+        names.append(_name_of(value))
         lifted[names[-1]] = value
     return TracedProfile(
         sizes=sizes,
@@ -160,6 +160,12 @@ def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedPr
         control_flow=coverage.control_flow(traced.jaxpr.jaxpr),
         traced=traced,
     )
+
+
+def _name_of(value: np.ndarray[Any, Any]) -> str:
+    """Of a closed-over array, by what it holds."""
+    digest = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+    return digest.removeprefix("sha256:")[:16]
 
 
 def _argument(
@@ -281,8 +287,16 @@ def trace_entry_point(
 def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
     """All sizes at once. Raises CaptureError (AOTC-E839) for what jax cannot export."""
     targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered.as_text())}
+    known = {name for profile in profiles for name in profile.lifted}
+
+    def lifted(value: Any) -> str | None:
+        if not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+            name = _name_of(np.asarray(value))
+            return name if name in known else None
+        return None
+
     try:
-        module = export_module(call, sorted(targets))
+        module, names = export_module(call, sorted(targets), lifted)
     except Exception as error:
         raise CaptureError(
             Finding(
@@ -293,5 +307,6 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
                 hint="change the function, or leave the policy at fail",
             )
         ) from error
-    arguments = (_argument(index, [], call, donates=False) for index in range(len(call.leaves)))
+    count = len(names) + len(call.leaves)
+    arguments = (_argument(index, names, call, donates=False) for index in range(count))
     return ExportedEntryPoint(module, tuple(arguments))

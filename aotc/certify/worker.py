@@ -56,7 +56,7 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
 
     from aotc_runtime.errors import raise_if
     from aotc_runtime.schema.policy import TrustPolicy
-    from aotc_runtime.serving.compiling import compile_for
+    from aotc_runtime.serving.compiled_here import CompiledHere
     from aotc_runtime.serving.readiness import run_fixture
     from aotc_runtime.serving.resident import make_resident
     from aotc_runtime.system import host
@@ -106,7 +106,8 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
             # Calls of other sizes are compiled from it, by this jaxlib.
             sizes = entry_point.profiles[0].record.sizes
             say(doing=f"compiling {entry_point.profiles[0].label} from its module")
-            compile_for(entry_point.name, entry_point.spec, entry_point.symbolic, dict(sizes))
+            compiled = CompiledHere(entry_point.name, entry_point.spec, entry_point.symbolic)
+            compiled(dict(sizes))
     say(finished=True)
 
 

@@ -20,6 +20,7 @@ from small_programs import build_signed
 
 import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
+from aotc_runtime.schema.manifest import Symbolic, WeightArgument
 from aotc_runtime.serving import padding
 from aotc_runtime.system import host
 
@@ -470,14 +471,17 @@ out_of_profile.batch = "compile"
 """
 
 LOGITS = """\
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-KERNEL = jnp.asarray(np.linspace(-1, 1, 72, dtype="float32").reshape(3, 24))
+KERNEL = jnp.asarray(np.linspace(-1, 1, 7200, dtype="float32").reshape(3, 2400))
 
 
 def logits(unread, x):
-    return x @ KERNEL
+    # In a loop, where jax would keep it if it could.
+    none = jnp.zeros((x.shape[0], 2400))
+    return jax.lax.fori_loop(0, 1, lambda _, found: found + x @ KERNEL, none)
 """
 
 
@@ -487,9 +491,13 @@ def test_the_module_that_the_build_made_is_compiled_with_the_bundles_weights(
     path, trust = build_signed(tmp_path, "symbolic", LOGITS, SYMBOLIC)
     allowed = 'furthest_fallback = "compile"\n\n[[keys]]'
     trust.write_text(trust.read_text().replace("\n[[keys]]", f"\n{allowed}", 1))
-    kernel = np.linspace(-1, 1, 72, dtype=np.float32).reshape(3, 24)
+    kernel = np.linspace(-1, 1, 7200, dtype=np.float32).reshape(3, 2400)
     with aotc_runtime.load(path, trust=trust) as bundle:
-        assert "closure" in bundle.manifest.weights
+        symbolic = bundle.manifest.entry_points["logits"].symbolic
+        assert isinstance(symbolic, Symbolic)
+        lifted = [a for a in symbolic.arguments if isinstance(a, WeightArgument)]
+        assert [each.set for each in lifted] == ["closure"], "no second copy in the module"
+        assert symbolic.module.size < kernel.nbytes
         for batch in (4, 7):
             x = np.random.default_rng(batch).normal(size=(batch, 3)).astype(np.float32)
             result = until_compiled(bundle["logits"], x[:, 0].copy(), x)

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import without_compiling
-from aotc_runtime.schema.manifest import BundleManifest, Pad
+from aotc_runtime.schema.manifest import BundleManifest, Split
 from aotc_runtime.verification.accelerators import accelerator, device_findings
 
 IGNORED = {
@@ -218,18 +218,25 @@ def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
-    """The most that a padded call adds to a profile's: its results, cut. Copies of the inputs are
-    among what the profile needs anyway.
+    """What a padded or split call adds to a profile's, at most and at least.
+
+    A padded one adds its results, cut; copies of the inputs are among what the profile needs
+    anyway. A split one has two parts or more: the results of another part, and all of them joined.
     """
     return max(
         (
-            profile.memory.output_bytes
+            (JOINED if any(isinstance(p, Split) for p in policies) else 1)
+            * profile.memory.output_bytes
             for entry_point in manifest.entry_points.values()
-            if any(isinstance(policy, Pad) for policy in without_compiling(entry_point).values())
+            if (policies := [*without_compiling(entry_point).values()])
             for profile in entry_point.profiles
         ),
         default=0,
     )
+
+
+JOINED = 3
+"""Times a part's results, beside those of the other part: its own, and twice as many joined."""
 
 
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:

@@ -276,3 +276,15 @@ def test_results_that_are_cut_count_as_memory_where_a_policy_pads(as_meanwhile: 
     short = check_host(padding, host(memory_bytes=1000 + output_bytes - 1))
     assert [f.code for f in short] == ["AOTC-E551"] and "1008" in short[0].expected
     assert check_host(padding, host(memory_bytes=1000 + output_bytes)) == []
+
+
+def test_results_of_another_part_and_all_joined_count_as_memory_where_a_policy_splits() -> None:
+    plain = manifest()
+    document = msgspec.to_builtins(plain)
+    split = {"policy": "split", "proof": []}
+    document["entry_points"]["predict"]["out_of_profile"] = {"batch": split}
+    splitting = msgspec.convert(document, BundleManifest)
+    output_bytes = plain.entry_points["predict"].profiles[0].memory.output_bytes
+    short = check_host(splitting, host(memory_bytes=1000 + 3 * output_bytes - 1))
+    assert [f.code for f in short] == ["AOTC-E551"]
+    assert check_host(splitting, host(memory_bytes=1000 + 3 * output_bytes)) == []
