@@ -2,87 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from aotc import constants
-from aotc.build import child
+from aotc.build import child, identity, remembered
 from aotc.build.meter import OnStage
+from aotc.build.reads import native_parts
+from aotc.build.remembered import Worker
 from aotc.build.staging import Staging
 from aotc.build.workers import Workers
-from aotc.cache.keys import Kind, Task
-from aotc.cache.tasks import ALWAYS, Tasks
+from aotc.cache.keys import Kind
+from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import BuildManifest
 from aotc.stages import CapturedEntryPoint, CapturedProgram
+from aotc_runtime.digest import sha256
 
 type OnOutput = Callable[[str, str], None]
 """What a process that ran the user's code printed: which process, text."""
 
+type Keep = Callable[[], None]
+
+CAPTURE = "aotc.build.capture_worker"
+REFERENCE = "aotc.build.reference_worker"
+
+CAPTURED = ("program.msgpack", "inputs.*.safetensors", "weights.*/*.safetensors")
+REFERRED = ("fixture.*.safetensors", "call.*.safetensors", "outcomes.msgpack")
+"""What the two leave in the staging folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The program to run. targets: as written."""
+
+    manifest: BuildManifest
+    targets: Sequence[str]
+    staging: Staging
+
+    def worker(
+        self, kind: Kind, module: str, leaves: tuple[str, ...], variables: Mapping[str, str]
+    ) -> Worker:
+        """The process of a task. variables: of its environment, beside what all have."""
+        environment = child.clean_environment({"JAX_PLATFORMS": "cpu", **variables})
+        known = {
+            "build manifest": sha256(self.manifest.text),
+            "targets": ", ".join(self.targets),
+            **identity.toolchain_code(),
+            **identity.host_parts(),
+            **identity.library_parts(environment),
+            **native_parts(environment),
+        }
+        root, folder = self.manifest.root, self.staging.folder
+        return Worker(kind, module, root, folder, known, leaves, environment)
+
+    def execute(
+        self,
+        worker: Worker,
+        workers: Workers,
+        *,
+        failure_code: str,
+        doing: str,
+        on_line: Callable[[str], None],
+        on_output: OnOutput,
+    ) -> None:
+        """Run the process to its end, as `child.run`."""
+        child.run(
+            "aotc.build.recorded",
+            [worker.module, str(self.manifest.path), str(worker.folder), *self.targets],
+            worker.folder,
+            worker.environment,
+            failure_code=failure_code,
+            doing=doing,
+            on_line=on_line,
+            on_output=lambda text: on_output(str(worker.kind), text),
+            processes=workers.processes,
+        )
+
 
 def capture(
-    manifest: BuildManifest,
-    targets: Sequence[str],
-    staging: Staging,
+    source: Source,
     tasks: Tasks,
     workers: Workers,
     on_captured: Callable[[CapturedEntryPoint], None],
     on_stage: OnStage,
     on_output: OnOutput,
-) -> CapturedProgram:
-    """Trace everything. targets: as written.  on_captured: gets each entry point as soon as it is
-    there. Raises CaptureError and BuildManifestError.
+) -> tuple[CapturedProgram, Keep]:
+    """Trace everything, or take what was traced. on_captured: gets each entry point as soon as it
+    is there. Raises CaptureError and BuildManifestError.
     """
-    total, done = len(manifest.entry_points), 0
+    total, done = len(source.manifest.entry_points), 0
 
     def advance(name: str) -> None:
         nonlocal done
         done += 1
         on_stage("capture", done, total)
-        on_captured(staging.read_entry_point(name))
+        on_captured(source.staging.read_entry_point(name))
+
+    worker = source.worker(Kind.CAPTURE, CAPTURE, CAPTURED, {constants.CONSTANTS_AS_ARGUMENTS: "1"})
 
     def trace() -> None:
-        with tasks.timed(Task(Kind.CAPTURE, "", {}), ALWAYS):
-            child.run(
-                "aotc.build.capture_worker",
-                [str(manifest.path), str(staging.folder), *targets],
-                staging.folder,
-                child.clean_environment(
-                    {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
-                ),
-                failure_code="AOTC-E835",
-                doing="the capture process",
-                on_line=advance,
-                on_output=lambda text: on_output("capture", text),
-                processes=workers.processes,
-            )
+        source.execute(
+            worker,
+            workers,
+            failure_code="AOTC-E835",
+            doing="the capture process",
+            on_line=advance,
+            on_output=on_output,
+        )
 
     on_stage("capture", 0, total)
-    workers.submit(trace, urgent=True).result()
-    return staging.read_program()
+    keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
+    return source.staging.read_program(), keep
 
 
-def reference(
-    manifest: BuildManifest,
-    targets: Sequence[str],
-    staging: Staging,
-    tasks: Tasks,
-    workers: Workers,
-    on_output: OnOutput,
-) -> Future[None]:
+def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutput) -> Future[Keep]:
     """Begin plain JAX on the fixtures and trials. The future raises CaptureError, ParityError."""
+    plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
 
-    def compute() -> None:
-        with tasks.timed(Task(Kind.REFERENCE, "", {}), ALWAYS):
-            child.run(
-                "aotc.build.reference_worker",
-                [str(manifest.path), str(staging.folder), *targets],
-                staging.folder,
-                child.clean_environment({"JAX_PLATFORMS": "cpu"}),
+    def compute() -> Keep:
+        worker = replace(plain, known={**plain.known, **dict(_given(source.staging))})
+        return remembered.run(
+            worker,
+            tasks,
+            lambda: source.execute(
+                worker,
+                workers,
                 failure_code="AOTC-E836",
                 doing="plain JAX on the fixtures",
                 on_line=lambda _: None,
-                on_output=lambda text: on_output("reference", text),
-                processes=workers.processes,
-            )
+                on_output=on_output,
+            ),
+        )
 
     return workers.submit(compute, urgent=True)
+
+
+def _given(staging: Staging) -> Iterator[tuple[str, str]]:
+    """What the reference gets from the capture, and the plan of the trials."""
+    every: list[Path] = [staging.folder / "trials.msgpack"]
+    for pattern in CAPTURED:
+        every += sorted(staging.folder.glob(pattern))
+    for path in every:
+        if path.exists():
+            yield f"captured {path.relative_to(staging.folder)}", sha256(path.read_bytes())

@@ -19,7 +19,7 @@ from aotc.build import capturing, gates, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.cached_backend import CachedBackend
-from aotc.build.capturing import OnOutput
+from aotc.build.capturing import OnOutput, Source
 from aotc.build.checking import Checking
 from aotc.build.compiling import Compiling
 from aotc.build.evidence import never_split, specialized, unproven
@@ -126,10 +126,9 @@ def build(
         compiling = Compiling(resolved, wanted, cached, workers)
         recorded = isinstance(tuning, Recorded)
         with clock.stage("capture"):
-            program = capturing.capture(
-                manifest,
-                names,
-                staging,
+            source = Source(manifest, names, staging)
+            program, keep_capture = capturing.capture(
+                source,
                 tasks,
                 workers,
                 # What a tuning file says of an executable needs the whole program.
@@ -144,14 +143,17 @@ def build(
             if isinstance(tuning, Recorded):
                 planned, chosen = tune.replay(planned, tuning, program, staging)
             meter.expect(Kind.EXECUTABLE, len(planned))
-            referring = capturing.reference(manifest, names, staging, tasks, workers, on_output)
+            referring = capturing.reference(source, tasks, workers, on_output)
             begun = compiling.begin(planned)
-            failures.wait([referring, *begun.values()])
-            referred = failures.results({"": referring})
+            failures.wait([*begun.values(), referring])
             executables = {
                 key: replace(made, tuned=chosen.get(key))
                 for key, made in failures.results(begun).items()
             }
+            referred = failures.results({"": referring})
+            if referred and not staging.unsteady.exists():
+                keep_capture()
+                referred[""]()
         whole = [t for t in resolved if _has_all(t, planned, executables)] if referred else []
         parts = Assembler(manifest, program, _built_with(backends), staging)
         if isinstance(tuning, tune.Measure):
@@ -177,7 +179,8 @@ def build(
             checking = Checking(tasks, workers, staging)
             meter.expect(Kind.PARITY, len(unchecked))
             ran = failures.results(checking.begin(unchecked))
-            parities, proofs = checking.judge(ran, _captured_profiles(unchecked, executables))
+            found = _captured_profiles(unchecked, executables)
+            parities, proofs = checking.judge(ran, found) if ran else ({}, {})
         failures.raise_collected()
         with clock.stage("pack"), tasks.timed(Task(Kind.PACK, "", {}), ALWAYS):
             on_stage("pack", 0, 0)

@@ -7,7 +7,7 @@ with the capture but the inputs and weights in the staging folder.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from aotc.build.staging import Staging
 from aotc.build.trial_reference import PlainJax, try_all
 from aotc.capture import raised
 from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.weights import load, read_arrays
+from aotc.capture.weights import Weights, load, read_arrays
 from aotc.config.build_manifest import all_profiles_of, read_build_manifest
-from aotc.packing.weights import write_tensors
+from aotc.packing.weights import Array, write_tensors
 from aotc_runtime.errors import AotcError
 
 
@@ -40,6 +40,7 @@ def record(
         }
         for name in weights
     }
+    _require_steady(weights, values, staging)
     functions = {
         name: PlainJax(
             plan_call(name, manifest),
@@ -59,6 +60,22 @@ def record(
             data = write_tensors(fixture, where=where)
             staging.fixture(name, index).write_bytes(data)
     try_all(manifest, staging, functions)
+
+
+def _require_steady(
+    weights: Mapping[str, Weights],
+    values: Mapping[str, Mapping[str, Array]],
+    staging: Staging,
+) -> None:
+    """Leave a note if the program made other weights here than in the capture's process: whatever
+    it read for that, nobody saw it.
+    """
+    for name, loaded in weights.items():
+        if any(
+            values[name][path].tobytes() != array.tobytes()
+            for path, array in loaded.tensors.items()
+        ):
+            staging.unsteady.write_text(f"weights {name} have other values each time")
 
 
 def main() -> int:

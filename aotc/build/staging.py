@@ -57,6 +57,11 @@ class Staging:
     def program(self) -> Path:
         return self.folder / "program.msgpack"
 
+    @property
+    def unsteady(self) -> Path:
+        """Why the program is taken to give other values each time; a file only if it is."""
+        return self.folder / "unsteady"
+
     def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
         """Write the files of a weights set."""
         folder = self._weights(name)

@@ -66,9 +66,13 @@ class Tasks:
 
         why: as of `note`.
         """
-        started = time.perf_counter()
+        started = self.clock()
         yield lambda result: self.keep(task.key, result)
-        self.note(task, cached=False, seconds=time.perf_counter() - started, why=why)
+        self.note(task, cached=False, seconds=self.clock() - started, why=why)
+
+    def clock(self) -> float:
+        """Seconds, to take the difference of two."""
+        return time.perf_counter()
 
     def recall[T](self, key: str, type_: type[T]) -> T | None:
         """What is in the cache, decoded; None if it is not there, or nobody understands it."""

@@ -66,6 +66,8 @@ SCRATCH = {
     "aotc/tuning/worker.py": "in that folder",
     "aotc/build/probe.py": "a scratch folder of its own: what the probing process is told",
     "aotc/build/probe_worker.py": "in that folder",
+    "aotc/build/recording.py": "the build's scratch folder: what a process read",
+    "aotc/build/remembered.py": "the build's scratch folder: what was made before",
     "aotc/build/progress.py": "no file: its stdout, under another number",
     "aotc/cli/group.py": "/dev/null",
     "aotc/cli/stopping.py": "/dev/null",

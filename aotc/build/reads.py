@@ -1,0 +1,138 @@
+"""What a process that ran the user's code looked at, and what is there now.
+
+The same names looked at again give the same parts of a key as long as nothing has changed: that is
+how a build knows, without running the program, that it would do the same.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc.build import identity
+from aotc.cache.keys import Parts
+from aotc_runtime.digest import sha256
+
+NATIVE_PREFIXES = (
+    "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_", "LC_",
+    "PYTHON",
+)  # fmt: skip
+NATIVE_NAMES = ("LANG", "TZ")
+"""Variables that native code and Python itself read without anybody seeing it."""
+
+ABSENT = "none"
+FOLDER = "a folder"
+EVERYTHING = "*"
+
+
+class Reads(Struct, frozen=True):
+    """Names only, sorted. Paths below the manifest's folder are relative to it.
+
+    files: opened, also those that were not there.  looked: asked for whether they exist.  folders:
+    listed.  searched: folders searched for modules; modules: the names that were asked for.
+    environment: variables, "*" for all.  packages: distributions.  absent: modules that were not
+    found.  refusals: why the result is not to be kept.
+    """
+
+    files: tuple[str, ...] = ()
+    looked: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+class Looking:
+    """Looks at what is there now. A file is read once, however often it is asked for.
+
+    root: the manifest's folder.  environment: of the process that the program runs in.
+    """
+
+    def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
+        self._root, self._environment = root, environment
+        self._digests: dict[Path, str] = {}
+
+    def parts(self, reads: Reads) -> Parts:
+        """What is there now under these names, as parts of a key."""
+        return dict(self._parts(reads))
+
+    def _parts(self, reads: Reads) -> Iterator[tuple[str, str]]:
+        for name in reads.files:
+            kind = "source file" if name.endswith(".py") else "file"
+            yield f"{kind} {name}", self._digest(self._root / name)
+        for name in reads.looked:
+            yield f"whether there is {name}", _kind(self._root / name)
+        for name in reads.folders:
+            yield f"names in folder {name}", _names(self._root / name, None)
+        asked = frozenset(reads.modules)
+        for name in reads.searched:
+            yield f"modules in folder {name}", _names(self._root / name, asked)
+        for name in reads.environment:
+            yield f"environment {name}", variable(name, self._environment)
+        for name in reads.packages:
+            try:
+                yield from identity.of_distribution(name, distribution(name))
+            except PackageNotFoundError:
+                yield f"package {name}", ABSENT
+        for name in reads.absent:
+            yield f"module {name}", ABSENT if _is_absent(name) else "found"
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            try:
+                self._digests[path] = sha256(path.read_bytes())
+            except OSError:
+                self._digests[path] = FOLDER if path.is_dir() else ABSENT
+        return self._digests[path]
+
+
+def native_parts(environment: Mapping[str, str]) -> Parts:
+    """Variables that count whether or not anybody was seen to read them."""
+    return {
+        f"environment {name}": variable(name, environment)
+        for name in sorted(environment)
+        if name in NATIVE_NAMES or name.startswith(NATIVE_PREFIXES)
+    }
+
+
+def variable(name: str, environment: Mapping[str, str]) -> str:
+    """A variable's value as a digest, since it may be a secret; or that it is not set."""
+    if name == EVERYTHING:
+        text = "\0".join(f"{key}={value}" for key, value in sorted(environment.items()))
+    elif name in environment:
+        text = environment[name]
+    else:
+        return ABSENT
+    return sha256(text.encode(errors="surrogateescape"))
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return FOLDER
+    return "a file" if path.exists() else ABSENT
+
+
+def _names(folder: Path, modules: Iterable[str] | None) -> str:
+    """The digest of the names in a folder. modules: only what could be one of these."""
+    try:
+        found = sorted(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return ABSENT
+    if modules is not None:
+        found = [name for name in found if name.partition(".")[0] in modules]
+    return sha256("\0".join(found).encode(errors="surrogateescape"))
+
+
+def _is_absent(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is None
+    except (ImportError, ValueError):
+        return True

@@ -1,0 +1,260 @@
+"""In a process that runs the user's code: everything that it reads, as far as Python sees it.
+
+Audit hooks (PEP 578) tell of opened files, listed folders, sockets and processes; a finder of
+imports; the mapping `os.environ` of variables; `aotc.build.calls` of clocks and chance. Native code
+reads files without Python: what a process has made that loaded any but the libraries known not to
+do so is not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import source_from_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
+
+from aotc.build import libraries
+from aotc.build.calls import Calls
+from aotc.build.reads import EVERYTHING, Reads
+
+REFUSED = {
+    "socket.connect": "it used the network",
+    "socket.getaddrinfo": "it used the network",
+    "socket.gethostbyname": "it used the network",
+    "socket.sendto": "it used the network",
+    "socket.gethostname": "it asked for the name of the host",
+    "subprocess.Popen": "it started a process",
+    "os.system": "it started a process",
+    "os.exec": "it started a process",
+    "os.posix_spawn": "it started a process",
+    "os.fork": "it started a process",
+    "os.forkpty": "it started a process",
+    "sqlite3.connect": "it opened a database",
+    "ctypes.dlopen": "it loaded native code by name",
+}
+DEVICES = ("/dev/", "/proc/", "/sys/")
+HARMLESS_DEVICES = ("/dev/null",)
+METADATA = ".dist-info/"
+NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
+
+
+class _Environment(type(os.environ)):  # type: ignore[misc]
+    """`os.environ`, telling which variables were asked for."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def __getitem__(self, key: str) -> str:
+        self.asked.add(str(key))
+        return super().__getitem__(key)  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[str]:
+        self.asked.add(EVERYTHING)
+        return super().__iter__()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        self.asked.add(EVERYTHING)
+        return super().__len__()  # type: ignore[no-any-return]
+
+    def copy(self) -> dict[str, str]:
+        self.asked.add(EVERYTHING)
+        return super().copy()  # type: ignore[no-any-return]
+
+
+class _Imports:
+    """A finder that finds nothing, and hears every name; `importlib` raises no audit event."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set(sys.modules)
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        """As `importlib.abc.MetaPathFinder`."""
+        self.names.add(name)
+
+
+class Recorder:
+    """Records from now on. There is no way to stop an audit hook: one for each process.
+
+    root: the manifest's folder.  own: a folder that the worker itself uses.
+    """
+
+    def __init__(self, root: Path, own: Path) -> None:
+        self._root, self._own = os.fspath(root), os.fspath(own)
+        self._libraries = libraries.folders()
+        self._opened: dict[str, tuple[int, ...] | None] = {}
+        self._written: set[str] = set()
+        self._looked: set[str] = set()
+        self._listed: set[str] = set()
+        self._searched: set[str] = set()
+        self._imports = _Imports()
+        sys.meta_path.insert(0, self._imports)
+        self._refusals: dict[str, None] = {}
+        os.environ.__class__ = _Environment
+        sys.addaudithook(self._heard)
+        Calls(self._is_project, self.refuse, lambda path: self._looked.add(self._absolute(path)))
+
+    def refuse(self, why: str) -> None:
+        """The result is not to be kept. why: for people, with the place where it is known."""
+        self._refusals[why.replace(self._root + os.sep, "")] = None
+
+    def finish(self) -> Reads:
+        """What was read until now."""
+        packages, unowned = self._packages()
+        files = {path for path in self._opened if not self._is_library(path)} | unowned
+        for path in sorted(files):
+            if path in self._opened and self._opened[path] != _state(path):
+                self.refuse(f"{path} was changed while it was read")
+        self._searched |= self._import_path()
+        names = self._imports.names
+        top = {name.partition(".")[0] for name in names}
+        absent = {name for name in top if name not in sys.modules}
+        return Reads(
+            files=self._relative(files),
+            looked=self._relative(self._looked),
+            folders=self._relative(self._listed),
+            searched=self._relative(self._searched),
+            modules=tuple(sorted({part for name in names for part in name.split(".")})),
+            environment=tuple(sorted(_Environment.asked)),
+            packages=tuple(sorted(packages)),
+            absent=tuple(sorted(absent)),
+            refusals=tuple(sorted(self._refusals)),
+        )
+
+    def is_unchanged(self) -> bool:
+        """Whether every file still is as it was when it was first opened."""
+        return all(state == _state(path) for path, state in self._opened.items())
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            self._heard_open(*args)
+        elif event in ("os.listdir", "os.scandir"):
+            self._heard_list(args[0], sys._getframe(1))
+        elif event in REFUSED and args[:1] != (None,) and self._by_project(sys._getframe(1)):
+            self.refuse(REFUSED[event])
+
+    def _heard_open(self, path: Any, mode: str | None, flags: int) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        name = self._absolute(os.fsdecode(path))
+        if name.startswith(self._own) or name in self._written or name in self._opened:
+            return
+        if name.startswith(DEVICES):
+            if name not in HARMLESS_DEVICES and self._by_project(sys._getframe(2)):
+                self.refuse(f"it read {name}")
+            return
+        if flags & os.O_TRUNC or flags & os.O_ACCMODE == os.O_WRONLY:
+            self._written.add(name)
+            return
+        if name.endswith(".pyc"):
+            name = _source_of(name)
+        if METADATA in name and not self._asked_by_project(sys._getframe(2)):
+            return
+        state = _state(name)
+        if state is None and name in sys.path:
+            return
+        if state is None and mode is None and not os.path.isabs(os.fsdecode(path)):
+            self.refuse(f"it opened {os.fsdecode(path)} in a folder that nobody knows")
+        self._opened[name] = state
+
+    def _heard_list(self, path: Any, caller: FrameType) -> None:
+        if isinstance(path, int):
+            path = os.readlink(f"/proc/self/fd/{path}")
+        name = self._absolute(os.fsdecode("." if path is None else path))
+        if caller.f_code.co_filename.startswith("<frozen importlib"):
+            if not self._is_library(name + os.sep):
+                self._searched.add(name)
+        elif caller.f_code.co_filename == metadata.__file__:
+            if self._asked_by_project(caller):
+                self._listed.add(name)
+        elif not name.startswith(self._own) and self._by_project(caller):
+            self._listed.add(name)
+
+    def _by_project(self, frame: FrameType | None) -> bool:
+        """Whether code of the project is among the callers."""
+        while frame is not None:
+            if self._is_project(frame.f_code.co_filename):
+                return True
+            frame = frame.f_back
+        return False
+
+    def _asked_by_project(self, frame: FrameType | None) -> bool:
+        """Whether it is code of the project that a function of the standard library works for: jax
+        looks for its plugins among installed packages, and the build allows it none.
+        """
+        while frame is not None and not self._is_project(name := frame.f_code.co_filename):
+            if self._is_library(name) and not name.startswith(libraries.of_python_and_ours()):
+                return False
+            frame = frame.f_back
+        return frame is not None
+
+    def _is_project(self, filename: str) -> bool:
+        return not filename.startswith("<") and not self._is_library(filename)
+
+    def _is_library(self, path: str) -> bool:
+        return path.startswith(self._libraries)
+
+    def _absolute(self, path: str) -> str:
+        return os.path.normpath(os.path.join(os.getcwd(), path))
+
+    def _relative(self, paths: set[str]) -> tuple[str, ...]:
+        """Below the manifest's folder by their place there: another folder is another build of the
+        same program.
+        """
+        inside = self._root + os.sep
+        return tuple(
+            sorted("." if path == self._root else path.removeprefix(inside) for path in paths)
+        )
+
+    def _import_path(self) -> set[str]:
+        """Folders that imports search; Python lists them again only where it must."""
+        paths = [*sys.path]
+        for module in list(sys.modules.values()):
+            # Of a namespace package it is no list.
+            paths.extend(getattr(module, "__path__", ()) or ())
+        every = {self._absolute(path) for path in paths if isinstance(path, str)}
+        ours = {path for path in every if not self._is_library(path + os.sep)}
+        return set(filter(os.path.isdir, ours))
+
+    def _packages(self) -> tuple[set[str], set[str]]:
+        """The distributions of which something was loaded, and library files of none of them."""
+        loaded = {path for path in self._opened if self._is_library(path)}
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and self._is_library(file):
+                loaded.add(file)
+            elif isinstance(file, str) and file.endswith((".py", *NATIVE_CODE)):
+                self._opened.setdefault(file, _state(file))
+                self._check_native({file}, Path(file).name)
+        found: set[str] = set()
+        left = {path for path in loaded if not path.startswith(libraries.of_python_and_ours())}
+        for each in metadata.distributions():
+            if owned := libraries.owned(each, left):
+                found.add(each.name)
+                left -= owned
+                if each.name not in libraries.NATIVE:
+                    self._check_native(owned, each.name)
+        self._check_native(left, "a package that nobody installed")
+        return found, left
+
+    def _check_native(self, paths: set[str], owner: str) -> None:
+        if any(path.endswith(NATIVE_CODE) for path in paths):
+            self.refuse(f"it loaded {owner}, whose native code may read files unseen")
+
+
+def _source_of(path: str) -> str:
+    try:
+        return source_from_cache(path)
+    except ValueError:
+        return path
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

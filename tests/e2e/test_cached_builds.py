@@ -1,0 +1,198 @@
+"""A build runs what has changed, and nothing else; what it gives is what a clean one gives."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aotc.build import cached_backend
+from aotc.build.pipeline import Built, build
+from aotc.cache.store import LocalStore
+from aotc.errors import CaptureError, CompileError
+
+MANIFEST = """
+schema = 1
+name = "two"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+init = "shared:init"
+[dimensions.batch]
+range = [1, 4]
+profiles = [1, 4]
+[entry_points.left]
+function = "left:f"
+bind = { params = "params" }
+inputs.x = { shape = ["batch", 8], dtype = "float32" }
+[entry_points.right]
+function = "right:f"
+inputs.x = { shape = ["batch"], dtype = "float32" }
+"""
+
+SHARED = "import jax.numpy as jnp\ndef init():\n    return {'w': jnp.arange(8.0)}\n"
+LEFT = "def f(params, x):\n    return (x * params['w']).sum(1)\n"
+RIGHT = "import jax.numpy as jnp\ndef f(x):\n    return jnp.tanh(x)\n"
+
+
+class Project:
+    """A program and a cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.store = folder / "project", LocalStore(folder / "cache", 10**9)
+        self.root.mkdir()
+        for name, text in (
+            ("two.toml", MANIFEST), ("shared.py", SHARED), ("left.py", LEFT), ("right.py", RIGHT)
+        ):  # fmt: skip
+            (self.root / name).write_text(text)
+
+    def build(self, *, cached: bool = True, keep_going: bool = False) -> Built:
+        return build(
+            self.root / "two.toml",
+            output=self.root / "two.aotb",
+            cache=LocalStore(self.store.folder, 10**9) if cached else None,
+            keep_going=keep_going,
+        )
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Built]:
+    project = Project(tmp_path_factory.mktemp("cached"))
+    return project, project.build()
+
+
+@pytest.fixture
+def project(prepared: tuple[Project, Built]) -> Project:
+    """The program as it was built first."""
+    for name, text in (("shared.py", SHARED), ("left.py", LEFT), ("right.py", RIGHT)):
+        (prepared[0].root / name).write_text(text)
+    return prepared[0]
+
+
+def ran(built: Built) -> dict[str, tuple[str, ...]]:
+    return {done.task.name: done.reasons for done in built.tasks if not done.cached}
+
+
+def test_nothing_runs_again_and_the_bundle_is_the_same_as_a_clean_builds(
+    project: Project, prepared: tuple[Project, Built]
+) -> None:
+    first = prepared[1]
+    assert {reason for reasons in ran(first).values() for reason in reasons} == {
+        "not built before",
+        "every build does",
+    }
+    again, clean = project.build(), project.build(cached=False)
+    assert ran(again) == {"pack": ("every build does",)}
+    assert again.bundle.root_digest == first.bundle.root_digest == clean.bundle.root_digest
+    assert {r for reasons in ran(clean).values() for r in reasons} == {
+        "the cache is off",
+        "every build does",
+    }
+
+
+def test_an_entry_point_that_changed_is_compiled_alone(project: Project) -> None:
+    (project.root / "right.py").write_text(RIGHT.replace("tanh", "sin"))
+    found = ran(project.build())
+    assert set(found) == {
+        "capture",
+        "reference",
+        "executable right[batch=1] for cpu-x86-64-v3",
+        "executable right[batch=4] for cpu-x86-64-v3",
+        "parity of cpu-x86-64-v3",
+        "pack",
+    }
+    assert found["capture"] == ("source file right.py changed",)
+    (reason,) = found["executable right[batch=1] for cpu-x86-64-v3"]
+    assert reason == "module changed: source file right.py changed"
+
+
+def test_going_back_to_what_was_built_before_runs_nothing(project: Project) -> None:
+    (project.root / "left.py").write_text(LEFT.replace("sum(1)", "max(1)"))
+    assert "capture" in ran(project.build())
+    (project.root / "left.py").write_text(LEFT)
+    assert set(ran(project.build())) == {"pack"}
+
+
+def test_a_comment_runs_the_program_and_no_compiler(project: Project) -> None:
+    (project.root / "left.py").write_text(f"# a comment\n{LEFT}")
+    assert set(ran(project.build())) == {"capture", "reference", "pack"}
+
+
+def test_a_module_that_hides_another_is_noticed(project: Project) -> None:
+    (project.root / "right").mkdir()
+    (project.root / "right" / "__init__.py").write_text(RIGHT.replace("tanh", "cos"))
+    try:
+        with pytest.raises(CaptureError) as caught:
+            project.build()
+    finally:
+        shutil.rmtree(project.root / "right")
+    assert caught.value.code == "AOTC-E820", "the program was run, and refused"
+
+
+def test_a_program_with_chance_in_it_is_run_each_time(project: Project) -> None:
+    unsteady = "import numpy as np\ndef init():\n    return {'w': np.random.normal(size=8)}\n"
+    (project.root / "shared.py").write_text(unsteady.replace("size=8)", "size=8).astype('f')"))
+    with_chance = [project.build(), project.build()]
+    assert "chance: normal in shared.py" in ran(with_chance[1])["capture"][0]
+    digests = {built.bundle.root_digest for built in with_chance}
+    assert len(digests) == 2
+
+
+def test_chance_that_a_library_brings_is_found_by_running_twice(project: Project) -> None:
+    library = "import tempfile, jax.numpy as jnp\nNAMES = tempfile._RandomNameSequence()\n"
+    init = "def init():\n    return {'w': jnp.array([float(ord(c)) for c in next(NAMES)])}\n"
+    (project.root / "shared.py").write_text(library + init)
+    for found in (ran(project.build()), ran(project.build())):
+        (reason,) = found["reference"]
+        assert "weights params have other values each time" in reason
+        assert "capture" in found
+
+
+def test_a_variable_that_the_program_reads_counts_and_another_does_not(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import os\nSCALE = float(os.environ.get('SCALE', '1'))\n" + RIGHT.replace(
+        "jnp.tanh(x)", "SCALE * jnp.tanh(x)"
+    )
+    (project.root / "right.py").write_text(text)
+    project.build()
+    monkeypatch.setenv("OTHER", "1")
+    assert set(ran(project.build())) == {"pack"}
+    monkeypatch.setenv("SCALE", "2")
+    assert ran(project.build())["capture"] == ("environment SCALE changed",)
+
+
+def test_damaged_entries_are_made_anew_with_a_note(project: Project) -> None:
+    clean = project.build().bundle.root_digest
+    for path in (project.store.folder / "entries").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+    built = project.build()
+    assert built.bundle.root_digest == clean
+    assert any("damaged entries of the cache, made anew" in note for note in built.notes)
+    assert set(ran(project.build())) == {"pack"}
+
+
+def test_another_version_of_the_toolchain_compiles_again_and_says_so(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.build()
+    monkeypatch.setattr(
+        cached_backend.identity, "package_parts", lambda names: [("package jaxlib", "0.99.0")]
+    )
+    reasons = ran(project.build())["executable left[batch=1] for cpu-x86-64-v3"]
+    assert any(r.startswith("package jaxlib") and r.endswith("-> 0.99.0") for r in reasons)
+
+
+def test_every_failure_is_reported_and_nothing_is_written(project: Project) -> None:
+    call = "jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct(x.shape, 'float32'))(x)"
+    (project.root / "right.py").write_text(f"import jax\ndef f(x):\n    return {call}\n")
+    (project.root / "two.aotb").unlink(missing_ok=True)
+    with pytest.raises(CompileError) as caught:
+        project.build(keep_going=True)
+    assert "AOTC-E904" in {finding.code for finding in caught.value.findings}
+    where = {finding.where.partition(" ")[0] for finding in caught.value.findings}
+    assert {"right[batch=1]", "right[batch=4]"} <= where
+    assert not any(name.startswith("left") for name in where)
+    assert not (project.root / "two.aotb").exists()
