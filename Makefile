@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-certify | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-certify | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
 FOREIGN := out/foreign
+TPU := out/tpu
 CERTIFY := out/certify
 T ?= tests
 JOBS ?= 2
@@ -60,6 +61,12 @@ test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and 
 test-certify: $(STAMP) ## Run bundles under other versions of jaxlib (installs three in out/certify)
 	XDG_CACHE_HOME=$(CURDIR)/$(CERTIFY) AOTC_CERTIFY=1 $(BIN)/python -m pytest -m index tests/e2e/test_certify.py
 
+test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
+	$$(scripts/find-python) -m venv $(TPU)
+	$(TPU)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,tpu]'
+	$(TPU)/bin/python -m pytest -m tpu tests/e2e/test_tpu_targets.py
+
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
@@ -88,4 +95,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-tpu bench bench-compare constraints clean

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from aotc.config import document as toml
-from aotc.config import isa
+from aotc.config import isa, tpu
 from aotc.config.problem import spell
 from aotc.config.target_models import (
     LINUX,
@@ -203,6 +203,8 @@ def _check(document: toml.Document, model: TargetModel) -> Iterator[Finding]:
 
     if model.triple not in TRIPLES:
         yield unknown(("triple",), "one of", ", ".join(TRIPLES), model.triple)
+    if isinstance(model, TpuModel):
+        yield from _check_tpu(document, model)
     if not isinstance(model, CpuModel):
         return
     if model.cpu not in isa.CPUS:
@@ -214,3 +216,29 @@ def _check(document: toml.Document, model: TargetModel) -> Iterator[Finding]:
     for index, attribute in enumerate(model.tuning):
         if not isa.is_tuning(attribute):
             yield unknown(("tuning", index), "a tuning attribute", "prefer-no-gather…", attribute)
+
+
+def _check_tpu(document: toml.Document, model: TpuModel) -> Iterator[Finding]:
+    def wrong(path: tuple[str | int, ...], expected: str, found: str, hint: str) -> Finding:
+        return document.finding("AOTC-E812", path, expected=expected, found=found, hint=hint)
+
+    try:
+        topology = tpu.parse(model.topology)
+    except tpu.UnknownTopologyError as error:
+        yield wrong(("topology",), error.expected, spell(model.topology), error.hint)
+        return
+    if model.devices > topology.devices:
+        yield wrong(
+            ("devices",),
+            f"at most the {topology.devices} of {model.topology}",
+            str(model.devices),
+            "correct the number, or name a larger topology",
+        )
+    kind = topology.generation.kind
+    if kind not in model.kinds:
+        yield wrong(
+            ("kinds",),
+            f"{spell(kind)}, the devices of {model.topology}",
+            ", ".join(map(spell, model.kinds)),
+            f"add {spell(kind)}",
+        )

@@ -20,15 +20,9 @@ _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
 
 
 def with_key(
-    text: str,
-    pem: str,
-    name: str,
-    not_before: datetime | None,
-    not_after: datetime | None,
-    table: str = "keys",
+    text: str, pem: str, name: str, not_before: datetime | None, not_after: datetime | None
 ) -> str:
-    """The policy with one more key, the last of its table. text: a valid policy.  table: "keys" or
-    "certifiers".
+    """The policy with one more key, the last of them. text: a valid policy.
 
     Raises UsageError (AOTC-E024) where this cannot be done in place.
     """
@@ -40,22 +34,17 @@ def with_key(
     }
     fields = {key: value for key, value in stated.items() if value is not None}
     wanted = tomllib.loads(text)
-    wanted.setdefault(table, []).append(fields)
+    wanted["keys"].append(fields)
     document = _parse(text)
-    if table not in document:
-        if not _EMPTY_LINE_BEHIND.search(text):
-            document.add(tomlkit.nl())
-        document[table] = tomlkit.aot()
-    keys: Any = document[table]
+    keys: Any = document["keys"]
     entry: Any = tomlkit.table() if isinstance(keys, AoT) else tomlkit.inline_table()
     for key, value in fields.items():
         # As `aotc trust init` writes it: the PEM text begins on a line of its own.
         pem_text = key == "public_key"
         entry[key] = tomlkit.value(f'"""\n{value}"""') if pem_text else value
     if isinstance(keys, AoT):
-        if keys.body:
-            _set_apart(keys.body[-1])
-        if [*document][-1] != table:
+        _set_apart(keys.body[-1])
+        if [*document][-1] != "keys":
             entry.add(tomlkit.nl())
     keys.append(entry)
     return _checked(document, wanted)

@@ -24,16 +24,7 @@ BOUNDED = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
-JSON_READERS = (
-    "index",
-    "root",
-    "image",
-    "attestation",
-    "manifest",
-    "envelope",
-    "statement",
-    "certificate",
-)
+JSON_READERS = ("index", "root", "image", "attestation", "manifest", "envelope", "statement")
 
 NASTY = st.one_of(
     st.none(),

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
-from aotc.backends import worker_process
+from aotc.backends import plugin_jobs, worker_process
 from aotc.backends.cuda import custom_calls, descriptions, wheels
 from aotc.backends.cuda.wheels import Wheels
 from aotc.backends.cuda.worker import Job
-from aotc.backends.worker_process import LINES_SHOWN, SECONDS_MAX, cost_of, failure, memory_of
+from aotc.backends.worker_process import SECONDS_MAX
 from aotc.backends.xla.compile import built_with
-from aotc.backends.xla.custom_calls import is_callback, targets
-from aotc.backends.xla.worker import Problem, Result
-from aotc.errors import CompileError, quoted, raise_if
+from aotc.errors import CompileError, raise_if
 from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
-from aotc.temporaries import temporary_folder
-from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import Compilation, CudaDevice
 from aotc_runtime.schema.manifest import BuiltWith, Target
@@ -36,9 +27,11 @@ WORKER = (sys.executable, "-P", "-m", "aotc.backends.cuda.worker")
 LEFT_OUT = ("autotuning",)
 """XLA times kernels against each other on the device; without one it takes its defaults."""
 
-_ENTRY = re.compile(r"^ENTRY .*\n((?:.*\n)*?)\}", re.MULTILINE)
-_STEP = re.compile(r" = .*? ([a-z][a-z0-9-]*)\(")
-_NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+PLATFORM = plugin_jobs.Platform(
+    is_allowed=custom_calls.is_allowed,
+    expected=custom_calls.EXPECTED,
+    correct="correct `changes` or `text` in the target file",
+)
 
 
 class CudaBackend:
@@ -76,23 +69,21 @@ class CudaBackend:
             triple=job.target.triple,
             options={**job.target.options, **job.options},
         )
-        with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
-            (folder / "job.json").write_bytes(msgspec.json.encode(request))
-            (folder / "module.bin").write_bytes(job.module.artifact)
-            said = worker_process.run(
-                self._processes,
-                self._worker,
-                folder,
-                job,
-                worker_process.environment(),
-                self._seconds_max,
-            )
-            result_bytes = (folder / worker_process.RESULT_FILE).read_bytes()
-            serialized = (folder / "executable.bin").read_bytes()
-        result = msgspec.json.decode(result_bytes, type=Result)
-        if result.problem:
-            raise _problem(job, result, said)
-        return _executable(job, result, serialized, said, text)
+        compiled = plugin_jobs.compile_in(
+            self._processes,
+            self._worker,
+            job,
+            request,
+            lambda folder: worker_process.environment(),
+            self._seconds_max,
+        )
+        claims = descriptions.claims(text)
+        return plugin_jobs.executable(
+            job,
+            compiled,
+            PLATFORM,
+            Compilation(without_device=True, left_out=LEFT_OUT, claims=claims),
+        )
 
     def stop(self) -> None:
         """End what is being compiled; those calls raise, and later ones do."""
@@ -153,80 +144,4 @@ def _unknown(where: str, target: Target, installed: Wheels) -> CompileError:
             found=target.device.description,
             hint=hint,
         )
-    )
-
-
-def _executable(
-    job: CompileJob, result: Result, serialized: bytes, said: list[str], text: str
-) -> Executable:
-    called = targets(result.hlo_text)
-    if refused := [name for name in called if not custom_calls.is_allowed(name)]:
-        raise _refused_calls(job, refused)
-    return Executable(
-        serialized=serialized,
-        digest=sha256(serialized),
-        isa=(),
-        tuning=(),
-        custom_call_targets=called,
-        memory=memory_of(result.memory, len(serialized)),
-        cost=cost_of(result.cost),
-        thunks=steps(result.hlo_text),
-        compile_seconds=result.compile_seconds,
-        diagnostics=tuple(said),
-        compilation=Compilation(
-            without_device=True, left_out=LEFT_OUT, claims=descriptions.claims(text)
-        ),
-    )
-
-
-def steps(hlo_text: str) -> dict[str, int]:
-    """Instructions of the entry computation by kind, but for those that do nothing at run time.
-    A fusion is one generated kernel.
-    """
-    entry = _ENTRY.search(hlo_text)
-    kinds = Counter(
-        "kernel" if kind == "fusion" else kind
-        for kind in (_STEP.findall(entry[1]) if entry else ())
-        if kind not in _NO_STEPS
-    )
-    return dict(sorted(kinds.items()))
-
-
-def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
-    if result.problem is Problem.JAXLIB:
-        return failure(
-            "AOTC-E906",
-            job,
-            "jaxlib's interfaces and descriptions of devices as in 0.11.2 to 0.12.0",
-            f"{result.words} (jaxlib {version('jaxlib')})",
-            "install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
-        )
-    if result.problem is Problem.TARGET:
-        return failure(
-            "AOTC-E908",
-            job,
-            "a description that the plugin understands",
-            quoted(result.words, said[-LINES_SHOWN:]),
-            "correct `changes` or `text` in the target file",
-        )
-    if refused := [name for name in result.called if not custom_calls.is_allowed(name)]:
-        return _refused_calls(job, refused)
-    return failure(
-        "AOTC-E901",
-        job,
-        "a program that XLA compiles for this target",
-        quoted(result.words, said[-LINES_SHOWN:]),
-        "the message is XLA's; the operation it names is in the entry point",
-    )
-
-
-def _refused_calls(job: CompileJob, refused: list[str]) -> CompileError:
-    return failure(
-        "AOTC-E904",
-        job,
-        f"only custom calls that the runtime can serve: {custom_calls.EXPECTED}",
-        ", ".join(refused),
-        "remove the callback from the function"
-        if any(is_callback(name) for name in refused)
-        else "express the operation in plain jax",
     )

@@ -19,7 +19,10 @@ NAMES = (
     "make_c_api_device_topology",
     "register_custom_call_handler",
     "register_custom_type_handler",
+    "initialize_pjrt_plugin",
+    "_xla.CompiledMemoryStats.generated_code_size_in_bytes",
     "_xla.DeviceTopology.deserialize",
+    "_xla.Executable.cost_analysis",
 )
 """What is used of `jaxlib.xla_client`."""
 
@@ -29,9 +32,30 @@ def load(name: str, library: str) -> Any:
     return xla_client.load_pjrt_plugin_dynamically(name, library)
 
 
-def describe(plugin: Any, options: Mapping[str, str]) -> bytes:
+def initialize(name: str) -> None:
+    """Let a loaded plugin read its settings, without which libtpu ends the process."""
+    xla_client.initialize_pjrt_plugin(name)
+
+
+def describe(plugin: Any, options: Mapping[str, str | list[int]], name: str = "") -> bytes:
     """Devices as the plugin describes them: a serialized topology. Raises XlaError."""
-    return bytes(xla_client.make_c_api_device_topology(plugin, "", **options).serialize())
+    return bytes(xla_client.make_c_api_device_topology(plugin, name, **options).serialize())
+
+
+def kinds(description: bytes) -> list[str]:
+    """The product name of each described device."""
+    described = xla_client._xla.DeviceTopology.deserialize(description)
+    return [str(device.device_kind) for device in described._make_compile_only_devices()]
+
+
+def code_bytes(executable: Any) -> int:
+    """The size of an unloaded executable's code on the device."""
+    return int(executable.get_compiled_memory_stats().generated_code_size_in_bytes)
+
+
+def cost(executable: Any) -> dict[str, float]:
+    """The plugin's own cost analysis of an unloaded executable."""
+    return dict(executable.cost_analysis())
 
 
 def register_cuda_kernels(plugin: Any, modules: Iterable[str]) -> None:

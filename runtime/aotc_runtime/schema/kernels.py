@@ -1,5 +1,5 @@
-"""Which custom calls of CUDA executables are served, and by what. Seen with jaxlib 0.11.2 and
-0.12.0.1."""
+"""Which custom calls of CUDA and TPU executables are served, and by what. Seen with jaxlib 0.11.2
+and 0.12.0.1."""
 
 from __future__ import annotations
 
@@ -20,3 +20,53 @@ _MODULES = (
 def cuda_module(target: str) -> str | None:
     """The module of jax-cuda13-plugin that has the kernel of a custom call, "_solver"."""
     return next((module for pattern, module in _MODULES if pattern.match(target)), None)
+
+
+TPU_BUILT_IN = (
+    "AllocateBuffer",
+    "AssumeGatherIndicesInBound",
+    "Cholesky",
+    "CompactWyHelper",
+    "EighTpu",
+    "GatherScatterIndicesBitpacked",
+    "InvertDiagBlocksLowerTriangular",
+    "InvertDiagBlocksUpperTriangular",
+    "LuRealDecompositionBlock",
+    "PartialReduce",
+    "QrDecompositionBlock",
+    "TopK",
+    "X64Combine",
+    "X64SplitHigh",
+    "X64SplitLow",
+    "tpu_custom_call",
+)
+"""Custom calls that libtpu 0.0.50 makes code of when it compiles; nothing is called at run time.
+`tpu_custom_call` is a Pallas kernel, whose code is in the module."""
+
+
+def is_tpu_call(target: str) -> bool:
+    """Whether a TPU executable may contain this custom call."""
+    return target in TPU_BUILT_IN
+
+
+LAPACK = "lapack_"
+"""How jaxlib's calls into LAPACK begin, on processors."""
+
+SERVED = {
+    "cpu": "TopK, lapack_*",
+    "cuda": "cuBLAS, cuDNN, CUB, TopK and jax's own kernels",
+    "tpu": "those that libtpu makes code of",
+}
+"""By platform, in words."""
+
+
+def is_served(platform: str, target: str) -> bool:
+    """Whether this runtime serves a custom call of an executable for a platform."""
+    match platform:
+        case "cpu":
+            return target == "TopK" or target.startswith(LAPACK)
+        case "cuda":
+            return target.startswith(CUDA_BUILT_IN) or cuda_module(target) is not None
+        case "tpu":
+            return is_tpu_call(target)
+    return False

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.kernels import LAPACK, SERVED, is_served
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
 from aotc_runtime.verification.accelerators import accelerator, device_findings
@@ -31,10 +32,6 @@ IGNORED = {
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
 """The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
-
-SERVED_CUSTOM_CALLS = ("TopK",)
-LAPACK = "lapack_"
-SERVED_PREFIXES = (LAPACK,)
 
 READS_STABLEHLO = {"0.11.2": (1, 20, 0), "0.12.0": (1, 22, 0), "0.12.0.1": (1, 22, 0)}
 """By jaxlib version, the newest portable artifact it reads: `stablehlo.get_current_version()`.
@@ -192,13 +189,14 @@ def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Fi
     unknown = [
         target
         for target in manifest.requires.custom_call_targets
-        if target not in SERVED_CUSTOM_CALLS and not target.startswith(SERVED_PREFIXES)
+        if not is_served(manifest.requires.platform, target)
     ]
     if unknown:
         yield Finding(
             code="AOTC-E504",
             where=_where(manifest),
-            expected="custom calls this runtime serves: TopK, lapack_*",
+            expected="custom calls this runtime serves: "
+            + SERVED.get(manifest.requires.platform, "none"),
             found=", ".join(unknown),
             hint="use an aotc-runtime that serves them",
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.backends.cuda.compile import steps
 from aotc.backends.cuda.custom_calls import is_allowed
+from aotc.backends.plugin_jobs import steps
 from aotc_runtime.schema.kernels import cuda_module
 
 HLO = """\

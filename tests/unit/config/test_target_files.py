@@ -147,7 +147,9 @@ compute_capability = "9.0"
 kinds = ["NVIDIA H200", "NVIDIA H100 PCIe"]
 devices = 4
 """
-TPU = 'schema = 1\nname = "chips"\nplatform = "tpu"\ntopology = "v5e:2x2"\nkinds = ["TPU v5e"]\n'
+TPU = (
+    'schema = 1\nname = "chips"\nplatform = "tpu"\ntopology = "v5e:2x2"\nkinds = ["TPU v5 lite"]\n'
+)
 ROCM = (
     'schema = 1\nname = "cards"\nplatform = "rocm"\narchitecture = "gfx942"\nkinds = ["MI300X"]\n'
 )
@@ -163,7 +165,7 @@ def test_the_platform_decides_what_describes_a_device(write: Callable[[str], Pat
     )
     assert (boxes.platform, boxes.devices, boxes.triple, boxes.cpu) == ("cuda", 4, TRIPLES[0], "")
     chips = read_target("box.toml", write(TPU))
-    assert chips.device == TpuDevice(topology="v5e:2x2", kinds=("TPU v5e",))
+    assert chips.device == TpuDevice(topology="v5e:2x2", kinds=("TPU v5 lite",))
     cards = read_target("box.toml", write(ROCM))
     assert cards.device == RocmDevice(architecture="gfx942", kinds=("MI300X",))
     assert chips.devices == cards.devices == 1
@@ -177,7 +179,7 @@ def test_the_platform_decides_what_describes_a_device(write: Callable[[str], Pat
         (CUDA, '"9.0"', '"sm_90"', "AOTC-E805", "box.toml:6 compute_capability"),
         (CUDA, "devices = 4", "devices = 0", "AOTC-E805", "box.toml:8 devices"),
         (CUDA, "devices = 4", "threads = 4", "AOTC-E803", "box.toml:8 threads"),
-        (TPU, '["TPU v5e"]', "[]", "AOTC-E805", "box.toml:5 kinds"),
+        (TPU, '["TPU v5 lite"]', "[]", "AOTC-E805", "box.toml:5 kinds"),
         (ROCM, "architecture", "topology", "AOTC-E803", "box.toml:4 topology"),
         (GOOD, 'platform = "cpu"\n', "platform = 1\n", "AOTC-E805", "box.toml:3 platform"),
     ],

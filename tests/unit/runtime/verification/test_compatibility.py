@@ -28,6 +28,7 @@ from ..samples import REF, host, manifest
 CUDA: dict[str, Any] = {
     "platform": "cuda",
     "devices": 2,
+    "custom_call_targets": ["TopK", "__cublas$gemm", "cusolver_potrf_ffi"],
     "device": {
         "kinds": ["H100", "H200"],
         "memory_bytes": 500,
@@ -75,6 +76,11 @@ def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
         ({}, {"platform": "cuda"}, ["AOTC-E501"]),
         ({}, {"architecture": "aarch64"}, ["AOTC-E501"]),
         ({"requires": CUDA}, {"accelerators": (GPUS,)}, []),
+        (
+            {"requires": {**CUDA, "custom_call_targets": ["lapack_spotrf_ffi"]}},
+            {"accelerators": (GPUS,)},
+            ["AOTC-E504"],
+        ),
         ({"requires": CUDA}, {}, ["AOTC-E501", "AOTC-E403"]),
         ({"requires": CUDA}, {"accelerators": (gpus(devices=0),)}, ["AOTC-E501"]),
         ({"requires": {**CUDA, "devices": 3}}, {"accelerators": (GPUS,)}, ["AOTC-E503"]),

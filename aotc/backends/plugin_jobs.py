@@ -1,0 +1,155 @@
+"""What compiling through a PJRT plugin has in common, whichever device it is for."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from aotc.backends import worker_process
+from aotc.backends.worker_process import LINES_SHOWN, cost_of, failure, memory_of
+from aotc.backends.xla.custom_calls import is_callback, targets
+from aotc.backends.xla.worker import Problem, Result
+from aotc.errors import CompileError, quoted
+from aotc.processes import Processes
+from aotc.stages import CompileJob, Executable
+from aotc.temporaries import temporary_folder
+from aotc_runtime.digest import sha256
+from aotc_runtime.schema.device import Compilation
+
+_ENTRY = re.compile(r"^ENTRY .*\n((?:.*\n)*?)\}", re.MULTILINE)
+_STEP = re.compile(r" = .*? ([a-z][a-z0-9-]*)\(")
+_NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What a platform's executables may contain, and its targets say.
+
+    is_allowed: whether the runtime can serve a custom call.  expected: the same in words.  correct:
+    where to look if the plugin does not understand a target.
+    """
+
+    is_allowed: Callable[[str], bool]
+    expected: str
+    correct: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a worker made of a job, and the lines it printed."""
+
+    result: Result
+    serialized: bytes
+    said: list[str]
+
+
+def compile_in(
+    processes: Processes,
+    worker: Sequence[str],
+    job: CompileJob,
+    request: Struct,
+    environment: Callable[[Path], Mapping[str, str]],
+    seconds_max: float,
+) -> Compiled:
+    """Run a worker in a folder of its own. environment: the worker's, for that folder.
+
+    Raises CompileError: AOTC-E902 it crashed, E903 it took too long.
+    """
+    with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
+        (folder / "job.json").write_bytes(msgspec.json.encode(request))
+        (folder / "module.bin").write_bytes(job.module.artifact)
+        said = worker_process.run(processes, worker, folder, job, environment(folder), seconds_max)
+        result = (folder / worker_process.RESULT_FILE).read_bytes()
+        serialized = (folder / "executable.bin").read_bytes()
+    return Compiled(msgspec.json.decode(result, type=Result), serialized, said)
+
+
+def executable(
+    job: CompileJob, compiled: Compiled, platform: Platform, compilation: Compilation
+) -> Executable:
+    """The executable that was made. Raises CompileError: AOTC-E901 the compiler refused, E904 a
+    custom call the runtime cannot serve, E906 an unknown jaxlib, E908 a device that the plugin does
+    not know.
+    """
+    result = compiled.result
+    if result.problem:
+        raise _problem(job, compiled, platform)
+    called = targets(result.hlo_text)
+    if refused := [name for name in called if not platform.is_allowed(name)]:
+        raise _refused_calls(job, refused, platform)
+    return Executable(
+        serialized=compiled.serialized,
+        digest=sha256(compiled.serialized),
+        isa=(),
+        tuning=(),
+        custom_call_targets=called,
+        memory=memory_of(result.memory, result.memory.get("code", len(compiled.serialized))),
+        cost=cost_of(result.cost),
+        thunks=steps(result.hlo_text),
+        compile_seconds=result.compile_seconds,
+        diagnostics=tuple(compiled.said),
+        compilation=compilation,
+    )
+
+
+def steps(hlo_text: str) -> dict[str, int]:
+    """Instructions of the entry computation by kind, but for those that do nothing at run time.
+    A fusion is one generated kernel.
+    """
+    entry = _ENTRY.search(hlo_text)
+    kinds = Counter(
+        "kernel" if kind == "fusion" else kind
+        for kind in (_STEP.findall(entry[1]) if entry else ())
+        if kind not in _NO_STEPS
+    )
+    return dict(sorted(kinds.items()))
+
+
+def _problem(job: CompileJob, compiled: Compiled, platform: Platform) -> CompileError:
+    result = compiled.result
+    words = quoted(result.words, compiled.said[-LINES_SHOWN:])
+    if result.problem is Problem.JAXLIB:
+        return failure(
+            "AOTC-E906",
+            job,
+            "jaxlib's interfaces and descriptions of devices as in 0.11.2 to 0.12.0",
+            f"{result.words} (jaxlib {version('jaxlib')})",
+            "install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
+        )
+    if result.problem is Problem.TARGET:
+        return failure(
+            "AOTC-E908",
+            job,
+            "a description of devices that the plugin understands",
+            words,
+            platform.correct,
+        )
+    if refused := [name for name in result.called if not platform.is_allowed(name)]:
+        return _refused_calls(job, refused, platform)
+    return failure(
+        "AOTC-E901",
+        job,
+        "a program that XLA compiles for this target",
+        words,
+        "the message is XLA's; the operation it names is in the entry point",
+    )
+
+
+def _refused_calls(job: CompileJob, refused: list[str], platform: Platform) -> CompileError:
+    return failure(
+        "AOTC-E904",
+        job,
+        f"only custom calls that the runtime can serve: {platform.expected}",
+        ", ".join(refused),
+        "remove the callback from the function"
+        if any(is_callback(name) for name in refused)
+        else "express the operation in plain jax",
+    )

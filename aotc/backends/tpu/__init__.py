@@ -1,0 +1,1 @@
+"""TPUs through libtpu, on machines that have none."""

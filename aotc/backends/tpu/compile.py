@@ -1,0 +1,100 @@
+"""The TPU backend: modules to executables for described slices, each in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from aotc.backends import plugin_jobs, worker_process
+from aotc.backends.tpu import wheels
+from aotc.backends.tpu.worker import Job
+from aotc.backends.worker_process import SECONDS_MAX
+from aotc.backends.xla.compile import built_with
+from aotc.config import tpu
+from aotc.errors import raise_if
+from aotc.processes import Processes
+from aotc.stages import CompileJob, Executable
+from aotc_runtime.schema.device import Compilation, TpuDevice
+from aotc_runtime.schema.kernels import TPU_BUILT_IN, is_tpu_call
+from aotc_runtime.schema.manifest import BuiltWith
+
+WORKER = (sys.executable, "-P", "-m", "aotc.backends.tpu.worker")
+
+PLATFORM = plugin_jobs.Platform(
+    is_allowed=is_tpu_call,
+    expected=f"those that libtpu makes code of: {', '.join(TPU_BUILT_IN)}",
+    correct="correct `topology`, `kinds` or `devices` in the target file",
+)
+"""Others are no code for a TPU: most of all calls into LAPACK, which are for processors."""
+
+
+class TpuBackend:
+    """XLA:TPU of the installed libtpu.
+
+    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
+    may take for one executable.
+    """
+
+    platform = "tpu"
+
+    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
+        self._worker = tuple(worker)
+        self._seconds_max = seconds_max
+        self._processes = Processes()
+
+    def toolchain(self) -> BuiltWith:
+        """Versions of aotc, jax, jaxlib, XLA and libtpu. Raises CompileError (AOTC-E907)."""
+        return built_with({wheels.PLUGIN: _library()[1]})
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it crashed,
+        E903 it took too long, E904 a custom call the runtime cannot serve, E906 an unknown jaxlib,
+        E907 libtpu is missing or does not fit, E908 a topology that it does not know.
+        """
+        device = job.target.device
+        assert isinstance(device, TpuDevice), "a target of the platform tpu has a TPU device"
+        library, _ = _library()
+        request = Job(
+            plugin=str(library),
+            topology=device.topology,
+            description=tpu.parse(device.topology).options,
+            kinds=device.kinds,
+            devices=job.target.devices,
+            options={**job.target.options, **job.options},
+        )
+        compiled = plugin_jobs.compile_in(
+            self._processes, self._worker, job, request, _environment, self._seconds_max
+        )
+        return plugin_jobs.executable(
+            job, compiled, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
+        )
+
+    def stop(self) -> None:
+        """End what is being compiled; those calls raise, and later ones do."""
+        self._processes.stop()
+
+
+def _library() -> tuple[Path, str]:
+    path, version, findings = wheels.find()
+    raise_if(findings)
+    assert path is not None, "without findings there is a library"
+    return path, version
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What keeps libtpu, which takes this for a machine with TPUs, to itself.
+
+    It would ask the cloud's metadata server for minutes, and let one process at a time into it by a
+    file in /tmp.
+    """
+    return worker_process.environment(
+        TPU_SKIP_MDS_QUERY="1",
+        ALLOW_MULTIPLE_LIBTPU_LOAD="1",
+        # Of the slice that this machine is a part of, which concerns none that is described.
+        TPU_ACCELERATOR_TYPE="v5litepod-1",
+        TPU_WORKER_HOSTNAMES="localhost",
+        TPU_WORKER_ID="0",
+        TPU_LOG_DIR=str(folder),
+        TMPDIR=str(folder),
+    )
