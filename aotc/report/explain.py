@@ -167,7 +167,7 @@ def explain_report(review: Review, explained: Explained) -> dict[str, Any]:
     return {
         "bundle": review.bundle,
         "root_digest": review.root_digest,
-        "verified": review.verified,
+        "signatures_verified": review.verified,
         "signers": list(review.signers),
         "representations": [
             {

@@ -1,0 +1,300 @@
+"""Two bundles are compared in everything they say, and rules decide what of it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from aotc.build.pipeline import build
+from aotc.errors import UsageError
+from aotc.report.diff import Diff, diff
+from aotc.report.diff_rules import parse_rules, violations
+from aotc.report.diff_text import diff_document, diff_lines
+from aotc.report.module_diff import text_diff
+from aotc.report.review import Review, ReviewedTarget, review
+from aotc_runtime.schema.manifest import ProfileRecord
+from aotc_runtime.system.store import open_bundle
+
+NOW = datetime.now(UTC)
+V3 = "cpu-x86-64-v3"
+PLACES = [f"f[n={n}] for {V3}" for n in (4, 16)]
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def f(p, x):
+    y = x @ p["w"]
+    return jnp.tanh(y) + 1
+"""
+
+MANIFEST = """
+schema = 1
+name = "compared"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.p]
+source = "p.safetensors"
+[dimensions.n]
+range = [1, 64]
+profiles = [4, 16]
+[entry_points.f]
+function = "compared:f"
+bind = { p = "p" }
+inputs.x = { shape = ["n", 8], dtype = "float32" }
+tolerance = { rtol = 1e-4, atol = 1e-4 }
+"""
+
+type Make = Callable[..., Review]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    def run(old: str = "", new: str = "", *, weight: float = 1.0) -> Review:
+        """The bundle with one piece of the program or the manifest changed."""
+        folder = tmp_path_factory.mktemp("compared")
+        assert old in PROGRAM + MANIFEST
+        (folder / "compared.py").write_text(PROGRAM.replace(old, new) if old else PROGRAM)
+        (folder / "compared.toml").write_text(MANIFEST.replace(old, new) if old else MANIFEST)
+        save_file({"w": np.full((8, 8), weight, "float32")}, folder / "p.safetensors")
+        build(folder / "compared.toml", output=folder / "compared.aotb")
+        return review(open_bundle(folder / "compared.aotb"), None, NOW)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def base(make: Make) -> Review:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def larger(base: Review, make: Make) -> Diff:
+    """One operation more, on a line of its own."""
+    changed = make("    return jnp.tanh(y) + 1", "    z = jnp.sin(y)\n    return jnp.tanh(z) + 1")
+    return diff(base, changed, lines_max=60)
+
+
+def changes(found: Diff, kind: str) -> list[tuple[str, str, str]]:
+    return [(c.where, c.before, c.after) for c in found.changes if c.kind == kind]
+
+
+def kinds(found: Diff) -> list[str]:
+    return list(dict.fromkeys(change.kind for change in found.changes))
+
+
+def broken(found: Diff, *rules: str) -> list[str]:
+    findings = list(violations(parse_rules(rules), found))
+    assert {finding.code for finding in findings} <= {"AOTC-E976"}
+    return [finding.found for finding in findings]
+
+
+def changed_records(old: Review, **what: Any) -> Review:
+    """The same bundle, as if every executable had come to something else."""
+
+    def record(profile: ProfileRecord) -> ProfileRecord:
+        return msgspec.structs.replace(profile, **{k: v(profile) for k, v in what.items()})
+
+    target = old.targets[V3]
+    entry_points = {
+        name: msgspec.structs.replace(entry, profiles=tuple(map(record, entry.profiles)))
+        for name, entry in target.manifest.entry_points.items()
+    }
+    manifest = msgspec.structs.replace(target.manifest, entry_points=entry_points)
+    return replace(old, root_digest="other", targets={V3: replace(target, manifest=manifest)})
+
+
+def test_a_bundle_is_the_same_as_itself(base: Review) -> None:
+    found = diff(base, base, lines_max=9)
+    assert found.is_same and found.changes == () and broken(found) == []
+    assert list(diff_lines(found))[-1] == "the same, byte for byte"
+    assert diff_document(found)["same"] is True
+
+
+def test_an_operation_more_is_shown_in_every_stage(larger: Diff) -> None:
+    assert changes(larger, "operations") == [
+        (f"{place} stablehlo.sine", "-", "1") for place in PLACES
+    ]
+    for kind in ("module", "executable", "fixture"):
+        assert [where for where, _, _ in changes(larger, kind)] == PLACES
+    assert changes(larger, "coverage") == [
+        (f"f for {V3} compared.py f", "2 of 2 lines", "3 of 3 lines")
+    ]
+    assert "weights" not in kinds(larger) and "toolchain" not in kinds(larger)
+
+
+def test_the_text_of_a_module_shows_the_line_that_is_new_and_no_renumbering(larger: Diff) -> None:
+    assert [module.places for module in larger.modules] == [(place,) for place in PLACES]
+    for module in larger.modules:
+        marked = [line for line in module.lines if line[0] in "+-"]
+        assert len(marked) == 1 and "stablehlo.sine" in marked[0]
+
+
+def test_the_text_of_modules_is_bounded(base: Review, larger: Diff) -> None:
+    found = diff(base, larger.after, lines_max=2)
+    assert [(len(m.lines), m.left_out) for m in found.modules] == [
+        (2, len(m.lines) - 2) for m in larger.modules
+    ]
+
+
+def test_other_values_of_weights_are_no_other_module(base: Review, make: Make) -> None:
+    found = diff(base, make(weight=2.0), lines_max=9)
+    ((where, before, after),) = changes(found, "weights")
+    assert where == f"{V3} p values" and before != after
+    assert set(kinds(found)) <= {"weights", "fixture", "parity", "ulp"}
+    assert len(broken(found, "weights")) == 1 and broken(found, "module,toolchain") == []
+
+
+def test_another_interface_is_named_by_its_field(base: Review, make: Make) -> None:
+    found = diff(base, make("rtol = 1e-4", "rtol = 1e-3"), lines_max=9)
+    assert changes(found, "interface") == [(f"f for {V3} tolerance rtol", "0.0001", "0.001")]
+    assert kinds(found) == ["interface"]
+
+
+def test_profiles_and_versions_that_one_of_them_lacks_are_named(base: Review, make: Make) -> None:
+    found = diff(base, make("profiles = [4, 16]", "profiles = [4, 32]"), lines_max=9)
+    assert changes(found, "profiles") == [
+        (f"f for {V3} n=16", "there", "-"),
+        (f"f for {V3} n=32", "-", "there"),
+    ]
+    assert not changes(found, "module"), "executables of other sizes are not compared"
+    found = diff(base, make('version = "1.0.0"', 'version = "1.0.1"'), lines_max=9)
+    assert changes(found, "identity") == [("version", "1.0.0", "1.0.1")]
+    assert kinds(found) == ["identity"]
+
+
+def test_other_line_numbers_are_another_evidence_and_nothing_else(base: Review, make: Make) -> None:
+    found = diff(base, make("\ndef f", "\n\n\ndef f"), lines_max=9)
+    assert kinds(found) == ["evidence"]
+    assert broken(found, "evidence") and broken(found) and not broken(found, "coverage")
+
+
+def test_targets_and_toolchains_are_compared(base: Review) -> None:
+    target = base.targets[V3]
+    other = replace(
+        base,
+        root_digest="other",
+        targets={
+            V3: replace(
+                target,
+                manifest=msgspec.structs.replace(
+                    target.manifest,
+                    built_with=msgspec.structs.replace(target.manifest.built_with, jax="9.9"),
+                    accepts_jaxlib=("9.9",),
+                    target=msgspec.structs.replace(target.manifest.target, threads=77),
+                ),
+            ),
+            "more": ReviewedTarget(target.manifest, None),
+        },
+    )
+    found = diff(base, other, lines_max=9)
+    assert ("more", "-", "there") in changes(found, "targets")
+    assert any(w == f"{V3} threads" and a == "77" for w, _, a in changes(found, "targets"))
+    assert {where for where, _, _ in changes(found, "toolchain")} == {
+        f"{V3} jax",
+        f"{V3} accepts_jaxlib",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_met"),
+    [
+        ("flops", True),
+        ("flops>+9%", True),
+        ("flops>+10%", False),
+        ("flops>+9", True),
+        ("flops>+1000", False),
+        ("flops<-1%", False),
+        ("temp_memory", False),
+        ("temp_memory>+0%", False),
+        ("any", True),
+        ("none", False),
+    ],
+)
+def test_a_number_may_change_as_much_as_its_rule_says(
+    base: Review, rule: str, is_met: bool
+) -> None:
+    def more(profile: ProfileRecord) -> Any:
+        # A tenth more, exactly.
+        return msgspec.structs.replace(profile.cost, flops=profile.cost.flops * 11 // 10)
+
+    def round_flops(profile: ProfileRecord) -> Any:
+        return msgspec.structs.replace(profile.cost, flops=1000)
+
+    before = changed_records(base, cost=round_flops)
+    after = replace(changed_records(before, cost=more), root_digest="after")
+    assert bool(broken(diff(before, after, lines_max=9), rule)) is is_met
+
+
+def test_a_number_may_shrink_as_much_as_its_rule_says(base: Review) -> None:
+    def memory(size: int) -> Callable[[ProfileRecord], Any]:
+        return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
+
+    before = changed_records(base, memory=memory(10_000))
+    after = replace(changed_records(base, memory=memory(8_000)), root_digest="after")
+    found = diff(before, after, lines_max=9)
+    assert kinds(found) == ["call_memory", "temp_memory"]
+    assert broken(found, "temp_memory<-1kB") and not broken(found, "temp_memory<-2kB")
+    assert broken(found, "temp_memory<-19%") and not broken(found, "temp_memory<-20%")
+    assert broken(diff(after, before, lines_max=9), "temp_memory>+1KiB")
+
+
+def test_a_number_that_was_none_grows_by_any_part(base: Review) -> None:
+    def memory(size: int) -> Callable[[ProfileRecord], Any]:
+        return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)
+
+    before = changed_records(base, memory=memory(0))
+    after = replace(changed_records(base, memory=memory(1)), root_digest="after")
+    assert broken(diff(before, after, lines_max=9), "temp_memory>+900%")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "",
+        "flop",
+        "flops>5%",
+        "flops>+5kB",
+        "module>+1%",
+        "flops>+",
+        "flops>+5%%",
+        "temp_memory>+1XB",
+    ],
+)
+def test_what_is_no_rule_is_refused(rule: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_rules([rule])
+    assert caught.value.code == "AOTC-E056"
+
+
+def test_bundles_that_differ_in_nothing_that_is_known_still_differ(base: Review) -> None:
+    found = diff(base, replace(base, root_digest="sha256:other"), lines_max=9)
+    assert found.changes == () and not found.is_same
+    assert broken(found) == ["sha256:other"]
+    assert broken(found, "module") == []
+
+
+def test_names_of_values_count_only_where_nothing_else_differs() -> None:
+    old = ["%0 = a", "%1 = sub %0, %2", "return %1"]
+    assert list(text_diff(old, ["%0 = a", "%1 = sub %2, %0", "return %1"]))[1:] == [
+        " %0 = a",
+        "-%1 = sub %0, %2",
+        "+%1 = sub %2, %0",
+        " return %1",
+    ]
+    assert list(text_diff(old, ["%9 = b", *old]))[1:] == ["+%9 = b", " %0 = a", " %1 = sub %0, %2"]
+
+
+def test_numbers_stay_numbers_in_the_document(larger: Diff) -> None:
+    document = diff_document(larger)
+    found = [c for c in document["changes"] if c["kind"] == "transcendentals"]
+    assert [type(c["after"]) for c in found] == [int, int]
+    assert document["before"]["signatures_verified"] is False
+    assert document["modules"][0]["places"] == [PLACES[0]]
+    assert any("transcendentals" in line for line in diff_lines(larger))
