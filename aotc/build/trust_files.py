@@ -18,7 +18,12 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.keys import PublicKey
-from aotc_runtime.verification.trust import parse_policy, policy_keys, read_policy_text
+from aotc_runtime.verification.trust import (
+    certifier_keys,
+    parse_policy,
+    policy_keys,
+    read_policy_text,
+)
 
 _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
 
@@ -33,16 +38,22 @@ class Changed:
 
 
 def add_key(
-    path: Path, key_file: Path, name: str, not_before: datetime | None, not_after: datetime | None
+    path: Path,
+    key_file: Path,
+    name: str,
+    not_before: datetime | None,
+    not_after: datetime | None,
+    table: str = "keys",
 ) -> PublicKey:
-    """Add a public key to a policy, in place.
+    """Add a public key to a policy, in place. table: "keys" or "certifiers".
 
     Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
     lists or revokes, E024; TrustError: AOTC-E308 to E310.
     """
     text, policy = _read(path)
     pem, key = read_public_key(key_file)
-    places = {"keys": policy_keys(policy, str(path)), "revoked.keys": policy.revoked.keys}
+    read = policy_keys if table == "keys" else certifier_keys
+    places = {table: read(policy, str(path)), "revoked.keys": policy.revoked.keys}
     for where, listed in places.items():
         if key.id in listed:
             raise _refusal(
@@ -52,7 +63,7 @@ def add_key(
                 f"{key_file}, {key.id[:16]}",
                 "nothing was changed; edit the policy to change what it says of this key",
             )
-    _write(path, with_key(text, pem, name, not_before, not_after))
+    _write(path, with_key(text, pem, name, not_before, not_after, table))
     return key
 
 
@@ -89,6 +100,7 @@ def _read(path: Path) -> tuple[str, TrustPolicy]:
 def _write(path: Path, text: str) -> TrustPolicy:
     policy = parse_policy(text, path.parent, str(path))
     policy_keys(policy, str(path))
+    certifier_keys(policy, str(path))
     write_atomically(path.resolve(), [text.encode()])
     return policy
 
@@ -99,7 +111,8 @@ def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
     if _ID_START.match(value):
         if len(value) == 64:
             return value
-        found = [id for id in policy_keys(policy, str(path)) if id.startswith(value)]
+        listed = {**policy_keys(policy, str(path)), **certifier_keys(policy, str(path))}
+        found = [id for id in listed if id.startswith(value)]
         if len(found) == 1:
             return found[0]
     expected = "a public key file, a key id, or 16 digits and more of one the policy lists"

@@ -67,9 +67,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a target ran under a jaxlib. outcome: of a certificate's, or "" where this host cannot
-    run the target, whatever the jaxlib; findings say why.  detail: what happened, if it did not
-    pass.  surroundings: None if the process did not get as far as to say.
+    """How a target ran under a jaxlib. outcome: of a certificate's, or "" where the target did
+    not get as far as to run, whatever the jaxlib; findings say why.  detail: what happened, if it
+    did not pass.  surroundings: None if the process did not get as far as to say.
     """
 
     target: str

@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-HOST_FAMILIES = ("AOTC-E50", "AOTC-E51", "AOTC-E55")
-"""What these refuse says nothing of a jaxlib: this host cannot run the target."""
+RESULTS = "AOTC-E7"
+"""What XLA or a fixture refuses is a result of this jaxlib. Other codes are of the bundle, the
+policy or the host, and say nothing of it."""
 
 
 def main() -> int:
@@ -45,8 +46,7 @@ def run(job: dict[str, Any], say: Callable[..., None]) -> None:
         _run(job, say)
     except AotcError as error:
         findings = [finding.to_json() for finding in error.findings]
-        unsuited = error.code.startswith(HOST_FAMILIES)
-        say(**{"unsuited" if unsuited else "refused": findings})
+        say(**{"refused" if error.code.startswith(RESULTS) else "unsuited": findings})
 
 
 def _run(job: dict[str, Any], say: Callable[..., None]) -> None:

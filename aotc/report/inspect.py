@@ -12,10 +12,11 @@ from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc_runtime.decoders import decoder
 from aotc_runtime.formats import dsse
+from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.formats.statement import Statement
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
 from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
 from aotc_runtime.verification.contents import read_unverified
@@ -58,6 +59,7 @@ def _claims(data: bytes) -> list[dict[str, Any]]:
             "predicate_type": statement.predicateType,
             "build_type": definition.get("buildType"),
             **_build(bytes(statement.predicate)),
+            **_certificate(statement),
         }
         for signature in envelope.signatures
     ]
@@ -78,6 +80,22 @@ def _build(predicate: bytes) -> dict[str, Any]:
             for source in found.sources()
             for algorithm, digest in source.digest.items()
         },
+    }
+
+
+def _certificate(statement: Statement) -> dict[str, Any]:
+    """What a certificate claims; nothing of another statement."""
+    if statement.predicateType != CERTIFICATE_TYPE:
+        return {}
+    try:
+        found = decoder(Certificate).decode(bytes(statement.predicate))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}
+    return {
+        "target": found.target,
+        "jaxlib": found.jaxlib,
+        "outcome": found.outcome,
+        "certified_on": found.certifiedOn.isoformat().replace("+00:00", "Z"),
     }
 
 

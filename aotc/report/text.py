@@ -167,12 +167,20 @@ def print_bundle(report: dict[str, Any]) -> None:
     page = _Page()
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
-    claims = [claim["key_id"][:16] or "a key without id" for claim in report["signatures"]]
+    certificates = [claim for claim in report["signatures"] if "jaxlib" in claim]
+    claims = [_key_of(claim) for claim in report["signatures"] if claim not in certificates]
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
     page.line(f"signed  {signed}")
+    for claim in certificates:
+        said = f"jaxlib {claim['jaxlib']} for {claim['target']}: {claim['outcome']}"
+        page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
     for name in report["absent_targets"]:
         page.line(f"absent  {name}: signed with the others, left out of this copy")
     _print_targets(report["targets"], page)
+
+
+def _key_of(claim: dict[str, Any]) -> str:
+    return claim["key_id"][:16] or "a key without id"
 
 
 def print_build(built: Built, *, verbose: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from aotc.signing.trust_state import PolicyState
+from aotc_runtime.verification.keys import PublicKey
 
 
 def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
@@ -20,19 +21,21 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
         "furthest_fallback": policy.furthest_fallback,
         **{name: msgspec.to_builtins(getattr(policy, name)) for name in _TABLES},
     }
-    keys = [
-        {
-            "id": key.id,
-            "name": key.name or None,
-            "not_before": _time(key.not_before),
-            "not_after": _time(key.not_after),
-            "state": state.state(key),
-        }
-        for key in state.keys
-    ]
     valid = len(state.valid())
     head = {"policy": path, "name": policy.name, "threshold": policy.threshold, "valid": valid}
-    return {**head, "keys": keys, **rules}
+    keys = [_key(key, state) for key in state.keys]
+    certifiers = [_key(key, state) for key in state.certifiers]
+    return {**head, "keys": keys, "certifiers": certifiers, **rules}
+
+
+def _key(key: PublicKey, state: PolicyState) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name or None,
+        "not_before": _time(key.not_before),
+        "not_after": _time(key.not_after),
+        "state": state.state(key),
+    }
 
 
 _TABLES = ("revoked", "accepts", "limits")
@@ -49,18 +52,24 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"bundles    {document['name']}"
     needed = f"{document['threshold']} of {len(keys)} {'key' if len(keys) == 1 else 'keys'}"
     yield f"threshold  {needed}, {document['valid']} valid now"
-    yield ""
-    width = max(len(key["name"] or "-") for key in keys)
-    yield f"{'key':<{width}}  {'id':<16}  {'state':<13}  window"
-    for key in keys:
-        name = f"{key['name'] or '-':<{width}}"
-        yield f"{name}  {key['id'][:16]}  {key['state']:<13}  {_window(key)}"
+    yield from _key_table("key", keys)
+    if document["certifiers"]:
+        yield from _key_table("certifier", document["certifiers"])
     rules = [*_rules(document)]
     if rules:
         yield ""
         name_width = max(len(name) for name, _ in rules)
         for name, value in rules:
             yield f"{name:<{name_width}}  {value}"
+
+
+def _key_table(kind: str, keys: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield ""
+    width = max(len(kind), *(len(key["name"] or "-") for key in keys))
+    yield f"{kind:<{width}}  {'id':<16}  {'state':<13}  window"
+    for key in keys:
+        name = f"{key['name'] or '-':<{width}}"
+        yield f"{name}  {key['id'][:16]}  {key['state']:<13}  {_window(key)}"
 
 
 def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:

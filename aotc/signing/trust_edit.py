@@ -20,9 +20,15 @@ _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
 
 
 def with_key(
-    text: str, pem: str, name: str, not_before: datetime | None, not_after: datetime | None
+    text: str,
+    pem: str,
+    name: str,
+    not_before: datetime | None,
+    not_after: datetime | None,
+    table: str = "keys",
 ) -> str:
-    """The policy with one more key, the last of them. text: a valid policy.
+    """The policy with one more key, the last of its table. text: a valid policy.  table: "keys" or
+    "certifiers".
 
     Raises UsageError (AOTC-E024) where this cannot be done in place.
     """
@@ -34,17 +40,22 @@ def with_key(
     }
     fields = {key: value for key, value in stated.items() if value is not None}
     wanted = tomllib.loads(text)
-    wanted["keys"].append(fields)
+    wanted.setdefault(table, []).append(fields)
     document = _parse(text)
-    keys: Any = document["keys"]
+    if table not in document:
+        if not _EMPTY_LINE_BEHIND.search(text):
+            document.add(tomlkit.nl())
+        document[table] = tomlkit.aot()
+    keys: Any = document[table]
     entry: Any = tomlkit.table() if isinstance(keys, AoT) else tomlkit.inline_table()
     for key, value in fields.items():
         # As `aotc trust init` writes it: the PEM text begins on a line of its own.
         pem_text = key == "public_key"
         entry[key] = tomlkit.value(f'"""\n{value}"""') if pem_text else value
     if isinstance(keys, AoT):
-        _set_apart(keys.body[-1])
-        if [*document][-1] != "keys":
+        if keys.body:
+            _set_apart(keys.body[-1])
+        if [*document][-1] != table:
             entry.add(tomlkit.nl())
     keys.append(entry)
     return _checked(document, wanted)

@@ -9,16 +9,17 @@ from datetime import UTC, datetime, timedelta
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import KeyState, PublicKey
-from aotc_runtime.verification.trust import policy_keys
+from aotc_runtime.verification.trust import certifier_keys, policy_keys
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """A sound policy at a moment. keys: each once, in the policy's order."""
+    """A sound policy at a moment. keys, certifiers: each once, in the policy's order."""
 
     policy: TrustPolicy
     keys: tuple[PublicKey, ...]
     now: datetime
+    certifiers: tuple[PublicKey, ...] = ()
 
     def state(self, key: PublicKey) -> KeyState:
         return key.state(self.now.timestamp())
@@ -31,7 +32,8 @@ class PolicyState:
 
 def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
     """A policy at a moment. Raises TrustError (AOTC-E309, E310)."""
-    return PolicyState(policy, tuple(policy_keys(policy, where).values()), now)
+    keys = tuple(policy_keys(policy, where).values())
+    return PolicyState(policy, keys, now, tuple(certifier_keys(policy, where).values()))
 
 
 def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterator[Finding]:
@@ -56,16 +58,23 @@ def warnings(state: PolicyState, within: timedelta) -> Sequence[str]:
 
 
 def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
-    for key in state.keys:
-        match state.state(key):
-            case "revoked":
-                yield f"key {key.label} stands under keys and under revoked.keys: it never counts"
-            case "expired":
-                yield f"key {key.label} has expired on {_time(key.not_after)}: it may be removed"
-            case "not yet valid":
-                yield f"key {key.label} does not count before {_time(key.not_before)}"
-            case "valid" if key.not_after is not None and key.not_after < state.now + within:
-                yield f"key {key.label} expires on {_time(key.not_after)}, within {_days(within)}"
+    for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
+        kind = "key" if table == "keys" else "certifier"
+        for key in keys:
+            match state.state(key):
+                case "revoked":
+                    yield (
+                        f"{kind} {key.label} stands under {table} and under revoked.keys: "
+                        "it never counts"
+                    )
+                case "expired":
+                    since = _time(key.not_after)
+                    yield f"{kind} {key.label} has expired on {since}: it may be removed"
+                case "not yet valid":
+                    yield f"{kind} {key.label} does not count before {_time(key.not_before)}"
+                case "valid" if key.not_after is not None and key.not_after < state.now + within:
+                    end = _time(key.not_after)
+                    yield f"{kind} {key.label} expires on {end}, within {_days(within)}"
 
 
 def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:

@@ -12,12 +12,16 @@ from shutil import copyfile
 from typing import Any
 
 import pytest
+from msgspec import UNSET
+from small_programs import build_signed
 
 from aotc.certify.environments import Environments, cache_folder
 from aotc.certify.isolated import runtime_copy
 from aotc.processes import Processes
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
 
 Bundle = tuple[Path, Path]
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
@@ -138,3 +142,44 @@ def test_a_certificate_of_an_untrusted_certifier_changes_nothing(
     environments = Environments(cache_folder(), False, print, Processes())
     with environments.environment("0.11.2") as python:
         assert loaded(python, runtime, bundle, policy) == ["AOTC-E401", "AOTC-E412"]
+
+
+COMPILING = """
+schema = 1
+name = "symbolic"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.batch]
+range = [1, 64]
+profiles = [4]
+
+[entry_points.logits]
+function = "program:logits"
+inputs.x = { shape = ["batch", 3], dtype = "float32" }
+out_of_profile.batch = "compile"
+"""
+
+LOGITS = """\
+import jax.numpy as jnp
+
+
+def logits(x):
+    return jnp.tanh(x) @ jnp.ones((3, 5), "float32")
+"""
+
+
+def test_a_module_that_other_sizes_are_compiled_from_is_compiled_to_certify_it(
+    tmp_path: Path,
+) -> None:
+    bundle, policy = build_signed(tmp_path, "symbolic", LOGITS, COMPILING)
+    policy.write_text(
+        policy.read_text().replace("[[keys]]", 'furthest_fallback = "compile"\n\n[[keys]]', 1)
+    )
+    document = aotc("certify", bundle, "--trust", policy, "--jaxlib", "0.11.2")
+    assert document["findings"] == []
+    (trial,) = document["trials"]
+    assert (trial["outcome"], len(trial["fixtures"])) == ("passed", 1)
+    (manifest,) = read_unverified(open_bundle(bundle))[0].manifests.values()
+    module = manifest.entry_points["logits"].symbolic
+    assert module is not UNSET and module.stablehlo is not UNSET

@@ -12,6 +12,7 @@ from pathlib import Path
 from aotc_runtime import canonical
 from aotc_runtime.errors import AotcError, raise_if, render
 from aotc_runtime.formats import oci
+from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import Statement
 from aotc_runtime.formats.tar import read_members
@@ -79,6 +80,10 @@ def statement(data: bytes) -> None:
     decode_foreign(data, Statement, where="x")
 
 
+def certificate(data: bytes) -> None:
+    decode_foreign(data, Certificate, where="x")
+
+
 def tensors(data: bytes) -> None:
     end = 0
     for tensor in read_tensors(memoryview(data), where="x").values():
@@ -114,6 +119,7 @@ READERS: Mapping[str, Reader] = {
         manifest,
         envelope,
         statement,
+        certificate,
         tensors,
         policy,
         key,

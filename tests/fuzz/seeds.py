@@ -17,6 +17,42 @@ SMALL = 65_536
 """Bytes: longer seeds slow a fuzzer down more than they tell it."""
 
 
+CERTIFICATE = json.dumps(
+    {
+        "schema": 1,
+        "target": "cpu-x86-64-v3",
+        "jaxlib": "0.11.2",
+        "outcome": "passed",
+        "detail": "",
+        "certifiedOn": "2026-11-21T12:00:00Z",
+        "fixtures": [
+            {
+                "label": "predict[batch=8]",
+                "executable": "sha256:" + "0" * 64,
+                "fixture": "sha256:" + "1" * 64,
+                "withinTolerance": True,
+                "maxAbs": "8.9e-08",
+                "maxRel": "3.8e-06",
+                "ulpMax": 58,
+                "elements": 80,
+                "worst": "result",
+                "seconds": "0.002",
+            }
+        ],
+        "surroundings": {
+            "cpu": "znver5",
+            "isa": ["avx2"],
+            "os": "linux",
+            "libc": "glibc 2.36",
+            "python": "3.13.0",
+            "runtime": "0.1.0",
+            "packages": {"jaxlib": "0.11.2"},
+        },
+    }
+).encode()
+"""What `aotc certify` writes."""
+
+
 def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
     """By the reader's name."""
     source = open_bundle(bundle)
@@ -37,6 +73,7 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
         "manifest": [blob(image.config.digest)],
         "envelope": list(envelopes),
         "statement": [base64.b64decode(json.loads(data)["payload"]) for data in envelopes],
+        "certificate": [CERTIFICATE],
         "tensors": [data for kind, data in layers if kind == oci.FIXTURE_TYPE][:3],
         "policy": [policy.read_bytes()],
         "key": [_between(policy.read_text(), "-----BEGIN", "KEY-----\n")],

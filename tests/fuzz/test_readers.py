@@ -24,7 +24,16 @@ BOUNDED = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
-JSON_READERS = ("index", "root", "image", "attestation", "manifest", "envelope", "statement")
+JSON_READERS = (
+    "index",
+    "root",
+    "image",
+    "attestation",
+    "manifest",
+    "envelope",
+    "statement",
+    "certificate",
+)
 
 NASTY = st.one_of(
     st.none(),

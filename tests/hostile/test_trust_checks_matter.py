@@ -133,7 +133,7 @@ UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
 TRUST = [
     Check(verify.examine, (COUNTED, "()"), unsigned, "AOTC-E301"),
     Check(verify.examine, (ASKED, "[]"), with_policy(name="other"), "AOTC-E306"),
-    Check(trust.parse_policy, ("list(_check_fields(policy, where))", "[]"), policy_file(BOTH),
+    Check(trust.parse_policy, ("list(_check_fields(policy, where, text))", "[]"), policy_file(BOTH),
           "AOTC-E309"),
     Check(trust.parse_policy, ("raise_if(findings)", "pass"), policy_file(BOTH), "AOTC-E309"),
     Check(trust.parse_policy, ("if key.public_key_file", "if False"), policy_file(GONE),

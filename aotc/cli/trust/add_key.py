@@ -32,6 +32,7 @@ def _instant(context: click.Context, option: click.Parameter, value: str | None)
 @click.option(
     "--key", required=True, type=click.Path(path_type=Path), help="The public key to trust (.pub)."
 )
+@click.option("--certifier", is_flag=True, help="Trust its certificates, and nothing else of it.")
 @click.option("--name", default="", help="What messages call it.")
 @click.option("--not-before", callback=_instant, metavar="TIME", help="Does not count before.")
 @click.option("--not-after", callback=_instant, metavar="TIME", help="Does not count after.")
@@ -40,6 +41,7 @@ def add_key(
     out: Output,
     policy: Path,
     key: Path,
+    certifier: bool,
     name: str,
     not_before: datetime | None,
     not_after: datetime | None,
@@ -51,8 +53,10 @@ def add_key(
     """
     from aotc.build import trust_files
 
-    added = trust_files.add_key(policy, key, name, not_before, not_after)
+    table = "certifiers" if certifier else "keys"
+    added = trust_files.add_key(policy, key, name, not_before, not_after, table)
+    trusts = "trusts certificates of" if certifier else "trusts"
     out.result(
-        {"policy": str(policy), "key": added.id, "name": name or None},
-        lambda: print(f"{policy} trusts {added.id}"),
+        {"policy": str(policy), "key": added.id, "name": name or None, "table": table},
+        lambda: print(f"{policy} {trusts} {added.id}"),
     )

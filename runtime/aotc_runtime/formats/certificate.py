@@ -23,6 +23,9 @@ HUNG = "hung"
 it will not; the process died; it did not end in time."""
 
 
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
 class FixtureRun(Struct, frozen=True):
     """An executable that ran its fixture. label: "predict[batch=8]".  executable, fixture: digests.
     maxAbs, maxRel: largest errors, as decimals.  ulpMax: largest distance in units in the last
@@ -35,8 +38,8 @@ class FixtureRun(Struct, frozen=True):
     withinTolerance: bool
     maxAbs: str
     maxRel: str
-    ulpMax: int
-    elements: int
+    ulpMax: Number
+    elements: Number
     worst: str
     seconds: str
 

@@ -102,6 +102,8 @@ def test_certifying_again_replaces_the_same_and_keeps_the_others(
         assert certify(bundle, "--trust", policy, "--key", signer).exit_code == 0
     found = certificates(bundle)
     assert len(found) == 2, "one of each key"
+    told = aotc("inspect", bundle).stdout
+    assert told.count("claims  jaxlib") == 2 and told.count("passed, by") == 2
     assert found[0]["predicate"]["jaxlib"] == found[1]["predicate"]["jaxlib"]
     assert aotc("verify", bundle, "--trust", policy, "--json").document["gates"][-1] == "policy"
     assert other.key_id not in bundle.read_text(errors="replace")

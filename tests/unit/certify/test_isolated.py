@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile.tampering import Documents, swap_layer
 
 from aotc.certify import worker
 from aotc.certify.isolated import Job, Trial, run, runtime_copy
@@ -48,14 +49,29 @@ def test_every_fixture_runs_and_is_counted(built_elsewhere: Made, running_jaxlib
     assert trial.surroundings is not None and trial.surroundings.cpu
 
 
-def test_a_bundle_that_the_policy_does_not_trust_is_refused_there_too(
+def test_a_bundle_that_the_policy_refuses_there_is_no_result_of_a_jaxlib(
     built_elsewhere: Made, running_jaxlib: str
 ) -> None:
     bundle, _ = built_elsewhere()
     stranger = TrustedKey(public_key=LocalSigner.ephemeral().public_pem())
     trial, _ = tried(bundle, TrustPolicy(schema=1, name="*", keys=(stranger,)), running_jaxlib)
-    assert (trial.outcome, trial.fixtures) == ("refused", ())
+    assert (trial.outcome, trial.fixtures) == ("", ())
     assert [finding.code for finding in trial.findings] == ["AOTC-E302"]
+
+
+def broken(documents: Documents) -> None:
+    """An executable that XLA does not load."""
+    swap_layer(documents, documents.profile["executable"]["digest"], b"no executable")
+    for layer in documents.image["layers"]:
+        layer["size"] = len(documents.layers[layer["digest"]])
+
+
+def test_what_xla_refuses_is_a_result(built_elsewhere: Made, running_jaxlib: str) -> None:
+    bundle, policy = built_elsewhere(broken)
+    trial, _ = tried(bundle, read_policy(policy), running_jaxlib)
+    assert (trial.outcome, trial.fixtures) == ("refused", ())
+    assert [finding.code for finding in trial.findings] == ["AOTC-E753"]
+    assert "AOTC-E753" in trial.detail
 
 
 def script(folder: Path, text: str) -> Path:

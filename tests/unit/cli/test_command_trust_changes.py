@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.schema.policy import Revoked
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc_runtime.verification.trust import certifier_keys, policy_keys, read_policy
 
 Run = Callable[..., Any]
 
@@ -60,6 +60,7 @@ def test_a_key_is_added_and_everything_else_stays(
         "policy": "trust.toml",
         "key": pems["new"],
         "name": "next",
+        "table": "keys",
     }
     after = (tmp_path / "trust.toml").read_text()
     head, tail = before.split("\n[accepts]")
@@ -304,3 +305,31 @@ def test_a_window_at_the_edge_of_the_calendar_is_told(
     ends = "not_after = 0001-01-01T00:00:00+14:00\n\n[accepts]"
     path.write_text(path.read_text().replace("[accepts]", ends))
     refused(["trust", "check", "trust.toml"], 5, "AOTC-E321")
+
+
+def test_a_certifier_is_added_shown_and_warned_about_and_is_no_key(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    done = aotc(*ADD, "--certifier", "--name", "fleet", "--not-after", in_days(10), "--json")
+    assert (done.document["table"], done.document["key"]) == ("certifiers", pems["new"])
+    policy = read_policy(tmp_path / "trust.toml")
+    assert set(policy_keys(policy)) == {pems["ci"]}
+    assert set(certifier_keys(policy)) == {pems["new"]}
+    shown = aotc("trust", "show", "trust.toml", "--json").document
+    assert [(key["id"], key["name"]) for key in shown["certifiers"]] == [(pems["new"], "fleet")]
+    assert [key["id"] for key in shown["keys"]] == [pems["ci"]]
+    assert "certifier" in aotc("trust", "show", "trust.toml").stdout
+    checked = aotc("trust", "check", "trust.toml", "--json").document
+    (warning,) = checked["warnings"]
+    assert warning.startswith("certifier fleet") and "expires on" in warning
+    assert aotc(*ADD, "--certifier").codes == ["AOTC-E023"]
+
+
+def test_a_certifier_that_is_no_key_is_found_by_trust_check_though_no_load_would_ask(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy.read_text() + "\n[[certifiers]]\npublic_key = 'no key'\n")
+    done = aotc("trust", "check", "trust.toml")
+    assert (done.exit_code, done.codes) == (5, ["AOTC-E310"])
+    assert "certifiers[0]" in done.stderr

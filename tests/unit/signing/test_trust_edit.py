@@ -52,6 +52,16 @@ def test_a_key_is_added_last(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_certifiers_are_added_to_a_table_of_their_own(text: str) -> None:
+    once = with_key(text, PEM, "fleet", None, None, "certifiers")
+    twice = with_key(once, PEM, "", None, None, "certifiers")
+    found, before = tomllib.loads(twice), tomllib.loads(text)
+    added = [{"name": "fleet", "public_key": PEM}, {"public_key": PEM}]
+    assert found == {**before, "certifiers": added}
+    same_but(text, twice)
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_what_is_revoked_is_added_behind_what_was(text: str) -> None:
     changed = with_revoked(text, keys=["m", "n"], blobs=["b"])
     again = with_revoked(changed, roots=["r"], blobs=["c"])
