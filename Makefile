@@ -80,6 +80,8 @@ bench: $(STAMP) ## Measure cold start, imports and reproducibility
 	$(BIN)/python -m benchmarks.verification
 	$(BIN)/python -m benchmarks.cycles
 	$(BIN)/python -m benchmarks.traffic
+	$(BIN)/python -m benchmarks.engine rebuild
+	$(BIN)/python -m benchmarks.engine jobs
 
 bench-compare: $(STAMP) ## Compare with jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	$(BIN)/python -m benchmarks.compare $(COMPARE)

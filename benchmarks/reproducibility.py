@@ -29,7 +29,18 @@ def build_in(folder: Path, hash_seed: str) -> str:
         copy = shutil.copytree if source.is_dir() else shutil.copyfile
         copy(source, program / name)
     done = subprocess.run(
-        [sys.executable, "-m", "aotc.cli.main", "build", "digits.toml", "--json", "-o", "d.aotb"],
+        [
+            sys.executable,
+            "-m",
+            "aotc.cli.main",
+            "build",
+            "digits.toml",
+            "--json",
+            "-o",
+            "d.aotb",
+            "--cache",
+            "off",
+        ],
         cwd=program,
         env={**os.environ, "HOME": str(home), "USER": home.name, "PYTHONHASHSEED": hash_seed},
         check=True,

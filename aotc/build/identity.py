@@ -35,7 +35,8 @@ def toolchain_code() -> Parts:
 
 def _code(package: ModuleType) -> str:
     root = Path(package.__path__[0])
-    files = sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix())
+    found = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    files = sorted(found, key=lambda path: path.relative_to(root).as_posix())
     listed = (f"{path.relative_to(root).as_posix()} {sha256(path.read_bytes())}" for path in files)
     return sha256("\n".join(listed).encode())
 

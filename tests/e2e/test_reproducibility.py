@@ -128,7 +128,16 @@ def build(place: Place, folder: Path, sources: Path, name: str, *options: str | 
         os.utime(file, (time.time() - 1e6 * place.jobs,) * 2)
     bundle = folder / f"{place.user}.aotb"
     aotc(
-        *("build", copied / f"{name}.toml", "--output", bundle, "--jobs", str(place.jobs)),
+        *(
+            "build",
+            copied / f"{name}.toml",
+            "--cache",
+            "off",
+            "--output",
+            bundle,
+            "--jobs",
+            str(place.jobs),
+        ),
         *options,
         folder=folder,
         environment=environment,

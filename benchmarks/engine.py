@@ -1,0 +1,135 @@
+"""What the build engine saves: a build without a change, and two jobs instead of one.
+
+`python -m benchmarks.engine rebuild [--rounds N]`: every example into an empty cache, then again.
+`python -m benchmarks.engine jobs [--rounds N]`: vision and lm, 3 targets, 4 profiles, no cache.
+Figures are ratios of builds in turns: other work on the machine changes both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import ROOT, paired_ratio, verdict
+
+EXAMPLES = ("digits", "gp", "lm", "train", "vision")
+TARGETS = ("cpu-x86-64-v2", "cpu-x86-64-v3", "cpu-x86-64-v4")
+REBUILD_GOAL = 0.15
+JOBS_GOAL = 1 / 1.7
+
+FOUR_PROFILES = {
+    "vision": (("profiles = [1, 4]", "profiles = [1, 2, 4, 8]"),),
+    "lm": (("profiles = [1, 2]", "profiles = [1, 2, 3, 4]"), ("[16, 32]", "[32]")),
+}
+"""By example, how its manifest gets four profiles for every entry point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A build by the command line. ran: kinds of the tasks that were not cached."""
+
+    seconds: float
+    ran: tuple[str, ...]
+    root_digest: str
+
+
+def built(manifest: Path, folder: Path, *arguments: str) -> Timed:
+    """Build in a process of its own."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        [
+            *(sys.executable, "-P", "-m", "aotc.cli.main", "build", str(manifest), "--json"),
+            *("-o", str(folder / "bundle.aotb"), *arguments),
+        ],
+        stdout=subprocess.PIPE,
+        check=True,
+        cwd=folder,
+    )
+    seconds = time.perf_counter() - started
+    document: dict[str, Any] = json.loads(done.stdout)
+    ran = tuple(task["kind"] for task in document["tasks"] if not task["cached"])
+    return Timed(seconds, ran, document["root_digest"])
+
+
+def rebuild(rounds: int) -> bool:
+    """Clean builds of all examples, then the same again with nothing changed."""
+    clean: list[float] = []
+    again: list[float] = []
+    ran: set[str] = set()
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            cache = ("--cache", str(folder / "cache"))
+            pairs = []
+            for example in EXAMPLES:
+                manifest = ROOT / "manifests" / f"{example}.toml"
+                first, second = (built(manifest, folder, *cache) for _ in range(2))
+                assert first.root_digest == second.root_digest, example
+                ran |= set(second.ran)
+                pairs.append((first.seconds, second.seconds))
+                print(f"  {example:<8} {first.seconds:6.1f} s  {second.seconds:6.2f} s")
+            clean.append(sum(first for first, _ in pairs))
+            again.append(sum(second for _, second in pairs))
+    ratio = paired_ratio(again, clean)
+    print(f"no-change rebuild of all examples  {ratio:.1%} of the clean build")
+    print(f"goal: at most {REBUILD_GOAL:.0%}  {verdict(ratio, REBUILD_GOAL)}")
+    print(f"goal: no compiler starts  {'met' if 'executable' not in ran else 'missed'}")
+    return ratio <= REBUILD_GOAL and ran == {"pack"}
+
+
+def jobs(rounds: int) -> bool:
+    """The same builds with one job and with two, in turns, on two processors."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    digests: set[tuple[str, str]] = set()
+    targets = [argument for name in TARGETS for argument in ("--target", name)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for example, changes in FOUR_PROFILES.items():
+            shutil.copytree(ROOT / "manifests" / example, folder / example)
+            text = (ROOT / "manifests" / f"{example}.toml").read_text()
+            for before, after in changes:
+                assert before in text, before
+                text = text.replace(before, after)
+            (folder / f"{example}.toml").write_text(text)
+        for _ in range(rounds):
+            for count in (1, 2):
+                total = 0.0
+                for example in FOUR_PROFILES:
+                    options = ("--cache", "off", "--jobs", str(count), *targets)
+                    timed = built(folder / f"{example}.toml", folder, *options)
+                    digests.add((example, timed.root_digest))
+                    total += timed.seconds
+                    print(f"  {example:<8} {count} jobs  {timed.seconds:6.1f} s")
+                seconds[count].append(total)
+    ratio = paired_ratio(seconds[2], seconds[1])
+    print(f"two jobs are {1 / ratio:.2f} times as fast as one")
+    print(f"goal: 1.7 times  {verdict(ratio, JOBS_GOAL)}")
+    print(f"the same root digests  {'met' if len(digests) == len(FOUR_PROFILES) else 'missed'}")
+    return ratio <= JOBS_GOAL and len(digests) == len(FOUR_PROFILES)
+
+
+MEASUREMENTS: dict[str, Callable[[int], bool]] = {"rebuild": rebuild, "jobs": jobs}
+
+
+def main() -> int:
+    """Measure; 1 if a goal was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("measurement", choices=sorted(MEASUREMENTS))
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
+    return 0 if MEASUREMENTS[given.measurement](given.rounds) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
