@@ -30,7 +30,7 @@ LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 @cache
 def toolchain_code() -> Parts:
     """The code of aotc and aotc-runtime as it lies here, whatever their versions say."""
-    return {"aotc": _code(aotc), "aotc-runtime": _code(aotc_runtime)}
+    return {"code of aotc": _code(aotc), "code of aotc-runtime": _code(aotc_runtime)}
 
 
 def _code(package: ModuleType) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotc.backends.xla.compile import XlaBackend
+from aotc.build import identity
 from aotc.build.cached_backend import CachedBackend, job_parts
 from aotc.cache.keys import key_of
 from aotc.cache.store import LocalStore
@@ -94,6 +95,17 @@ def test_libraries_from_another_place_are_another_toolchain(
     store = LocalStore(tmp_path, 10**6)
     CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
+    backend = Counting()
+    CachedBackend(backend, Tasks(store, {})).compile(JOB)
+    assert backend.compiled == 1
+
+
+def test_another_code_of_ours_is_another_toolchain_whatever_its_version_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, 10**6)
+    CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
+    monkeypatch.setattr(identity, "toolchain_code", lambda: {"code of aotc": sha256(b"edited")})
     backend = Counting()
     CachedBackend(backend, Tasks(store, {})).compile(JOB)
     assert backend.compiled == 1

@@ -1,0 +1,124 @@
+"""A cache that is written by builds that are killed, stopped, refused, or two at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import pathlib
+def f(x):
+    pathlib.Path(__file__).with_name("traced").touch()
+    return x * 2
+def g(x):
+    return x + 3
+"""
+
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3", "cpu-x86-64-v2"]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = [8], dtype = "float32" }
+[entry_points.g]
+function = "tiny:g"
+inputs.x = { shape = [8], dtype = "float32" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [("KILL", -9), ("INTERRUPT", 130), ("FULL", 0), ("READ_ONLY", 0)]
+)
+def test_an_entry_is_the_old_one_or_the_new_one_whatever_happens(
+    fault: str, code: int, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.cache_sweep", fault, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    records: list[dict[str, Any]] = json.loads(done.stdout)
+    assert len(records) >= 5
+    for record in records:
+        assert record["code"] == code, record
+        assert record["state"] in ("old", "new"), record
+        assert (record["again"], record["then"], record["left"]) == (0, "new", []), record
+    if fault == "KILL":
+        assert {record["state"] for record in records} == {"old", "new"}
+        assert any(record["litter"] for record in records)
+
+
+def command(folder: Path, output: str) -> list[str]:
+    return [
+        *(sys.executable, "-P", "-m", "aotc.cli.main", "build", str(folder / "tiny.toml")),
+        *("-o", str(folder / output), "--cache", str(folder / "cache"), "--json"),
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.py").write_text(PROGRAM)
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    return tmp_path
+
+
+def report(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = process.communicate()
+    document: dict[str, Any] = json.loads(out)
+    assert process.returncode == 0, document
+    return document
+
+
+def ran(document: dict[str, Any]) -> set[str]:
+    return {task["kind"] for task in document["tasks"] if not task["cached"]}
+
+
+def start(folder: Path, output: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command(folder, output), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def test_builds_that_share_a_cache_at_once_give_the_same_and_leave_it_whole(folder: Path) -> None:
+    both = [start(folder, f"{number}.aotb") for number in range(2)]
+    documents = [report(process) for process in both]
+    last = report(start(folder, "last.aotb"))
+    assert len({document["root_digest"] for document in (*documents, last)}) == 1
+    assert ran(last) == {"pack"}
+    assert not [note for note in last["notes"] if "cache" in note]
+
+
+def test_a_killed_build_leaves_a_cache_from_which_the_next_one_goes_on(folder: Path) -> None:
+    build = start(folder, "killed.aotb")
+    while not (folder / "traced").exists():
+        assert build.poll() is None
+    os.killpg(build.pid, signal.SIGKILL)
+    build.communicate()
+    assert not (folder / "killed.aotb").exists()
+    again = report(start(folder, "again.aotb"))
+    last = report(start(folder, "last.aotb"))
+    assert again["root_digest"] == last["root_digest"] and ran(last) == {"pack"}
+
+
+def test_ctrl_c_leaves_no_process_and_a_whole_cache(folder: Path) -> None:
+    build = start(folder, "stopped.aotb")
+    while not (folder / "traced").exists():
+        assert build.poll() is None
+    build.send_signal(signal.SIGINT)
+    out, _ = build.communicate()
+    assert build.returncode == 130 and json.loads(out)["exit_code"] == 130
+    with pytest.raises(ProcessLookupError):
+        os.killpg(build.pid, 0)
+    assert not (folder / "stopped.aotb").exists()
+    assert not list((folder / "cache").rglob(".*"))
