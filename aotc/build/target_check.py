@@ -65,7 +65,7 @@ def check_target(target: Target) -> TargetCheck:
         jaxlib=built_with.jaxlib,
         seconds=seconds,
         isa=required,
-        host=tuple(check_host(_bundle_for(target, built_with), host.detect())),
+        host=tuple(check_host(_bundle_for(target, built_with), host.detect_all())),
         notes=notes(target, built_with.jaxlib),
     )
 

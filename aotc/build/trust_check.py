@@ -49,7 +49,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(open_bundle(bundle), policy, host.detect(), now=now.timestamp())
+        verdict = examine(open_bundle(bundle), policy, host.detect_all(), now=now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings

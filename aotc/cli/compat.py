@@ -61,7 +61,7 @@ def compat(
     named = (*hosts, *facts)
 
     def described() -> Mapping[str, HostFacts]:
-        return read_hosts(named) if named else {"this host": host.detect()}
+        return read_hosts(named) if named else {"this host": host.detect_all()}
 
     known = [target_of(model) for _, model in list_targets(Path.cwd())]
     contents, rows = judge(bundle, described, jaxlibs, known, trust)

@@ -44,7 +44,7 @@ def main() -> int:
     bundle, policy, target, threads = sys.argv[1:5]
     pjrt.device(threads=int(threads))
     verdict = examine(
-        open_bundle(Path(bundle)), read_policy(Path(policy)), host.detect(), target=target
+        open_bundle(Path(bundle)), read_policy(Path(policy)), host.detect_all(), target=target
     )
     found: dict[str, int] = {}
     if verdict.bundle is not None:

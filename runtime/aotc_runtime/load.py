@@ -126,7 +126,14 @@ def _load(
         lap("deserialize")
 
     # XLA is started only for a bundle that is trusted, and nothing runs before all is verified.
-    verified = verify(source, policy, start_runtime, target=target, meanwhile=deserialize)
+    verified = verify(
+        source,
+        policy,
+        start_runtime,
+        target=target,
+        meanwhile=deserialize,
+        accelerators=host.accelerator,
+    )
     resident = make_resident(verified, executables)
     lap("weights")
     enter(State.WARMING)

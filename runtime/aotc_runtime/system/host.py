@@ -7,12 +7,17 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from aotc_runtime.schema.facts import HostFacts
+from msgspec.structs import replace
+
+from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
 from aotc_runtime.system import processor
 from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
+
+ACCELERATORS = ("cuda",)
+"""Platforms beside the processor's of which facts can be gathered."""
 
 LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
@@ -58,6 +63,28 @@ def _can_be_imported(package: str) -> bool:
         return find_spec(package) is not None
     except (ImportError, ValueError):  # of a finder that refuses it, or of None in sys.modules
         return False
+
+
+def detect_all() -> HostFacts:
+    """As `detect`, with what there is beside the processor."""
+    return replace(detect(), accelerators=accelerators())
+
+
+def accelerator(platform: str) -> Accelerator | None:
+    """What this process may use of a platform: without devices where there are none, None for a
+    platform that nothing is known of here. Starts the driver of its devices, if there is one.
+    """
+    if platform != "cuda":
+        return None
+    from aotc_runtime.system import cuda
+
+    return cuda.detect()
+
+
+def accelerators() -> tuple[Accelerator, ...]:
+    """Those of every platform of which there is a device or a plugin."""
+    found = (accelerator(platform) for platform in ACCELERATORS)
+    return tuple(each for each in found if each and (each.devices or each.plugin))
 
 
 def libc() -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec import UNSET
+
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.choice import Candidate, Choice, Ruling
 from aotc_runtime.schema.facts import HostFacts
@@ -25,8 +27,9 @@ def choose_target(
 ) -> Choice:
     """The target to run and why it may not; a wanted one, or the best this host can run.
 
-    Best: no findings, then the most processor features, then the name. If no target fits, the
-    findings of every target are returned together.  absent: what this copy of the bundle lacks.
+    Best: no findings, then an accelerator, then the most processor features, then the name. If no
+    target fits, the findings of every target are returned together.  absent: what this copy of the
+    bundle lacks.
     certificates: asked only of a target that does not accept the host's jaxlib by itself; None if
     none may count.
     """
@@ -35,7 +38,12 @@ def choose_target(
     judged = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
         (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
-        key=lambda candidate: (bool(candidate.findings), -candidate.features, candidate.target),
+        key=lambda candidate: (
+            bool(candidate.findings),
+            manifests[candidate.target].requires.device is UNSET,
+            -candidate.features,
+            candidate.target,
+        ),
     )
     best = ranked[0]
     findings: tuple[Finding, ...] = ()

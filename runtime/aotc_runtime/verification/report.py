@@ -45,7 +45,7 @@ def verify_report(bundle: Path, trust: Path, target: str) -> Report:
     """
     policy = read_policy(trust)
     source = open_bundle(bundle)
-    facts = host.detect()
+    facts = host.detect_all()
     verdict = examine(source, policy, facts, target=None if target == HOST else target)
     return report_of(str(bundle), verdict, facts)
 
@@ -108,7 +108,7 @@ def _other_targets(choice: Choice) -> Iterator[str]:
 
 def host_report() -> Report:
     """What this host is, JSON in either form. Starts jaxlib; raises what `host.detect` raises."""
-    document = host_document(host.detect())
+    document = host_document(host.detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))
 
 

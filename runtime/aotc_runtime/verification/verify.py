@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.choice import Choice, Ruling
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
@@ -29,6 +30,7 @@ from aotc_runtime.verification.contents import (
 )
 
 type Host = HostFacts | Callable[[], HostFacts]
+type Accelerators = Callable[[str], Accelerator | None]
 type Meanwhile = Callable[[BundleManifest, Mapping[str, VerifiedBlob]], None]
 
 
@@ -52,6 +54,11 @@ class Verdict(Struct, frozen=True):
         return self.choice.target if self.choice else ""
 
 
+def _no_accelerator(_: str) -> Accelerator | None:
+    """What a host has beside its processor, if nobody can tell."""
+    return None
+
+
 def _nothing(_: BundleManifest, __: Mapping[str, VerifiedBlob]) -> None:
     """What is done while weights are hashed, if nobody has anything to do."""
 
@@ -64,6 +71,7 @@ def examine(
     target: str | None = None,
     now: float | None = None,
     meanwhile: Meanwhile = _nothing,
+    accelerators: Accelerators = _no_accelerator,
 ) -> Verdict:
     """Everything that can be said about a bundle on this host, without loading it.
 
@@ -71,7 +79,9 @@ def examine(
     target: one of the bundle's, or None for the best this host can run.  now: the time of checking,
     seconds since the epoch, or None for this host's clock, which is then read once.  meanwhile:
     given the manifest of the chosen target and its executables, by digest, while the weights are
-    still being hashed; everything but the weights is verified by then.
+    still being hashed; everything but the weights is verified by then.  accelerators: finds out
+    what the host has of a platform other than its processor; asked only for those that the bundle
+    is for, where the facts do not say it.
     """
     now = time.time() if now is None else now
     gates: list[str] = []
@@ -93,6 +103,7 @@ def examine(
             refused = [*check_policy(contents, attested, vouchers, policy, source.name)]  # 7
             if not refused:
                 facts = host if isinstance(host, HostFacts) else host()
+                facts = _with_accelerators(facts, contents.manifests, target, accelerators)
                 refused = [*rules.check_runtime(facts, policy)]
             if not refused:
                 certificates = _certificates(envelopes, root_digest, policy, source.name, now)
@@ -118,6 +129,25 @@ def examine(
         bundle = VerifiedBundle(root_digest, signers, manifest, blobs, choice)
         gates.append("host")
     return Verdict(root_digest, signers, choice, manifest, tuple(gates), choice.findings, bundle)
+
+
+def _with_accelerators(
+    facts: HostFacts,
+    manifests: Mapping[str, BundleManifest],
+    wanted: str | None,
+    ask: Accelerators,
+) -> HostFacts:
+    """The facts with what the host has of the platforms that the bundle, or its target, is for."""
+    platforms = {
+        manifest.requires.platform
+        for name, manifest in manifests.items()
+        if manifest.requires.device is not UNSET and wanted in (None, name)
+    }
+    missing = sorted(platforms - {each.platform for each in facts.accelerators})
+    found = [each for each in map(ask, missing) if each is not None]
+    if not found:
+        return facts
+    return replace(facts, accelerators=(*facts.accelerators, *found))
 
 
 def _certificates(
@@ -181,13 +211,22 @@ def verify(
     target: str | None = None,
     now: float | None = None,
     meanwhile: Meanwhile = _nothing,
+    accelerators: Accelerators = _no_accelerator,
 ) -> VerifiedBundle:
     """As `examine`, but raises everything that was found.
 
     Raises BundleFormatError, IntegrityError, TrustError, IncompatibleRuntimeError,
     IncompatibleHostError, ResourceError.
     """
-    verdict = examine(source, policy, host, target=target, now=now, meanwhile=meanwhile)
+    verdict = examine(
+        source,
+        policy,
+        host,
+        target=target,
+        now=now,
+        meanwhile=meanwhile,
+        accelerators=accelerators,
+    )
     raise_if(verdict.findings)
     assert verdict.bundle is not None, "no findings, so there is a bundle"
     return verdict.bundle

@@ -1,0 +1,105 @@
+"""NVIDIA GPUs as XLA sees them, through the CUDA plugin and jaxlib alone.
+
+What jax does when it finds the plugin (jax_plugins/xla_cuda13/__init__.py, jax/_src/xla_bridge.py
+`register_plugin`, in 0.11.2 and 0.12.0.1): NVIDIA's libraries of the Python packages are loaded so
+that XLA finds them, then the plugin, then a client is made, and the kernels of jax-cuda13-plugin are
+registered. Private names beside those of `pjrt`:
+
+    jaxlib.xla_client: load_pjrt_plugin_dynamically, pjrt_plugin_loaded, initialize_pjrt_plugin,
+        pjrt_plugin_initialized, make_c_api_client, generate_pjrt_gpu_plugin_options,
+        register_custom_call_handler, register_custom_type_handler
+    jax_cuda13_plugin: cuda_plugin_extension, registrations() of its kernels
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aotc_runtime.schema.kernels import cuda_module
+from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Aval, Buffer
+
+PLATFORM = "cuda"
+PLUGIN = "jax_plugins.xla_cuda13"
+LIBRARY = "xla_cuda_plugin.so"
+REGISTERED_AS = "CUDA"
+
+LIBRARIES = (
+    ("cu13", ("libcudart.so.13", "libnvrtc.so.13", "libcublas.so.13", "libcublasLt.so.13")),
+    ("nccl", ("libnccl.so.2",)),
+    ("cu13", ("libcupti.so.13", "libcusparse.so.12", "libcusolver.so.12", "libcufft.so.12")),
+    ("nvshmem", ("libnvshmem_host.so.3",)),
+    ("cudnn", ("libcudnn.so.9",)),
+)
+"""Below the package `nvidia`, in the order in which the plugin's own Python code loads them."""
+
+
+class CudaDevice(pjrt.Device):
+    """The GPUs of this process. Arrays are copied to them and back; nothing is shared."""
+
+    platform = PLATFORM
+
+    def make_client(self, xla_client: Any) -> Any:
+        """The plugin's client. Raises XLA's error where it finds no device."""
+        _load_libraries()
+        if not xla_client.pjrt_plugin_loaded(PLATFORM):
+            self._plugin = xla_client.load_pjrt_plugin_dynamically(PLATFORM, str(_library()))
+        if not xla_client.pjrt_plugin_initialized(PLATFORM):
+            xla_client.initialize_pjrt_plugin(PLATFORM)
+        options = xla_client.generate_pjrt_gpu_plugin_options()
+        return xla_client.make_c_api_client(PLATFORM, options)
+
+    def register_custom_calls(self, targets: Iterable[str]) -> None:
+        """Register jax's own kernels that these custom calls name; only those that are needed."""
+        wanted = {name for target in targets if (name := cuda_module(target))}
+        with self._lock:
+            for name in sorted(wanted - self._registered):
+                self._register_kernels(name)
+                self._registered.add(name)
+
+    def _register_kernels(self, name: str) -> None:
+        from jaxlib import xla_client
+
+        if not self._registered:
+            extension = importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension")
+            xla_client.register_custom_type_handler(
+                REGISTERED_AS, partial(extension.register_custom_type, self._plugin)
+            )
+            xla_client.register_custom_call_handler(
+                REGISTERED_AS, partial(extension.register_custom_call_target, self._plugin)
+            )
+        kernels = importlib.import_module(f"jax_cuda13_plugin.{name}").registrations()
+        for target, function in kernels.items():
+            self._register(target, function, REGISTERED_AS, api_version=1)
+
+    def share(self, array: Any, aval: Aval) -> Buffer:
+        """A copy on the device: it has memory of its own."""
+        return self.put(array, aval)
+
+
+def _library() -> Path:
+    spec = importlib.util.find_spec(PLUGIN)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"no package {PLUGIN}")
+    return Path(spec.origin).parent / LIBRARY
+
+
+def _load_libraries() -> None:
+    """Those that are installed as packages; XLA looks for others by itself."""
+    try:
+        import nvidia
+    except ImportError:
+        return
+    folders = [Path(each) for each in nvidia.__path__]
+    for package, names in LIBRARIES:
+        for name in names:
+            for folder in folders:
+                path = folder / package / "lib" / name
+                if path.exists():
+                    ctypes.CDLL(str(path))
