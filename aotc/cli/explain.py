@@ -58,7 +58,9 @@ def explain(
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
     read = review(open_bundle(bundle), policy, datetime.now(UTC))
-    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target, host.detect_all())
+    explained = explain_entry_point(
+        read, entry_point, Stage(stage), sizes, target, host.detect_all()
+    )
 
     def print_text() -> None:
         for text in explain_lines(explained):

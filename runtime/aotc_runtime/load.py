@@ -113,7 +113,7 @@ def _load(
 
     def start_runtime() -> HostFacts:
         lap("verify")
-        pjrt.device(threads)
+        pjrt.processor_device(threads)
         facts = host.detect(memory_limit)
         lap("runtime")
         return facts

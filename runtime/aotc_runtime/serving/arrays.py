@@ -93,7 +93,7 @@ class DeviceArray:
         return pjrt.to_dlpack(self.buffer())
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return pjrt.DLPACK_CPU, 0
+        return pjrt.dlpack_device()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:

@@ -92,9 +92,9 @@ def load_executables(
 ) -> dict[Place, Executable]:
     """Deserialize every executable of a target; compiles nothing and runs nothing.
 
-    blobs: the executables by digest. Raises BackendError (AOTC-E753).
+    blobs: the executables by digest. Raises BackendError (AOTC-E753, E758).
     """
-    device = pjrt.device()
+    device = pjrt.serve(manifest.target.platform)
     device.register_custom_calls(manifest.requires.custom_call_targets)
     return {
         (name, index): device.deserialize(
@@ -197,7 +197,10 @@ def direct_call(
     in_order = all(isinstance(argument, int) for argument in behind)
     if not in_order or [*behind] != [*range(len(inputs))] or is_donating or is_packed:
         return None
-    return pjrt.device().compiled_call(executable, weights, inputs, outputs)
+    device = pjrt.device()
+    if device.platform != "cpu":
+        return None  # it uses inputs in place, which no accelerator does
+    return device.compiled_call(executable, weights, inputs, outputs)
 
 
 def _outputs(spec: EntryPoint, record: ProfileRecord) -> tuple[Aval, ...]:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs of this host, as their driver describes them: asked only for bundles that are for some.
+"""NVIDIA GPUs of this host, as their driver describes them: asked only for bundles that need some.
 
 From the driver's own libraries, libcuda.so.1 (CUDA driver API) and libnvidia-ml.so.1 (NVML), which
 come with the driver and with nothing else. Which devices there are is for CUDA_VISIBLE_DEVICES to

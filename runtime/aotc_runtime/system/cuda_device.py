@@ -2,12 +2,12 @@
 
 What jax does when it finds the plugin (jax_plugins/xla_cuda13/__init__.py, jax/_src/xla_bridge.py
 `register_plugin`, in 0.11.2 and 0.12.0.1): NVIDIA's libraries of the Python packages are loaded so
-that XLA finds them, then the plugin, then a client is made, and the kernels of jax-cuda13-plugin are
-registered. Private names beside those of `pjrt`:
+that XLA finds them, then the plugin, then a client is made, and the kernels of jax-cuda13-plugin
+are registered. Private names beside those of `pjrt`:
 
     jaxlib.xla_client: load_pjrt_plugin_dynamically, pjrt_plugin_loaded, initialize_pjrt_plugin,
         pjrt_plugin_initialized, make_c_api_client, generate_pjrt_gpu_plugin_options,
-        register_custom_call_handler, register_custom_type_handler
+        register_custom_call_handler, register_custom_type_handler, _xla.get_pjrt_plugin
     jax_cuda13_plugin: cuda_plugin_extension, registrations() of its kernels
 """
 
@@ -16,14 +16,16 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.kernels import cuda_module
+from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer
+from aotc_runtime.system.pjrt import Aval, Buffer, Executable
 
 PLATFORM = "cuda"
 PLUGIN = "jax_plugins.xla_cuda13"
@@ -45,11 +47,16 @@ class CudaDevice(pjrt.Device):
 
     platform = PLATFORM
 
+    def __init__(self) -> None:
+        self._registered: set[str] = set()
+        super().__init__()
+
     def make_client(self, xla_client: Any) -> Any:
         """The plugin's client. Raises XLA's error where it finds no device."""
         _load_libraries()
         if not xla_client.pjrt_plugin_loaded(PLATFORM):
-            self._plugin = xla_client.load_pjrt_plugin_dynamically(PLATFORM, str(_library()))
+            xla_client.load_pjrt_plugin_dynamically(PLATFORM, str(_library()))
+        self._plugin = xla_client._xla.get_pjrt_plugin(PLATFORM)
         if not xla_client.pjrt_plugin_initialized(PLATFORM):
             xla_client.initialize_pjrt_plugin(PLATFORM)
         options = xla_client.generate_pjrt_gpu_plugin_options()
@@ -78,6 +85,25 @@ class CudaDevice(pjrt.Device):
         for target, function in kernels.items():
             self._register(target, function, REGISTERED_AS, api_version=1)
 
+    def compile_symbolic(
+        self,
+        module: VerifiedBlob,
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+        options: Mapping[str, str],
+        where: str,
+    ) -> Executable:
+        """Nothing is compiled for GPUs here. Raises BackendError (AOTC-E756)."""
+        raise BackendError(
+            Finding(
+                code="AOTC-E756",
+                where=where,
+                expected="sizes of a profile, on a GPU",
+                found="others: the bundled module is for processors",
+                hint="call with sizes of a profile, or add these to `profiles` and build again",
+            )
+        )
+
     def share(self, array: Any, aval: Aval) -> Buffer:
         """A copy on the device: it has memory of its own."""
         return self.put(array, aval)
@@ -92,11 +118,8 @@ def _library() -> Path:
 
 def _load_libraries() -> None:
     """Those that are installed as packages; XLA looks for others by itself."""
-    try:
-        import nvidia
-    except ImportError:
-        return
-    folders = [Path(each) for each in nvidia.__path__]
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(each) for each in (spec and spec.submodule_search_locations) or ()]
     for package, names in LIBRARIES:
         for name in names:
             for folder in folders:

@@ -24,8 +24,8 @@ LIBRARIES = ("scipy",)
 
 
 def detect(memory_limit: int | None = None) -> HostFacts:
-    """The facts of this process' host. Starts jaxlib; raises what `pjrt.device` raises, and before
-    jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
+    """The facts of this process' host. Starts jaxlib; raises what `pjrt.processor_device` raises,
+    and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     """
@@ -33,7 +33,7 @@ def detect(memory_limit: int | None = None) -> HostFacts:
     # It imports numpy, which dies of SIGILL on processors that the line above refuses.
     from aotc_runtime.system import pjrt
 
-    device = pjrt.device()
+    device = pjrt.processor_device()
     triple, cpu, features = device.machine()
     if memory_limit is None:
         memory_limit = free_memory()

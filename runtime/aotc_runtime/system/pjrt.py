@@ -88,7 +88,9 @@ class _FastPath(NamedTuple):
 
 
 class Device:
-    """The host's CPU as XLA sees it. Use `device()`."""
+    """The host's CPU as XLA sees it, or what a subclass makes a client of. Use `device()`."""
+
+    platform = "cpu"
 
     def __init__(self, threads: int | None = None) -> None:
         processor.require()
@@ -101,7 +103,7 @@ class Device:
             self.jaxlib: str = jaxlib.__version__
             self._xla = xla_client._xla
             with _thread_count(threads):
-                self._client = xla_client.make_cpu_client(asynchronous=False)
+                self._client = self.make_client(xla_client)
             self._device = self._client.local_devices()[0]
             self._sharding = xla_client.SingleDeviceSharding(self._device)
             self._put = xla_client.batched_device_put
@@ -130,6 +132,10 @@ class Device:
         self._known: WeakValueDictionary[int, Executable] = WeakValueDictionary()
         self._lapack_ready = False
         self._lock = threading.Lock()
+
+    def make_client(self, xla_client: Any) -> Any:
+        """jaxlib's client. xla_client: the module."""
+        return xla_client.make_cpu_client(asynchronous=False)
 
     def _mark_forked(self) -> None:
         self.was_forked = True
@@ -397,10 +403,15 @@ def aval_of(buffer: Buffer) -> Aval:
 
 
 def execute(executable: Executable, arguments: list[Buffer]) -> list[Buffer]:
-    """Run on the calling thread; other Python threads go on meanwhile. Raises XLA's error."""
+    """Run on the calling thread until the results are there; other Python threads go on meanwhile.
+    Raises XLA's error.
+    """
     results: list[Buffer] = executable.loaded.execute_sharded(arguments).consume_with_handlers(
         executable.handlers
     )
+    if _is_accelerated():
+        for buffer in results:
+            buffer.block_until_ready()
     return results
 
 
@@ -413,6 +424,8 @@ def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
 
     Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
     """
+    if _is_accelerated():
+        return _copied(buffer)
     if aval.dtype.isbuiltin == _BUILT_IN:
         return np.asarray(buffer)
     buffer.block_until_ready()
@@ -426,6 +439,12 @@ def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
     if is_packed:
         memory = _unpacked(memory, count, is_signed=aval.dtype.name == "int4")
     return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
+
+
+def _copied(buffer: Buffer) -> np.ndarray[Any, Any]:
+    """A copy of what lies on an accelerator."""
+    array: np.ndarray[Any, Any] = buffer._single_device_array_to_np_array_did_copy()[0]
+    return array
 
 
 def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
@@ -442,7 +461,7 @@ def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
 
 def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
     """A function that reads all results of a call as `to_numpy` does; made once, called often."""
-    asarray = np.asarray
+    asarray = _copied if _is_accelerated() else np.asarray
     if all(aval.dtype.isbuiltin == _BUILT_IN for aval in avals):
         return lambda buffers: [asarray(buffer) for buffer in buffers]
     return lambda buffers: [to_numpy(b, a) for b, a in zip(buffers, avals, strict=True)]
@@ -450,14 +469,19 @@ def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
 
 def reader_of_one(aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
     """As `reader`, for a call with one result, which is returned by itself."""
-    asarray = np.asarray
+    asarray = _copied if _is_accelerated() else np.asarray
     if aval.dtype.isbuiltin == _BUILT_IN:
         return lambda buffers: asarray(buffers[0])
     return lambda buffers: to_numpy(buffers[0], aval)
 
 
-DLPACK_CPU = 1
-"""kDLCPU in dlpack.h."""
+DLPACK_CPU, DLPACK_CUDA = 1, 2
+"""kDLCPU and kDLCUDA in dlpack.h."""
+
+
+def dlpack_device() -> tuple[int, int]:
+    """Where buffers lie: kind and number."""
+    return (DLPACK_CUDA if _is_accelerated() else DLPACK_CPU), 0
 
 
 def to_dlpack(buffer: Buffer) -> Any:
@@ -468,7 +492,9 @@ def to_dlpack(buffer: Buffer) -> Any:
 
 
 _device: Device | None = None
+_serving: Device | None = None
 _device_lock = threading.Lock()
+_serving_lock = threading.Lock()
 
 
 _THREADS_VARIABLE = "PJRT_NPROC"
@@ -495,8 +521,67 @@ def _thread_count(threads: int | None) -> Iterator[None]:
             os.environ[_THREADS_VARIABLE] = before
 
 
+def _is_accelerated() -> bool:
+    return _serving is not None and _serving.platform != "cpu"
+
+
+def serve(platform: str) -> Device:
+    """The device that bundles of this platform run on: from now on `device()` of this process.
+
+    Raises BackendError (AOTC-E758) where there is no such device that XLA can use, or bundles of
+    another platform run in the process; and what `device` raises.
+    """
+    global _serving
+    with _serving_lock:
+        if _serving is None:
+            _serving = processor_device() if platform == "cpu" else _accelerated(platform)
+    if _serving.platform != platform:
+        raise _backend_error(
+            "AOTC-E758",
+            "load",
+            f"a process whose bundles are for {_serving.platform}",
+            f"one for {platform}",
+            "load it in another process",
+        )
+    return device()
+
+
+def _accelerated(platform: str) -> Device:
+    if platform != "cuda":
+        raise _no_device(platform, "a platform that this runtime cannot start")
+    from aotc_runtime.system.cuda_device import CudaDevice
+
+    try:
+        return CudaDevice()
+    except (OSError, processor_device().error) as error:
+        raise _no_device(platform, _first_line(error)) from error
+
+
+def _no_device(platform: str, found: str) -> BackendError:
+    return _backend_error(
+        "AOTC-E758",
+        platform,
+        "devices that XLA can use",
+        found,
+        "`aotc targets check` and the driver's own tools say more",
+    )
+
+
 def device(threads: int | None = None) -> Device:
-    """This process' device.
+    """What bundles run on in this process: the processor, unless `serve` said otherwise.
+
+    threads: as for `processor_device`, whose errors it raises.
+    """
+    current = _serving
+    if current is None or current.platform == "cpu":
+        return processor_device(threads)
+    if current.was_forked:
+        raise _forked(current)
+    return current
+
+
+def processor_device(threads: int | None = None) -> Device:
+    """This process' processor.
 
     threads: of XLA's pool; the first who asks decides, since a process has one.
     Raises BackendError (AOTC-E754) in a process forked after first use, ResourceError (AOTC-E552)
@@ -520,11 +605,15 @@ def device(threads: int | None = None) -> Device:
             )
         )
     if current.was_forked:
-        raise _backend_error(
-            "AOTC-E754",
-            f"process {os.getpid()}",
-            "bundles loaded in the process that uses them",
-            f"a fork of process {current.pid}, where XLA was started; its threads are gone here",
-            "load after forking (gunicorn: in post_fork), or start processes with spawn",
-        )
+        raise _forked(current)
     return current
+
+
+def _forked(current: Device) -> BackendError:
+    return _backend_error(
+        "AOTC-E754",
+        f"process {os.getpid()}",
+        "bundles loaded in the process that uses them",
+        f"a fork of process {current.pid}, where XLA was started; its threads are gone here",
+        "load after forking (gunicorn: in post_fork), or start processes with spawn",
+    )

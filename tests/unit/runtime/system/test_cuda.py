@@ -1,0 +1,147 @@
+"""What a driver says of its GPUs, as the facts that bundles are compared with."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aotc_runtime.errors import BackendError
+from aotc_runtime.schema.facts import Accelerator
+from aotc_runtime.system import cuda, host, pjrt
+from aotc_runtime.system.cuda import Driver, Gpu, facts
+
+H200 = Gpu("NVIDIA H200", (9, 0), 150_000_000_000)
+A100 = Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 80_000_000_000)
+
+
+def test_the_least_of_several_devices_counts() -> None:
+    assert facts(Driver(13020, "580.82.07", (H200, A100, H200)), "0.12.0") == Accelerator(
+        platform="cuda",
+        devices=3,
+        kinds=("NVIDIA A100-SXM4-80GB", "NVIDIA H200"),
+        memory_bytes=80_000_000_000,
+        plugin="0.12.0",
+        compute_capability="8.0",
+        driver="13.2",
+        driver_release="580.82.07",
+    )
+
+
+@pytest.mark.parametrize(("number", "version"), [(13000, "13.0"), (12080, "12.8"), (11040, "11.4")])
+def test_versions_of_cuda_are_read_from_its_numbers(number: int, version: str) -> None:
+    assert facts(Driver(number, "", (H200,)), "").driver == version
+
+
+def test_a_driver_without_devices_and_no_driver_are_no_devices() -> None:
+    assert facts(None, "0.12.0") == Accelerator(platform="cuda", devices=0, plugin="0.12.0")
+    idle = facts(Driver(13000, "580.1", ()), "")
+    assert (idle.devices, idle.kinds, idle.compute_capability) == (0, (), "")
+    assert idle.driver_release == "580.1"
+
+
+class Cuda:
+    """libcuda with two devices, as its functions answer; 0 is CUDA_SUCCESS."""
+
+    NAMES = (b"NVIDIA H200", b"NVIDIA B200")
+
+    def cuInit(self, _: int) -> int:
+        return 0
+
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = 13010
+        return 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:
+        device._obj.value = ordinal
+        return 0
+
+    def cuDeviceTotalMem_v2(self, total: Any, device: Any) -> int:
+        total._obj.value = 1000 + device.value
+        return 0
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> int:
+        value._obj.value = {75: (9, 10), 76: (0, 3)}[attribute][device.value]
+        return 0
+
+    def cuDeviceGetName(self, buffer: Any, _: int, device: Any) -> int:
+        buffer.value = self.NAMES[device.value]
+        return 0
+
+    def cuDeviceGetPCIBusId(self, buffer: Any, _: int, device: Any) -> int:
+        buffer.value = b"0000:0%d:00.0" % device.value
+        return 0
+
+
+class Nvml:
+    def nvmlInit_v2(self) -> int:
+        return 0
+
+    def nvmlShutdown(self) -> int:
+        return 0
+
+    def nvmlSystemGetDriverVersion(self, buffer: Any, _: int) -> int:
+        buffer.value = b"580.95.05"
+        return 0
+
+    def nvmlDeviceGetHandleByPciBusId_v2(self, place: Any, handle: Any) -> int:
+        handle._obj.value = 7 if place.value == b"0000:01:00.0" else 5
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any, memory: Any) -> int:
+        memory._obj.free = 100 * handle.value
+        return 0
+
+
+def libraries(**found: Any) -> Callable[[str], Any]:
+    return lambda name: found.get(name.removeprefix("lib").partition(".")[0].replace("-", "_"))
+
+
+def test_devices_are_those_of_libcuda_with_the_free_memory_of_nvml(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cuda, "_library", libraries(cuda=Cuda(), nvidia_ml=Nvml()))
+    gpus = (Gpu("NVIDIA H200", (9, 0), 500), Gpu("NVIDIA B200", (10, 3), 700))
+    assert cuda.read_driver() == Driver(13010, "580.95.05", gpus)
+
+
+def test_without_nvml_all_memory_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_library", libraries(cuda=Cuda()))
+    driver = cuda.read_driver()
+    assert driver is not None and driver.release == ""
+    assert [gpu.free_bytes for gpu in driver.gpus] == [1000, 1001]
+
+
+def test_a_driver_that_does_not_start_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(Cuda):
+        def cuInit(self, _: int) -> int:
+            return 100  # CUDA_ERROR_NO_DEVICE
+
+    monkeypatch.setattr(cuda, "_library", libraries(cuda=Broken()))
+    assert cuda.read_driver() is None
+    monkeypatch.setattr(cuda, "_library", libraries())
+    assert cuda.read_driver() is None
+
+
+def test_only_platforms_that_are_known_are_asked_about() -> None:
+    assert host.accelerator("rocm") is None
+    found = host.accelerator("cuda")
+    assert found is not None and found.platform == "cuda"
+
+
+def test_a_platform_that_cannot_be_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pjrt, "_serving", None)
+    with pytest.raises(BackendError) as refused:
+        pjrt.serve("rocm")
+    assert refused.value.findings[0].code == "AOTC-E758"
+    assert pjrt._serving is None
+
+
+def test_structures_are_as_the_driver_has_them() -> None:
+    assert ctypes.sizeof(cuda._NvmlMemory) == 24
