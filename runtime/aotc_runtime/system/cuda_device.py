@@ -53,6 +53,7 @@ class CudaDevice(pjrt.Device):
 
     def make_client(self, xla_client: Any) -> Any:
         """The plugin's client. Raises XLA's error where it finds no device."""
+        self._jaxlib = xla_client
         _load_libraries()
         if not xla_client.pjrt_plugin_loaded(PLATFORM):
             xla_client.load_pjrt_plugin_dynamically(PLATFORM, str(_library()))
@@ -71,14 +72,12 @@ class CudaDevice(pjrt.Device):
                 self._registered.add(name)
 
     def _register_kernels(self, name: str) -> None:
-        from jaxlib import xla_client
-
         if not self._registered:
             extension = importlib.import_module("jax_cuda13_plugin.cuda_plugin_extension")
-            xla_client.register_custom_type_handler(
+            self._jaxlib.register_custom_type_handler(
                 REGISTERED_AS, partial(extension.register_custom_type, self._plugin)
             )
-            xla_client.register_custom_call_handler(
+            self._jaxlib.register_custom_call_handler(
                 REGISTERED_AS, partial(extension.register_custom_call_target, self._plugin)
             )
         kernels = importlib.import_module(f"jax_cuda13_plugin.{name}").registrations()
