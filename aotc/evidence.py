@@ -103,12 +103,12 @@ class CompilerRecord(_Part, frozen=True):
     """How XLA was asked, and what it did.
 
     options: by name, of the target and of tuning.  debug_options: how many of XLA's debug options
-    have another value than the toolchain's default.  pipelines: in the order in which they began;
-    empty where this jaxlib does not tell.
+    have another value than the toolchain's default, if the backend can tell.  pipelines: in the
+    order in which they began; empty where this jaxlib does not tell.
     """
 
     options: dict[str, str]
-    debug_options: int
+    debug_options: int | None
     pipelines: tuple[Pipeline, ...]
 
 

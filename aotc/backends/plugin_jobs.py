@@ -97,6 +97,7 @@ def executable(
         compile_seconds=result.compile_seconds,
         diagnostics=tuple(compiled.said),
         compilation=compilation,
+        evidence=result.evidence,
     )
 
 

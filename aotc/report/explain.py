@@ -94,8 +94,10 @@ def explain(
 
 _NOTHING = {
     Stage.STABLEHLO: "an empty module",
-    Stage.HLO: "the executable holds no optimized HLO in a layout that is known",
-    Stage.ASM: "the executable holds no ELF objects in a layout that is known",
+    Stage.HLO: "the executable holds no optimized HLO in a layout that is known; those of "
+    "accelerators' plugins do not",
+    Stage.ASM: "the executable holds no ELF objects in a layout that is known; those of "
+    "accelerators' plugins do not",
 }
 
 

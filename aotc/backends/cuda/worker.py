@@ -34,6 +34,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
     """Compile; the executable's bytes, or a problem in the result."""
     from aotc.backends.xla import plugins, private, topology
+    from aotc.backends.xla.examine import examine_module
     from aotc_runtime.schema.kernels import cuda_module
 
     if absent := private.missing((*private.NAMES, *plugins.NAMES)):
@@ -53,6 +54,7 @@ def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
     try:
         module = private.read_artifact(artifact)
         called = tuple(private.custom_call_targets(module))
+        operations = private.operations(module)
         plugins.register_cuda_kernels(
             plugin, {name for target in called if (name := cuda_module(target))}
         )
@@ -66,6 +68,7 @@ def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
         hlo_text=private.hlo_text(executable),
         memory=private.memory(executable),
         cost=private.cost(private.cpu_client(), executable),
+        evidence=examine_module(private.hlo_proto(executable), operations, job.options),
     )
     return result, executable.serialize()
 

@@ -34,6 +34,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
     """Compile; the executable's bytes, or a problem in the result."""
     from aotc.backends.xla import plugins, private
+    from aotc.backends.xla.examine import examine_module
 
     if absent := private.missing((*private.NAMES, *plugins.NAMES)):
         return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
@@ -51,6 +52,7 @@ def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
     try:
         module = private.read_artifact(artifact)
         called = tuple(private.custom_call_targets(module))
+        operations = private.operations(module)
         started = time.perf_counter()
         executable = plugins.compile_for(described, module, job.options)
     except (private.XlaError, private.MlirError, ValueError) as error:
@@ -61,6 +63,7 @@ def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
         hlo_text=private.hlo_text(executable),
         memory={**private.memory(executable), "code": plugins.code_bytes(executable)},
         cost=plugins.cost(executable),
+        evidence=examine_module(private.hlo_proto(executable), operations, job.options),
     )
     return result, executable.serialize()
 

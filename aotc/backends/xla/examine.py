@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from aotc.backends.xla import elf, hlo, placement
 from aotc.backends.xla.memory_plan import memory_plan
 from aotc.backends.xla.objects import Contents, UnknownLayoutError
-from aotc.evidence import CompilerRecord, ExecutableEvidence
+from aotc.evidence import CompilerRecord, ExecutableEvidence, MemoryPlan
 
 
 def examine(
@@ -30,6 +30,24 @@ def examine(
         )
     except ValueError as error:
         raise UnknownLayoutError(str(error)) from error
+
+
+def examine_module(
+    module: bytes, operations: Mapping[str, int], options: Mapping[str, str]
+) -> ExecutableEvidence:
+    """The evidence of an executable for an accelerator, of which only the optimized module is
+    known, a serialized HloModuleProto. Raises ValueError.
+    """
+    return ExecutableEvidence(
+        operations=dict(sorted(operations.items())),
+        compilation=CompilerRecord(
+            options=dict(sorted(options.items())), debug_options=None, pipelines=()
+        ),
+        optimized=hlo.optimized(module),
+        placement=placement.of_instructions(hlo.instructions(module)),
+        plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
+        kernels={},
+    )
 
 
 def kernels(inside: Contents) -> dict[str, int]:

@@ -199,6 +199,11 @@ def hlo_text(executable: Any) -> str:
     return str(executable.hlo_modules()[0].to_string())
 
 
+def hlo_proto(executable: Any) -> bytes:
+    """The optimized HLO of an unloaded executable, an HloModuleProto."""
+    return bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
+
+
 def cost(client: Any, executable: Any) -> dict[str, float]:
     """XLA's cost analysis of an unloaded executable."""
     module = executable.hlo_modules()[0]

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from aotc.backends.xla import custom_calls, processors
 from aotc.config import isa
+from aotc.evidence import ExecutableEvidence
 
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
@@ -56,6 +57,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
     were cut for this host's processors instead of the target's.  operations: of the StableHLO
     module, by name.  debug_options: how many of XLA's have another value than by default.
+    evidence: of an executable that is opaque to us.
     """
 
     problem: Problem = Problem.NONE
@@ -69,6 +71,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     own_threads: bool = False
     operations: dict[str, int] = {}
     debug_options: int = 0
+    evidence: ExecutableEvidence | None = None
 
 
 def fix_address_layout() -> bool:

@@ -11,6 +11,7 @@ from jaxlib import _hlo
 from aotc.backends import pass_log
 from aotc.backends.xla import elf, hlo, objects, placement
 from aotc.backends.xla.compile import XlaBackend
+from aotc.backends.xla.examine import examine_module
 from aotc.backends.xla.memory_plan import memory_plan
 from aotc.evidence import ExecutableEvidence, Place
 from aotc.stages import CompileJob, Executable
@@ -118,6 +119,16 @@ def test_work_of_a_gpu_is_placed_by_its_instructions() -> None:
         Place(name="cuFFT", steps={"fft": 1}),
         Place(name="custom call", steps={"mine": 1}),
     )
+
+
+def test_an_accelerators_evidence_is_that_of_its_module() -> None:
+    module = _hlo.hlo_module_from_text(GPU).as_serialized_hlo_module_proto()
+    told = examine_module(module, {"stablehlo.add": 1}, {"xla_b": "1", "xla_a": "2"})
+    assert told.optimized.fusions == {"kCustom": 1, "kLoop": 1}
+    assert told.optimized.custom_calls["__cublas$lt$matmul"] == 1
+    assert [place.name for place in told.placement][:2] == ["XLA", "Triton"]
+    assert list(told.compilation.options) == ["xla_a", "xla_b"]
+    assert told.compilation.debug_options is None
 
 
 def test_work_of_a_cpu_is_placed_by_its_thunks() -> None:
