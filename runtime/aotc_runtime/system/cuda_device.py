@@ -16,16 +16,13 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.kernels import cuda_module
-from aotc_runtime.schema.proof import VerifiedBlob
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer, Executable
+from aotc_runtime.system.accelerated import Accelerated, start_plugin
 
 PLATFORM = "cuda"
 PLUGIN = "jax_plugins.xla_cuda13"
@@ -42,8 +39,8 @@ LIBRARIES = (
 """Below the package `nvidia`, in the order in which the plugin's own Python code loads them."""
 
 
-class CudaDevice(pjrt.Device):
-    """The GPUs of this process. Arrays are copied to them and back; nothing is shared."""
+class CudaDevice(Accelerated):
+    """The GPUs of this process."""
 
     platform = PLATFORM
 
@@ -55,11 +52,8 @@ class CudaDevice(pjrt.Device):
         """The plugin's client. Raises XLA's error where it finds no device."""
         self._jaxlib = xla_client
         _load_libraries()
-        if not xla_client.pjrt_plugin_loaded(PLATFORM):
-            xla_client.load_pjrt_plugin_dynamically(PLATFORM, str(_library()))
+        start_plugin(xla_client, PLATFORM, str(_library()))
         self._plugin = xla_client._xla.get_pjrt_plugin(PLATFORM)
-        if not xla_client.pjrt_plugin_initialized(PLATFORM):
-            xla_client.initialize_pjrt_plugin(PLATFORM)
         options = xla_client.generate_pjrt_gpu_plugin_options()
         return xla_client.make_c_api_client(PLATFORM, options)
 
@@ -83,29 +77,6 @@ class CudaDevice(pjrt.Device):
         kernels = importlib.import_module(f"jax_cuda13_plugin.{name}").registrations()
         for target, function in kernels.items():
             self._register(target, function, REGISTERED_AS, api_version=1)
-
-    def compile_symbolic(
-        self,
-        module: VerifiedBlob,
-        inputs: Sequence[Aval],
-        outputs: Sequence[Aval],
-        options: Mapping[str, str],
-        where: str,
-    ) -> Executable:
-        """Nothing is compiled for GPUs here. Raises BackendError (AOTC-E756)."""
-        raise BackendError(
-            Finding(
-                code="AOTC-E756",
-                where=where,
-                expected="sizes of a profile, on a GPU",
-                found="others: the bundled module is for processors",
-                hint="call with sizes of a profile, or add these to `profiles` and build again",
-            )
-        )
-
-    def share(self, array: Any, aval: Aval) -> Buffer:
-        """A copy on the device: it has memory of its own."""
-        return self.put(array, aval)
 
 
 def _library() -> Path:

@@ -16,7 +16,7 @@ from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
 
-ACCELERATORS = ("cuda",)
+ACCELERATORS = ("cuda", "tpu")
 """Platforms beside the processor's of which facts can be gathered."""
 
 LIBRARIES = ("scipy",)
@@ -74,11 +74,16 @@ def accelerator(platform: str) -> Accelerator | None:
     """What this process may use of a platform: without devices where there are none, None for a
     platform that nothing is known of here. Starts the driver of its devices, if there is one.
     """
-    if platform != "cuda":
-        return None
-    from aotc_runtime.system import cuda
+    match platform:
+        case "cuda":
+            from aotc_runtime.system import cuda
 
-    return cuda.detect()
+            return cuda.detect()
+        case "tpu":
+            from aotc_runtime.system import tpu
+
+            return tpu.detect()
+    return None
 
 
 def accelerators() -> tuple[Accelerator, ...]:

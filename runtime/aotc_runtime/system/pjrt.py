@@ -480,7 +480,9 @@ DLPACK_CPU, DLPACK_CUDA = 1, 2
 
 
 def dlpack_device() -> tuple[int, int]:
-    """Where buffers lie: kind and number."""
+    """Where buffers lie: kind and number. Raises BufferError on a TPU, unknown to DLPack."""
+    if _serving is not None and _serving.platform == "tpu":
+        raise BufferError("arrays on a TPU cannot be handed on by DLPack")
     return (DLPACK_CUDA if _is_accelerated() else DLPACK_CPU), 0
 
 
@@ -547,12 +549,13 @@ def serve(platform: str) -> Device:
 
 
 def _accelerated(platform: str) -> Device:
-    if platform != "cuda":
+    if platform not in ("cuda", "tpu"):
         raise _no_device(platform, "a platform that this runtime cannot start")
     from aotc_runtime.system.cuda_device import CudaDevice
+    from aotc_runtime.system.tpu_device import TpuDevice
 
     try:
-        return CudaDevice()
+        return CudaDevice() if platform == "cuda" else TpuDevice()
     except (OSError, processor_device().error) as error:
         raise _no_device(platform, _first_line(error)) from error
 

@@ -1,0 +1,36 @@
+"""TPUs as XLA sees them, through libtpu and jaxlib alone; as jax/_src/xla_bridge.py makes its
+client in 0.11.2 and 0.12.0.1 (`make_tpu_client`). Never run: nobody had a TPU at hand.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from aotc_runtime.system.accelerated import Accelerated, start_plugin
+from aotc_runtime.system.tpu import PLATFORM, PLUGIN
+
+LIBRARY = "libtpu.so"
+
+
+class TpuDevice(Accelerated):
+    """The TPUs of this process."""
+
+    platform = PLATFORM
+
+    def make_client(self, xla_client: Any) -> Any:
+        """The plugin's client. Raises XLA's error where it finds no device."""
+        start_plugin(xla_client, PLATFORM, str(_library()))
+        return xla_client.make_c_api_client(PLATFORM, {})
+
+    def register_custom_calls(self, targets: Iterable[str]) -> None:
+        """Nothing: libtpu has made code of them."""
+
+
+def _library() -> Path:
+    spec = importlib.util.find_spec(PLUGIN)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"no package {PLUGIN}")
+    return Path(spec.origin).parent / LIBRARY
