@@ -40,6 +40,31 @@ CUDA: dict[str, Any] = {
 }
 
 
+TPU: dict[str, Any] = {
+    "platform": "tpu",
+    "devices": 8,
+    "custom_call_targets": ["Cholesky", "tpu_custom_call"],
+    "device": {
+        "kinds": ["TPU v5 lite"],
+        "memory_bytes": 500,
+        "plugin": "libtpu",
+        "accepts_plugin": ["0.0.50"],
+    },
+}
+
+
+def tpus(**change: Any) -> Accelerator:
+    """Eight chips that can just run what asks for `TPU`."""
+    facts: dict[str, Any] = {
+        "platform": "tpu",
+        "devices": 8,
+        "kinds": ("TPU v5 lite",),
+        "memory_bytes": 500,
+        "plugin": "0.0.50",
+    }
+    return Accelerator(**{**facts, **change})
+
+
 def gpus(**change: Any) -> Accelerator:
     """Two devices that can just run what asks for `CUDA`."""
     facts: dict[str, Any] = {
@@ -80,6 +105,16 @@ def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
             {"requires": {**CUDA, "custom_call_targets": ["lapack_spotrf_ffi"]}},
             {"accelerators": (GPUS,)},
             ["AOTC-E504"],
+        ),
+        ({"requires": TPU}, {"accelerators": (GPUS, tpus())}, []),
+        (
+            {"requires": {**TPU, "custom_call_targets": ["lapack_spotrf_ffi"]}},
+            {
+                "accelerators": (
+                    tpus(devices=4, kinds=("TPU v4",), plugin="0.0.48", memory_bytes=1),
+                )
+            },
+            ["AOTC-E503", "AOTC-E403", "AOTC-E508", "AOTC-E554", "AOTC-E504"],
         ),
         ({"requires": CUDA}, {}, ["AOTC-E501", "AOTC-E403"]),
         ({"requires": CUDA}, {"accelerators": (gpus(devices=0),)}, ["AOTC-E501"]),
