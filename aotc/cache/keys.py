@@ -77,7 +77,8 @@ def _shown(before: str, value: str | None) -> str:
 
 
 def changes(before: Parts, now: Parts) -> Iterator[Change]:
-    """The parts that differ, sorted by name."""
-    for part in sorted(before.keys() | now.keys()):
-        if before.get(part) != now.get(part):
+    """The parts that differ, sorted by name; of a package that has another version, only that."""
+    differ = [part for part in before.keys() | now.keys() if before.get(part) != now.get(part)]
+    for part in sorted(differ):
+        if part.removeprefix("files of ") == part or part.removeprefix("files of ") not in differ:
             yield Change(part, before.get(part), now.get(part))

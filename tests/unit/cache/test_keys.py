@@ -29,6 +29,12 @@ def test_a_key_does_not_account_for_order_or_for_what_people_call_the_task() -> 
         ({"jaxlib": "0.12.0"}, {"jaxlib": "0.12.0.1"}, "jaxlib 0.12.0 -> 0.12.0.1"),
         ({"module": A}, {"module": B}, "module changed"),
         ({}, {"compile option x": "1"}, "compile option x added: 1"),
+        (
+            {"package x": "1", "files of package x": A},
+            {"package x": "2", "files of package x": B},
+            "package x 1 -> 2",
+        ),
+        ({"files of package x": A}, {"files of package x": B}, "files of package x changed"),
         ({"source file a.py": A}, {}, "source file a.py removed"),
     ],
 )

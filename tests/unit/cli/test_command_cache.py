@@ -1,0 +1,103 @@
+"""`aotc cache`, and what `aotc build` says of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.cache.store import LocalStore
+from aotc_runtime.digest import sha256
+
+Run = Callable[..., Any]
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = [8], dtype = "float32" }
+"""
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A cache of three entries of 1000 bytes."""
+    folder = tmp_path / "cache"
+    store = LocalStore(folder, 10_000)
+    for number in range(3):
+        store.put(sha256(bytes([number])), bytes(1000))
+    return folder
+
+
+def test_info_shows_where_the_cache_is_and_what_it_holds(aotc: Run, filled: Path) -> None:
+    done = aotc("cache", "info", "--cache", filled, "--cache-size", "1 MB", "--json")
+    found = done.document
+    assert (found["folder"], found["entries"], found["limit_bytes"]) == (str(filled), 3, 10**6)
+    assert 3000 < found["bytes"] < 3500
+    text = aotc("cache", "info", "--cache", filled).stdout
+    assert str(filled) in text and f"{found['bytes']} of" in text
+
+
+def test_prune_removes_until_the_size_holds_and_clear_everything(aotc: Run, filled: Path) -> None:
+    pruned = aotc("cache", "prune", "--cache", filled, "--cache-size", "2500 B", "--json").document
+    assert (pruned["removed_entries"], pruned["entries"]) == (1, 2)
+    cleared = aotc("cache", "clear", "--cache", filled, "--json").document
+    assert cleared["removed_entries"] == 2
+    assert "0 of" in aotc("cache", "info", "--cache", filled).stdout
+
+
+def test_the_folder_is_that_of_the_variable_or_the_users(
+    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "named"))
+    assert aotc("cache", "info", "--json").document["folder"] == str(tmp_path / "named")
+    monkeypatch.delenv("AOTC_CACHE")
+    found = aotc("cache", "info", "--json").document["folder"]
+    assert found == str(tmp_path / "home" / "aotc")
+
+
+@pytest.mark.parametrize("command", ["info", "prune", "clear"])
+def test_a_cache_that_is_off_is_nothing_to_talk_about(refused: Run, command: str) -> None:
+    refused(["cache", command, "--cache", "off"], 2, "AOTC-E001")
+
+
+def test_a_folder_that_others_may_write_and_a_size_that_is_none_are_refused(
+    refused: Run, filled: Path
+) -> None:
+    (filled.parent / "tiny.toml").write_text(MANIFEST)
+    refused(["build", "tiny.toml", "--cache", filled, "--cache-size", "big"], 2, "AOTC-E061")
+    filled.chmod(0o777)
+    refused(["build", "tiny.toml", "--cache", filled], 2, "AOTC-E060")
+
+
+def test_explain_says_of_each_task_whether_it_ran_and_why(aotc: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--explain")
+    first = aotc(*build).stdout
+    assert "tasks       5, 0 of them cached\n  run     capture\n            not built" in first
+    assert "run     executable f for cpu-x86-64-v3" in first
+    assert "tasks       5, 4 of them cached\n  cached  capture\n" in aotc(*build).stdout
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 2\n")
+    document = aotc(*build, "--json").document
+    tasks = {task["task"]: task for task in document["tasks"]}
+    assert tasks["capture"]["reasons"] == ["source file tiny.py changed"]
+    executable = tasks["executable f for cpu-x86-64-v3"]
+    assert not executable["cached"] and executable["seconds"] > 0
+    assert executable["reasons"] == ["module changed: source file tiny.py changed"]
+    assert executable["key"].startswith("sha256:")
+
+
+def test_verbose_builds_have_a_line_for_each_task_as_it_ends(aotc: Run, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache")
+    assert aotc(*build).exit_code == 0
+    lines = aotc(*build, "-v").stderr.splitlines()
+    assert "executable f for cpu-x86-64-v3: cached" in lines
+    assert any(line.startswith("pack: ") and line.endswith(" s") for line in lines)
