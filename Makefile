@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-certify | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -8,6 +8,9 @@ STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
 FOREIGN := out/foreign
+CUDA := out/cuda
+PYTHON ?=
+BUNDLES ?=
 TPU := out/tpu
 CERTIFY := out/certify
 T ?= tests
@@ -67,6 +70,22 @@ test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu;
 	    -e runtime -e '.[examples,dev,tpu]'
 	$(TPU)/bin/python -m pytest -m tpu tests/e2e/test_tpu_targets.py
 
+test-cuda: ## Compile the examples for GPUs that are not here (installs their wheels in out/cuda)
+	$$(scripts/find-python) -m venv $(CUDA)
+	jaxlib=$$(sed -n 's/^jaxlib==//p' constraints.txt); \
+	$(CUDA)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    "jax-cuda13-pjrt==$$jaxlib" "jax-cuda13-plugin==$$jaxlib" -e runtime -e '.[examples,dev,cuda13]'
+	AOTC_CUDA=1 $(CUDA)/bin/python -m pytest -m cuda tests/e2e/test_cuda_targets.py
+
+test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=DIR for what is there already)
+	@if [ -z "$(PYTHON)" ]; then \
+	    $$(scripts/find-python) -m venv out/device-venv && \
+	    jaxlib=$$(sed -n 's/^jaxlib==//p' constraints.txt) && \
+	    out/device-venv/bin/python -m pip install --quiet --disable-pip-version-check \
+	        -c constraints.txt "jax[cuda13]==$$jaxlib" -e runtime -e '.[examples,cuda13]'; fi
+	python="$(PYTHON)"; $${python:-out/device-venv/bin/python} -m benchmarks.device \
+	    $(if $(BUNDLES),--bundles $(BUNDLES))
+
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
@@ -97,4 +116,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-tpu bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-cuda test-device test-tpu bench bench-compare constraints clean
