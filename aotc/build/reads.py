@@ -36,7 +36,8 @@ class Reads(Struct, frozen=True):
     files: opened, also those that were not there.  looked: asked for whether they exist.  folders:
     listed.  searched: folders searched for modules; modules: the names that were asked for.
     environment: variables, "*" for all.  packages: distributions.  absent: modules that were not
-    found.  refusals: why the result is not to be kept.
+    found.  current_folder: whether a path was relative to it.  refusals: why the result is not to
+    be kept.
     """
 
     files: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class Reads(Struct, frozen=True):
     environment: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    current_folder: bool = False
     refusals: tuple[str, ...] = ()
 
 
@@ -82,6 +84,8 @@ class Looking:
                 yield from identity.of_distribution(name, distribution(name))
             except PackageNotFoundError:
                 yield f"package {name}", ABSENT
+        if reads.current_folder:
+            yield "current folder", sha256(os.fsencode(Path.cwd()))
         for name in reads.absent:
             yield f"module {name}", ABSENT if _is_absent(name) else "found"
 

@@ -48,8 +48,8 @@ class _Environment(type(os.environ)):  # type: ignore[misc]
 
     asked: ClassVar[set[str]] = set()
 
-    def __getitem__(self, key: str) -> str:
-        self.asked.add(str(key))
+    def __getitem__(self, key: str | bytes) -> str:
+        self.asked.add(os.fsdecode(key))
         return super().__getitem__(key)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
@@ -93,9 +93,10 @@ class Recorder:
         self._imports = _Imports()
         sys.meta_path.insert(0, self._imports)
         self._refusals: dict[str, None] = {}
-        os.environ.__class__ = _Environment
+        self._uses_current_folder = False
+        os.environ.__class__ = os.environb.__class__ = _Environment
         sys.addaudithook(self._heard)
-        Calls(self._is_project, self.refuse, lambda path: self._looked.add(self._absolute(path)))
+        Calls(self._is_project, self.refuse, self._heard_look)
 
     def refuse(self, why: str) -> None:
         """The result is not to be kept. why: for people, with the place where it is known."""
@@ -121,6 +122,7 @@ class Recorder:
             environment=tuple(sorted(_Environment.asked)),
             packages=tuple(sorted(packages)),
             absent=tuple(sorted(absent)),
+            current_folder=self._uses_current_folder,
             refusals=tuple(sorted(self._refusals)),
         )
 
@@ -140,6 +142,7 @@ class Recorder:
         if not isinstance(path, str | bytes | os.PathLike):
             return
         name = self._absolute(os.fsdecode(path))
+        self._note_current_folder(os.fsdecode(path), sys._getframe(2))
         if name.startswith(self._own) or name in self._written or name in self._opened:
             return
         if name.startswith(DEVICES):
@@ -161,6 +164,7 @@ class Recorder:
         self._opened[name] = state
 
     def _heard_list(self, path: Any, caller: FrameType) -> None:
+        self._note_current_folder("." if path is None else path, caller)
         if isinstance(path, int):
             path = os.readlink(f"/proc/self/fd/{path}")
         name = self._absolute(os.fsdecode("." if path is None else path))
@@ -172,6 +176,15 @@ class Recorder:
                 self._listed.add(name)
         elif not name.startswith(self._own) and self._by_project(caller):
             self._listed.add(name)
+
+    def _heard_look(self, path: str) -> None:
+        self._uses_current_folder |= not os.path.isabs(path)
+        self._looked.add(self._absolute(path))
+
+    def _note_current_folder(self, path: Any, frame: FrameType) -> None:
+        """From another current folder, the program would have found another file."""
+        if isinstance(path, str | bytes | os.PathLike) and not os.path.isabs(os.fsdecode(path)):
+            self._uses_current_folder |= self._by_project(frame)
 
     def _by_project(self, frame: FrameType | None) -> bool:
         """Whether code of the project is among the callers."""

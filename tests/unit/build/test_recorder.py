@@ -165,3 +165,21 @@ def test_another_value_of_a_variable_is_noticed(tmp_path: Path) -> None:
     assert parts(tmp_path, named, A="1") != parts(tmp_path, named, A="2")
     assert parts(tmp_path, named, A="1", B="1") == parts(tmp_path, named, A="1", B="2")
     assert parts(tmp_path, every, A="1", B="1") != parts(tmp_path, every, A="1", B="2")
+
+
+def test_a_relative_path_is_one_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = record(tmp_path, "import os; os.path.exists('maybe')").reads
+    assert reads.current_folder
+    assert record(tmp_path, "open('program.py').close()").reads.current_folder
+    absolute = f"open({str(tmp_path / 'program.py')!r}).close(); import helper"
+    (tmp_path / "helper.py").write_text("")
+    assert not record(tmp_path, absolute).reads.current_folder
+    before = parts(tmp_path, reads)
+    monkeypatch.chdir(tmp_path)
+    assert parts(tmp_path, reads) != before
+
+
+def test_variables_asked_for_as_bytes_are_seen(tmp_path: Path) -> None:
+    assert "ASKED" in record(tmp_path, "import os; os.environb.get(b'ASKED')").reads.environment
