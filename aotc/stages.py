@@ -27,6 +27,7 @@ from aotc_runtime.schema.manifest import (
     Tolerance,
     Tuned,
 )
+from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.tree import Tree
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class CapturedEntryPoint:
     """A function traced at every shape profile: what a bundle says of it but its executables.
 
     specialized: dimension to where the program decides by its size.  undetermined: dimension to why
-    it could not be traced at all its sizes at once; its axes were found by trial.
+    it could not be traced at all its sizes at once; its axes were found by trial.  mesh: of the
+    devices that it runs on.
     """
 
     name: str
@@ -100,6 +102,7 @@ class CapturedEntryPoint:
     specialized: dict[str, str] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
     symbolic: CapturedSymbolic | None = None
+    mesh: Mesh | None = None
     coverage: Coverage = field(default_factory=Coverage)
 
 
@@ -108,12 +111,19 @@ class CapturedProgram:
     """Everything the capture learned from a build manifest's program, without the arrays.
 
     sources: Python file below the manifest's folder to its digest.  weights: set name to origin
-    ("source", "init", "closure").
+    ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is missing is
+    not cut.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
     weights: dict[str, str]
     sources: dict[str, str]
+    shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """Of the devices that it runs on, which all entry points share; None for one device."""
+        return next(iter(self.entry_points.values())).mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,8 @@ class CompileJob:
 
     options: of the compiler, for this executable, beside the target's.  constants: values of the
     module's parameters that become constants, by index; float32, float64 or signed integers.
+    mesh: of the devices that it runs on, whose `devices` are XLA's device assignment: partition i
+    runs on device `devices[i]`; None for one device.
     """
 
     label: str
@@ -176,6 +188,7 @@ class CompileJob:
     target: Target
     options: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+    mesh: Mesh | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from aotc_runtime.schema.manifest import (
     WeightSet,
     WeightTensor,
 )
+from aotc_runtime.schema.mesh import Sharding
 
 type Executables = Mapping[tuple[str, int], Executable]
 type Parities = Mapping[tuple[str, int], Parity]
@@ -102,6 +103,11 @@ def target_parts(
             tuple(records),
             _symbolic(captured, blobs),
         )
+    weight_sets = {
+        name: _weight_set(set_, program.weights[name], program.shardings.get(name, {}))
+        for name, set_ in weights.items()
+    }
+    mesh = UNSET if program.mesh is None else program.mesh
     return TargetParts(
         manifest=BundleManifest(
             format_version=FORMAT_VERSION,
@@ -113,7 +119,8 @@ def target_parts(
                 built_with,
                 entry_points,
                 executables.values(),
-                sum(len(blob.data) for set_ in weights.values() for blob in set_),
+                weight_sets,
+                mesh,
             ),
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
@@ -123,10 +130,9 @@ def target_parts(
                 )
                 for name, spec in manifest.dimensions.items()
             },
-            weights={
-                name: _weight_set(set_, program.weights[name]) for name, set_ in weights.items()
-            },
+            weights=weight_sets,
             entry_points=entry_points,
+            mesh=mesh,
             compilation=next((e.compilation for e in executables.values() if e.compilation), UNSET),
             evidence=evidence.ref(),
         ),
@@ -172,12 +178,17 @@ def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> Symbolic | Non
     )
 
 
-def _weight_set(blobs: Sequence[Blob], origin: str) -> WeightSet:
+def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Sharding]) -> WeightSet:
     return WeightSet(
         blobs=tuple(blob.ref() for blob in blobs),
         origin=origin,
         tensors=tuple(
-            WeightTensor(name=name, dtype=info.dtype, shape=info.shape)
+            WeightTensor(
+                name=name,
+                dtype=info.dtype,
+                shape=info.shape,
+                sharding=shardings.get(name, ()),
+            )
             for blob in blobs
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()
         ),

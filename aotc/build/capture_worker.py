@@ -18,7 +18,7 @@ from aotc import private
 from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, program, raised
+from aotc.capture import fixtures, program, raised, spreading
 from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
@@ -34,6 +34,7 @@ from aotc.stages import (
 )
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
+from aotc_runtime.schema.mesh import Mesh, mesh_of
 
 
 def capture(
@@ -48,19 +49,22 @@ def capture(
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
     platforms = _platforms(manifest, targets)
+    mesh = mesh_of(manifest.mesh) if manifest.mesh else None
+    cuts = spreading.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
         sizes = all_profiles_of(manifest, name, targets)
-        traced = trace_entry_point(name, manifest, weights, sizes)
+        with spreading.under_mesh(manifest.mesh):
+            traced = trace_entry_point(name, manifest, weights, sizes, cuts)
         _check_x64(manifest)
         for index, profile in enumerate(traced.profiles):
             inputs = fixtures.fixture_inputs(traced.plan, manifest, profile.sizes)
             where = manifest.where("entry_points", name, "fixtures")
             staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
             closure.update(profile.lifted)
-        captured[name] = _freeze(traced, platforms)
+        captured[name] = _freeze(traced, platforms, mesh)
         staging.write_entry_point(captured[name])
         progress.finished(name)
     sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
@@ -71,7 +75,10 @@ def capture(
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
         staging.write_weights(name, write_shards(tensors, where=where))
     return CapturedProgram(
-        entry_points=captured, weights=origins, sources=program.sources(manifest.root)
+        entry_points=captured,
+        weights=origins,
+        sources=program.sources(manifest.root),
+        shardings=cuts,
     )
 
 
@@ -119,7 +126,9 @@ def _frozen(profile: TracedProfile, platforms: Sequence[str]) -> CapturedProfile
     )
 
 
-def _freeze(traced: TracedEntryPoint, platforms: Sequence[str]) -> CapturedEntryPoint:
+def _freeze(
+    traced: TracedEntryPoint, platforms: Sequence[str], mesh: Mesh | None
+) -> CapturedEntryPoint:
     plan, spec = traced.plan, traced.spec
     return CapturedEntryPoint(
         name=plan.name,
@@ -133,6 +142,7 @@ def _freeze(traced: TracedEntryPoint, platforms: Sequence[str]) -> CapturedEntry
         static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
         tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
         lifted=traced.lifted,
+        mesh=mesh,
         specialized=traced.symbolic.specialized,
         undetermined=traced.symbolic.undetermined,
         coverage=traced.coverage,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from aotc import constants
@@ -100,7 +101,11 @@ def capture(
         on_stage("capture", done, total)
         on_captured(source.staging.read_entry_point(name))
 
-    worker = source.worker(Kind.CAPTURE, CAPTURE, CAPTURED, {constants.CONSTANTS_AS_ARGUMENTS: "1"})
+    variables = {
+        constants.CONSTANTS_AS_ARGUMENTS: "1",
+        "JAX_NUM_CPU_DEVICES": str(prod(source.manifest.mesh.values())),
+    }
+    worker = source.worker(Kind.CAPTURE, CAPTURE, CAPTURED, variables)
 
     def trace() -> None:
         source.execute(

@@ -158,7 +158,8 @@ def _wanted(
 def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
     fixtures = sum(len(e.profiles) for e in manifest.entry_points.values())
     accepted = manifest.accepts_jaxlib[-1]
-    return Job(path, policy, manifest.target.name, accepted, root, fixtures)
+    devices = manifest.requires.devices
+    return Job(path, policy, manifest.target.name, accepted, root, fixtures, devices)
 
 
 def _run_all(

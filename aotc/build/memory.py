@@ -5,29 +5,79 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
+from msgspec import UNSET, UnsetType
+
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats.tensors import ALIGNMENT
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import BundleManifest, Memory, ProfileRecord, TensorSpec
+from aotc_runtime.schema.manifest import (
+    BundleManifest,
+    DType,
+    Memory,
+    ProfileRecord,
+    TensorSpec,
+    WeightSet,
+    WeightTensor,
+)
+from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 GRAIN = 16 * 1024
 """Bytes. What is measured in pages, several of them, says nothing finer."""
 
 
-def call_bytes(profile: ProfileRecord, inputs: Sequence[TensorSpec]) -> int:
-    """Bytes that one call allocates: copies of its inputs, temporaries, and outputs that have no
-    input's place. What libraries take while they multiply or convolve comes on top: XLA does not
-    know it (docs/toolchain-notes.md).
+def call_bytes(
+    profile: ProfileRecord, inputs: Sequence[TensorSpec], mesh: Mesh | UnsetType = UNSET
+) -> int:
+    """Bytes that one call allocates on each device: copies of its inputs, or of the device's pieces
+    of them, temporaries, and outputs that have no input's place. What libraries take while they
+    multiply or convolve comes on top: XLA does not know it (docs/toolchain-notes.md).
 
     XLA's argument_bytes do not say the first: they count the bound weights, which are there once
     for all executables, and leave out inputs that it never reads.
     """
     input_bytes = sum(
-        prod(shape) * numpy_dtype(spec.dtype).itemsize
+        piece_bytes(shape, spec.dtype, spec.sharding, mesh)
         for spec, shape in zip(inputs, profile.input_shapes, strict=True)
     )
     memory = profile.memory
     return input_bytes + memory.temp_bytes + memory.output_bytes - memory.alias_bytes
+
+
+def piece_bytes(
+    shape: Sequence[int], dtype: DType, sharding: Sharding, mesh: Mesh | UnsetType
+) -> int:
+    """Bytes of an array that one device holds."""
+    count = 1
+    if mesh is not UNSET:
+        sizes = mesh.sizes
+        count = prod(sizes[name] for names in sharding for name in names)
+    return prod(shape) * numpy_dtype(dtype).itemsize // count
+
+
+def device_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
+    """Bytes of the weights that one accelerator holds."""
+    return sum(
+        piece_bytes(tensor.shape, tensor.dtype, tensor.sharding, mesh)
+        for set_ in weights.values()
+        for tensor in set_.tensors
+    )
+
+
+def host_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
+    """Bytes of the weights in a process: the blobs, which all devices of a processor use in place,
+    and copies of pieces that do not lie in them in one part, or not on XLA's boundary.
+    """
+    every = [tensor for set_ in weights.values() for tensor in set_.tensors]
+    copied = [tensor for tensor in every if tensor.sharding and not _is_in_place(tensor, mesh)]
+    blobs = sum(ref.size for set_ in weights.values() for ref in set_.blobs)
+    return blobs + sum(piece_bytes(t.shape, t.dtype, (), mesh) for t in copied)
+
+
+def _is_in_place(tensor: WeightTensor, mesh: Mesh | UnsetType) -> bool:
+    whole = piece_bytes(tensor.shape, tensor.dtype, (), mesh)
+    piece = piece_bytes(tensor.shape, tensor.dtype, tensor.sharding, mesh)
+    return not any(tensor.sharding[1:]) and whole % ALIGNMENT == piece % ALIGNMENT == 0
 
 
 def total_bytes(memory: Memory) -> int:
@@ -46,11 +96,12 @@ def over_limit(
     measured: what a call was seen to need, by label; the analysis is a bound from below. By the
     analysis, what the largest needs is what a host is asked for at load (`requires.memory_bytes`).
     """
-    weights = sum(ref.size for weights in manifest.weights.values() for ref in weights.blobs)
+    weights = host_weight_bytes(manifest.weights, manifest.mesh)
+    devices = manifest.requires.devices
     for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:
             named = label(name, profile.sizes)
-            known = call_bytes(profile, entry_point.inputs)
+            known = devices * call_bytes(profile, entry_point.inputs, manifest.mesh)
             seen = measured.get(named, 0)
             of_call = seen if seen > known + GRAIN else known
             needed = weights + of_call

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import BuildManifestError
 from aotc.stages import CapturedEntryPoint, CapturedProgram, CompileJob
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.device import TpuDevice
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import Target
+
+_BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
 type Wanted = Mapping[str, Mapping[str, Sequence[Mapping[str, int]]]]
 """Profiles by target and entry point."""
@@ -34,7 +41,7 @@ def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tu
         "--target" if override else manifest.where("targets", index) for index in range(len(names))
     ]
     targets = tuple(
-        resolve_target(name, manifest.root, where)
+        _with_devices(resolve_target(name, manifest.root, where), name, manifest, where)
         for name, where in zip(names, wheres, strict=True)
     )
     for index, target in enumerate(targets):
@@ -49,6 +56,44 @@ def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tu
                 )
             )
     return targets
+
+
+def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str) -> Target:
+    """The target with the devices that the manifest gives it, as many as the mesh has.
+
+    name: as written. Raises BuildManifestError (AOTC-E815).
+    """
+    override = manifest.overrides.get(name)
+    count = target.devices
+    if override is not None and override.devices is not None:
+        count = override.devices
+        where = manifest.where("target", name, "devices")
+        if count != target.devices and isinstance(target.device, TpuDevice):
+            raise BuildManifestError(
+                Finding(
+                    code="AOTC-E815",
+                    where=where,
+                    expected=f"{target.devices} devices, which {target.device.topology} has",
+                    found=str(count),
+                    hint="name a target with another topology",
+                )
+            )
+    wanted = prod(manifest.mesh.values()) if manifest.mesh else count
+    if wanted != count:
+        axes = ", ".join(f"{axis} = {size}" for axis, size in manifest.mesh.items())
+        key = name if _BARE_KEY.fullmatch(name) else f'"{name}"'
+        raise BuildManifestError(
+            Finding(
+                code="AOTC-E815",
+                where=where,
+                expected=f"{wanted} devices, for the mesh {{ {axes} }}",
+                found=f"{target.name} with {count}",
+                hint="name a target with such a topology, or change the mesh"
+                if isinstance(target.device, TpuDevice)
+                else f"add [target.{key}] devices = {wanted}, or change the mesh",
+            )
+        )
+    return target if count == target.devices else replace(target, devices=count)
 
 
 def resolve_target(name: str, folder: Path, where: str) -> Target:
@@ -82,6 +127,7 @@ def entry_point_jobs(
             label=label(name, profile.sizes),
             module=profile.module_for(target.platform),
             target=target,
+            mesh=entry_point.mesh,
         )
         for target in targets
         for index, profile in enumerate(entry_point.profiles)

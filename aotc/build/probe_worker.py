@@ -22,6 +22,7 @@ from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.capture import fixtures, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.spreading import on_one_device
 from aotc.capture.trace import TracedProfile, trace_profile
 from aotc.capture.weights import Weights, load
 from aotc.config.build_manifest import BuildManifest, FixtureSpec, read_build_manifest
@@ -44,9 +45,10 @@ def probe(manifest_path: Path, job: Job, progress: Progress) -> Answer:
     traced: list[TracedProfile] = []
     for sizes in job.sizes:
         progress.started(f"tracing {job.entry_point} at {sizes}")
-        traced.append(
-            trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
-        )
+        with on_one_device(manifest.mesh):
+            traced.append(
+                trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
+            )
         progress.finished(job.entry_point)
     seconds = [0.0] * len(traced)
     if job.measure:

@@ -19,6 +19,7 @@ from aotc.build.staging import Staging
 from aotc.build.trial_reference import PlainJax, try_all
 from aotc.capture import raised
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.spreading import on_one_device
 from aotc.capture.weights import Weights, load, read_arrays
 from aotc.config.build_manifest import all_profiles_of, read_build_manifest
 from aotc.packing.weights import Array, write_tensors
@@ -49,17 +50,18 @@ def record(
         )
         for name in manifest.entry_points
     }
-    for name, spec in manifest.entry_points.items():
-        progress.started(f"running {name} ({spec.function})")
-        for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
-            inputs = read_arrays(staging.inputs(name, index))
-            outputs = functions[name].at(sizes)(inputs)
-            fixture = {f"inputs/{path}": array for path, array in inputs.items()}
-            fixture |= {f"outputs/{path}": array for path, array in outputs.items()}
-            where = f"{manifest.where('entry_points', name)} result"
-            data = write_tensors(fixture, where=where)
-            staging.fixture(name, index).write_bytes(data)
-    try_all(manifest, staging, functions)
+    with on_one_device(manifest.mesh):
+        for name, spec in manifest.entry_points.items():
+            progress.started(f"running {name} ({spec.function})")
+            for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
+                inputs = read_arrays(staging.inputs(name, index))
+                outputs = functions[name].at(sizes)(inputs)
+                fixture = {f"inputs/{path}": array for path, array in inputs.items()}
+                fixture |= {f"outputs/{path}": array for path, array in outputs.items()}
+                where = f"{manifest.where('entry_points', name)} result"
+                data = write_tensors(fixture, where=where)
+                staging.fixture(name, index).write_bytes(data)
+        try_all(manifest, staging, functions)
 
 
 def _require_steady(

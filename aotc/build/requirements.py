@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 
 from msgspec import UNSET, UnsetType
 
-from aotc.build.memory import call_bytes
+from aotc.build.memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc.stages import Executable
 from aotc_runtime.schema.device import CudaDevice, DeviceRequirements
-from aotc_runtime.schema.manifest import BuiltWith, EntryPoint, Requirements, Target
+from aotc_runtime.schema.manifest import BuiltWith, EntryPoint, Requirements, Target, WeightSet
+from aotc_runtime.schema.mesh import Mesh
 
 PLUGINS = {"cuda": "jax-cuda13-pjrt", "tpu": "libtpu", "rocm": "jax-rocm7-pjrt"}
 """Distribution of the PJRT plugin of a platform."""
@@ -25,22 +26,25 @@ def requirements(
     built_with: BuiltWith,
     entry_points: Mapping[str, EntryPoint],
     executables: Collection[Executable],
-    weight_bytes: int,
+    weights: Mapping[str, WeightSet],
+    mesh: Mesh | UnsetType,
 ) -> Requirements:
-    """The union of what the executables need. weight_bytes: of all weights sets' blobs."""
+    """The union of what the executables need."""
     largest = max(
-        call_bytes(profile, entry_point.inputs)
+        call_bytes(profile, entry_point.inputs, mesh)
         for entry_point in entry_points.values()
         for profile in entry_point.profiles
     )
+    devices = 1 if mesh is UNSET else len(mesh.devices)
+    on_each = largest + device_weight_bytes(weights, mesh)
     return Requirements(
         platform=target.platform,
         architecture=target.triple.partition("-")[0],
         isa=tuple(sorted({feature for e in executables for feature in e.isa})),
-        devices=target.devices,
+        devices=devices,
         custom_call_targets=tuple(sorted({t for e in executables for t in e.custom_call_targets})),
-        memory_bytes=largest + weight_bytes,
-        device=device_requirements(target, built_with, largest + weight_bytes),
+        memory_bytes=devices * largest + host_weight_bytes(weights, mesh),
+        device=device_requirements(target, built_with, on_each),
     )
 
 

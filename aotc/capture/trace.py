@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -18,10 +19,11 @@ from aotc import private
 from aotc.capture import coverage, explain, keys, policy_checks, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Shapes, Traced, find, shapes_of
+from aotc.capture.spreading import Spread, WeightShardings, on_one_device, spread_of
 from aotc.capture.symbolic import Symbolic, analyze, export_module, symbols
 from aotc.capture.weights import CLOSURE, Weights
 from aotc.config.build_manifest import BuildManifest, CompileSpec, EntryPointSpec
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import BuildManifestError, CaptureError, raise_if
 from aotc.evidence import ControlFlow, Coverage
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
@@ -95,7 +97,9 @@ def _where(name: str, sizes: Mapping[str, int]) -> str:
     return f"{name}[{assignment}]" if assignment else name
 
 
-def _trace(call: FlatCall, where: str, root: Path) -> tuple[Any, list[KeyImpl | None]]:
+def _trace(
+    call: FlatCall, where: str, root: Path, spread: Spread | None, sizes: Mapping[str, int]
+) -> tuple[Any, list[KeyImpl | None]]:
     """A `jax.stages.Traced` of the flat call over data, and which of its outputs are random keys.
 
     Raises CaptureError (E825, E826, E828, E829).
@@ -112,20 +116,25 @@ def _trace(call: FlatCall, where: str, root: Path) -> tuple[Any, list[KeyImpl | 
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=explain.NARROWED)
-            traced = jax.jit(checked, donate_argnums=donated).trace(
-                *(leaf.data for leaf in call.leaves)
-            )
+            data = [leaf.data for leaf in call.leaves]
+            shardings: dict[str, Any] = {}
+            if spread is not None:
+                result = jax.eval_shape(checked, *data)
+                shardings = spread.jit_arguments(call, keys.key_avals(result, impls), sizes)
+            traced = jax.jit(checked, donate_argnums=donated, **shardings).trace(*data)
             return traced, impls
-    except CaptureError:
+    except (BuildManifestError, CaptureError):
         raise
     except (Exception, SystemExit) as error:
         raise CaptureError(explain.finding(error, call, where, root)) from error
 
 
-def trace_profile(call: FlatCall, sizes: dict[str, int], root: Path) -> TracedProfile:
+def trace_profile(
+    call: FlatCall, sizes: dict[str, int], root: Path, spread: Spread | None = None
+) -> TracedProfile:
     """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837)."""
     where = _where(call.plan.name, sizes)
-    traced, impls = _trace(call, where, root)
+    traced, impls = _trace(call, where, root, spread, sizes)
     leaves = tree.leaf_paths(traced.out_info)
     donated = [
         (tree.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
@@ -186,8 +195,11 @@ def trace_entry_point(
     manifest: BuildManifest,
     weights: Mapping[str, Weights],
     all_sizes: Sequence[Mapping[str, int]],
+    weights_spread: WeightShardings = MappingProxyType({}),
 ) -> TracedEntryPoint:
-    """Trace one entry point at these profiles. Raises CaptureError."""
+    """Trace one entry point at these profiles. Raises CaptureError, and BuildManifestError for
+    shardings that do not fit.
+    """
     spec = manifest.entry_points[name]
     plan = plan_call(name, manifest)
     dimensions = tuple(all_sizes[0])
@@ -203,8 +215,9 @@ def trace_entry_point(
         )
     )
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
+    spread = spread_of(manifest, name, weights_spread, calls)
     with coverage.recording(manifest.root) as recorded:
-        profiles = tuple(trace_profile(call, sizes, manifest.root) for call, sizes in calls)
+        profiles = tuple(trace_profile(call, sizes, manifest.root, spread) for call, sizes in calls)
     first = profiles[0]
     raise_if(refuse.check_profiles([(_where(name, p.sizes), p.outputs) for p in profiles]))
     tree.check_paths(first.outputs, f"{name} result")
@@ -215,7 +228,12 @@ def trace_entry_point(
     accepted = {dimension: spec.accepted for dimension, spec in known.items()}
     found = Symbolic(None)
     if dimensions:
-        found = analyze(call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root)
+        # Which axes carry which dimension does not depend on how many devices there are, and sizes
+        # that are symbols cannot be shown to be multiples of anything but 1.
+        with on_one_device(manifest.mesh):
+            found = analyze(
+                call_at, shapes_of, accepted, spec.relations, first.sizes, manifest.root
+            )
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     leaf_axes = find(found, traced, known, call_at)
     input_leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
@@ -226,9 +244,13 @@ def trace_entry_point(
             shape=leaf_axes.inputs[index],
             weak_type=False,
             key_impl=keys.impl_of(leaf.aval),
+            sharding=()
+            if spread is None
+            else spread.of_input(tree.join(leaf.owner, leaf.path), leaf.aval),
         )
         for index, leaf in enumerate(input_leaves)
     )
+    cuts = () if spread is None else spread.of_outputs(first.outputs, first.sizes)
     outputs = tuple(
         TensorSpec(
             path=path,
@@ -236,6 +258,7 @@ def trace_entry_point(
             shape=leaf_axes.outputs[index],
             weak_type=first.weak_types[index],
             key_impl=keys.impl_of(leaf),
+            sharding=cuts[index] if cuts else (),
         )
         for index, (path, leaf) in enumerate(tree.leaf_paths(first.outputs))
     )

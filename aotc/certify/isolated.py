@@ -55,6 +55,7 @@ class _Event(Struct, frozen=True):
 class Job:
     """A target of a bundle that is to run. accepted_jaxlib: a version that it accepts by itself.
     root_digest: of the bundle, which the worker has to find too.  fixtures: how many there are.
+    devices: how many the target runs on.
     """
 
     bundle: Path
@@ -63,6 +64,7 @@ class Job:
     accepted_jaxlib: str
     root_digest: str
     fixtures: int
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def _tell(process: subprocess.Popen[bytes], job: Job) -> None:
         "policy": job.policy,
         "target": job.target,
         "accepted_jaxlib": job.accepted_jaxlib,
+        "devices": job.devices,
     }
     assert process.stdin is not None
     try:

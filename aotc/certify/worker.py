@@ -63,7 +63,7 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.verify import examine
 
-    facts = host.detect()
+    facts = host.detect(None, job["devices"])
     say(surroundings=_surroundings(facts))
     say(doing="verifying")
     policy = msgspec.convert(job["policy"], TrustPolicy, strict=False)

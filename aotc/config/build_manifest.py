@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,16 @@ from aotc.config.policies import (
 )
 from aotc.config.problem import Problem
 from aotc.config.profiles import Inputs, Sizes, grid, normalized
+from aotc.config.shardings import assign, read_shardings
 from aotc.config.tables import declared, table, tables
 from aotc.config.validation import validate
 from aotc.errors import raise_if
+from aotc_runtime.errors import Finding
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import parse_relation
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.mesh import Sharding
 
 __all__ = [
     "BuildManifest",
@@ -91,11 +96,13 @@ class SourceFile:
 @dataclass(frozen=True, slots=True)
 class WeightsSpec:
     """At least one of the two. source: a safetensors file with the values.  init: a function whose
-    result gives the structure, and the values where there is no source.
+    result gives the structure, and the values where there is no source.  shardings: by pattern of
+    tensor names.
     """
 
     source: SourceFile | None
     init: str | None
+    shardings: Mapping[str, Sharding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class EntryPointSpec:
     whose buffers a call may reuse.  profiles: in place of the grid of its dimensions, if any.
     relations: as bundles write them; they hold for every profile and every accepted call.
     out_of_profile: by dimension; `fail` for one that is not listed.  rtol, atol: the tolerance its
-    executables are held to.
+    executables are held to.  input_shardings, output_shardings: by pattern of leaf paths.
     """
 
     function: str
@@ -133,18 +140,22 @@ class EntryPointSpec:
     rtol: float
     atol: float
     fixtures: FixtureSpec
+    input_shardings: Mapping[str, Sharding]
+    output_shardings: Mapping[str, Sharding]
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """The profiles of one target, in place of those for all. dimensions: by name, sorted.
     entry_points: those that list profiles of their own.  memory_limit: bytes that the weights and a
-    call of any profile may take together; None for no limit.
+    call of any profile may take together; None for no limit.  devices: how many the target has,
+    in place of what its file says.
     """
 
     dimensions: Mapping[str, tuple[int, ...]]
     entry_points: Mapping[str, tuple[Sizes, ...]]
     memory_limit: int | None = None
+    devices: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +164,8 @@ class BuildManifest:
 
     path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
     text: the file's bytes.  lines: by key path.  targets: as written.  overrides: by target, as
-    written.  gates: what the build may come to.
+    written.  gates: what the build may come to.  mesh: size by axis, in their order; empty for
+    programs on one device.
     """
 
     path: Path
@@ -169,6 +181,7 @@ class BuildManifest:
     entry_points: Mapping[str, EntryPointSpec]
     overrides: Mapping[str, Overrides]
     gates: Gates
+    mesh: Mapping[str, int]
 
     def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
         """What an entry point is compiled for, for a target as written: every assignment of the
@@ -193,8 +206,8 @@ def read_build_manifest(path: Path) -> BuildManifest:
 
     Raises BuildManifestError with every problem found: AOTC-E801 unreadable, E802 not TOML, E803
     unknown key, E804 missing key, E805 wrong type or value, E806 unknown reference, E807 conflict
-    or duplicate, E808 missing file, E809 never used, E810 another schema. E801, E802 and E810 end
-    the reading.
+    or duplicate, E808 missing file, E809 never used, E810 another schema, E814 a sharding that
+    does not tile its array. E801, E802 and E810 end the reading.
     """
     document = toml.read(path, "build manifest")
     toml.require_schema(document, SCHEMA)
@@ -207,7 +220,29 @@ def read_build_manifest(path: Path) -> BuildManifest:
     problems.extend(_missing_files(data, root))
     raise_if(document.findings(problems))
     assert model is not None, "without problems there is a model"
-    return _manifest(document, root, model, inputs)
+    manifest = _manifest(document, root, model, inputs)
+    raise_if(_untiled(manifest))
+    return manifest
+
+
+def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
+    """Shardings that do not fit inputs whose shapes the manifest tells, at some profile."""
+    for name, spec in manifest.entry_points.items():
+        leaves = [
+            leaf for parameter, tree in spec.inputs.items() for leaf in leaf_paths(tree, parameter)
+        ]
+        if not spec.input_shardings or any(isinstance(leaf, InputLike) for _, leaf in leaves):
+            continue  # the capture asks the functions
+        calls = {
+            label(name, sizes): [
+                (path, [sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape])
+                for path, leaf in leaves
+                if isinstance(leaf, InputLeaf)
+            ]
+            for sizes in all_profiles_of(manifest, name, ())
+        }
+        where = partial(manifest.where, "entry_points", name, "shardings", "inputs")
+        yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]
 
 
 def profiles_of(
@@ -310,6 +345,8 @@ def _manifest(
             fixtures=FixtureSpec(
                 file=file(entry.fixtures.file), seed=entry.fixtures.seed or 0, ranges=ranges
             ),
+            input_shardings=read_shardings(entry.shardings.inputs),
+            output_shardings=read_shardings(entry.shardings.outputs),
         )
 
     accepted = {
@@ -338,6 +375,7 @@ def _manifest(
                 if changed.profiles
             },
             memory_limit=bytes_of(override.memory_limit),
+            devices=override.devices,
         )
         for target, override in sorted(model.target.items())
     }
@@ -351,7 +389,11 @@ def _manifest(
         targets=tuple(model.targets),
         enable_x64=model.enable_x64,
         weights={
-            name: WeightsSpec(source=file(weights.source), init=weights.init)
+            name: WeightsSpec(
+                source=file(weights.source),
+                init=weights.init,
+                shardings=read_shardings(weights.shardings),
+            )
             for name, weights in sorted(model.weights.items())
         },
         dimensions=dimensions,
@@ -360,6 +402,7 @@ def _manifest(
         },
         overrides=overrides,
         gates=gates_of(model.gates),
+        mesh=model.mesh,
     )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +24,7 @@ from aotc.config.fields import (
     accepting,
 )
 from aotc.config.gates import GatesModel
+from aotc_runtime.schema.mesh import DEVICES_MAX
 
 RESERVED_WEIGHTS = "closure"
 """The weights set that a build makes of the arrays which functions close over."""
@@ -37,6 +39,7 @@ class WeightsModel(_Model):
 
     source: FileText | None = None
     init: FunctionReference | None = None
+    shardings: dict[str, Any] = {}
 
 
 class DimensionModel(_Model):
@@ -82,6 +85,13 @@ class FixturesModel(_Model):
     ] = {}
 
 
+class ShardingsModel(_Model):
+    """`[entry_points.NAME.shardings]`, by leaf path: see `aotc.config.shardings`."""
+
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
+
+
 class EntryPointModel(_Model):
     """`[entry_points.NAME]`: a pure function to compile. inputs: see `aotc.config.inputs`;
     out_of_profile: see `aotc.config.policies`.
@@ -95,6 +105,7 @@ class EntryPointModel(_Model):
     profiles: Profiles = []
     relations: list[str] = []
     out_of_profile: dict[Identifier, Any] = {}
+    shardings: ShardingsModel = ShardingsModel()
     tolerance: ToleranceModel = ToleranceModel()
     fixtures: FixturesModel = FixturesModel()
 
@@ -112,10 +123,11 @@ class TargetEntryPointModel(_Model):
 
 
 class TargetProfilesModel(_Model):
-    """`[target.NAME]`: profiles for one target, in place of those for all, and what a call of one
-    may take.
+    """`[target.NAME]`: profiles for one target, in place of those for all, how many devices it has,
+    and what a call of a profile may take.
     """
 
+    devices: Annotated[Size, Field(le=DEVICES_MAX)] | None = None
     memory_limit: Bytes | None = None
 
     dimensions: dict[str, TargetDimensionModel] = {}
@@ -150,6 +162,14 @@ class BuildManifestModel(_Model):
         WeightsModel,
     ] = {}
     dimensions: dict[Identifier, DimensionModel] = {}
+    mesh: Annotated[
+        dict[Identifier, Size],
+        accepting(
+            lambda v: prod(v.values()) <= DEVICES_MAX,
+            f"axes that make at most {DEVICES_MAX} devices",
+            "the sizes of the axes are multiplied",
+        ),
+    ] = {}
     target: dict[str, TargetProfilesModel] = {}
     gates: GatesModel = GatesModel()
     entry_points: Annotated[

@@ -19,6 +19,7 @@ from aotc.config.profiles import (
     check_entry_points,
     check_targets_profiles,
 )
+from aotc.config.shardings import check_mesh_policies, check_shardings
 from aotc.config.tables import declared, table, tables
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
@@ -224,6 +225,8 @@ CHECKS: tuple[Check, ...] = (
     check_targets_profiles,
     check_entry_points,
     check_policies,
+    check_shardings,
+    check_mesh_policies,
     check_bindings,
     check_parameters,
     check_donations,

@@ -21,6 +21,8 @@ COMPATIBILITY = stablehlo.StablehloCompatibilityRequirement.WEEK_4
 """Artifacts are written in the version of four weeks before the toolchain's, as jax.export does,
 so that the other jaxlib versions of our range can read them."""
 
+SHARDING = "sdy.sharding"
+
 KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 """Donation. Every other jax.* attribute of arguments and results is a name for people."""
 
@@ -28,6 +30,7 @@ KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 def portable(module: ir.Module) -> Module:
     """Normalize a module in place and serialize it."""
     with module.context:
+        _pin_parameters(module)
         _rename_functions(module)
         _strip_argument_names(module)
         module.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME)
@@ -41,6 +44,28 @@ def portable(module: ir.Module) -> Module:
         stablehlo_version=version,
         custom_call_targets=targets,
     )
+
+
+def _pin_parameters(module: ir.Module) -> None:
+    """Every parameter of a program over a mesh has a sharding: those of closed-over arrays, for
+    which jax states none, are whole on every device instead of wherever XLA would like them.
+    """
+    meshes = [o for o in module.body.operations if o.operation.name == "sdy.mesh"]
+    if not meshes:
+        return
+    mesh = ir.StringAttr(meshes[0].attributes["sym_name"]).value
+    main = ir.SymbolTable(module.operation)["main"]
+    types = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    if not types:
+        return
+    attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    for index, (type_, known) in enumerate(zip(types, attributes, strict=True)):
+        if SHARDING not in known:
+            axes = ", ".join("{}" for _ in ir.RankedTensorType(type_).shape)
+            whole = ir.Attribute.parse(f"#sdy.sharding<@{mesh}, [{axes}]>")
+            kept = {named.name: named.attr for named in known}
+            attributes[index] = ir.DictAttr.get({**kept, SHARDING: whole})
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
 def _rename_functions(module: ir.Module) -> None:

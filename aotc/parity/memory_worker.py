@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
@@ -42,10 +43,12 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
 
 def main() -> int:
     bundle, policy, target, threads = sys.argv[1:5]
-    pjrt.device(threads=int(threads))
-    verdict = examine(
-        open_bundle(Path(bundle)), read_policy(Path(policy)), host.detect_all(), target=target
-    )
+
+    def start(devices: int) -> HostFacts:
+        pjrt.processor_device(int(threads), devices)
+        return host.detect_all(devices)
+
+    verdict = examine(open_bundle(Path(bundle)), read_policy(Path(policy)), start, target=target)
     found: dict[str, int] = {}
     if verdict.bundle is not None:
         resident = make_resident(verdict.bundle)

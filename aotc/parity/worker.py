@@ -29,7 +29,7 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
-    verdict = examine(open_bundle(bundle), read_policy(policy), host.detect_all(), target=target)
+    verdict = examine(open_bundle(bundle), read_policy(policy), host.detect_all, target=target)
     if verdict.manifest is None:
         # A gate that does not open says nothing about the host: the build itself is broken.
         raise_if(verdict.findings)

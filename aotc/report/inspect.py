@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import UnsetType
 
 from aotc.build.memory import call_bytes, total_bytes
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
@@ -19,6 +20,8 @@ from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
 from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
+from aotc_runtime.schema.mesh import Mesh
+from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.roles import roles_by_digest
 
@@ -110,6 +113,7 @@ def manifest_report(manifest: BundleManifest, evidence: Evidence | None = None) 
         "built_with": msgspec.to_builtins(manifest.built_with),
         "accepts_jaxlib": list(manifest.accepts_jaxlib),
         "dimensions": msgspec.to_builtins(manifest.dimensions),
+        "mesh": mesh_report(manifest),
         "weights": {
             name: {
                 "origin": weights.origin,
@@ -120,13 +124,15 @@ def manifest_report(manifest: BundleManifest, evidence: Evidence | None = None) 
             for name, weights in manifest.weights.items()
         },
         "entry_points": {
-            name: _entry_point(entry_point, told.get(name))
+            name: _entry_point(entry_point, told.get(name), manifest.mesh)
             for name, entry_point in manifest.entry_points.items()
         },
     }
 
 
-def _entry_point(entry_point: EntryPoint, told: EntryPointEvidence | None) -> dict[str, Any]:
+def _entry_point(
+    entry_point: EntryPoint, told: EntryPointEvidence | None, mesh: Mesh | UnsetType
+) -> dict[str, Any]:
     return {
         "function": entry_point.function,
         "parameters": [parameter.name for parameter in entry_point.parameters],
@@ -145,7 +151,7 @@ def _entry_point(entry_point: EntryPoint, told: EntryPointEvidence | None) -> di
                 "module_bytes": profile.module.size,
                 "memory": {
                     **msgspec.to_builtins(profile.memory),
-                    "call_bytes": call_bytes(profile, entry_point.inputs),
+                    "call_bytes": call_bytes(profile, entry_point.inputs, mesh),
                     "total_bytes": total_bytes(profile.memory),
                 },
                 "cost": msgspec.to_builtins(profile.cost),

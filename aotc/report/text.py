@@ -92,6 +92,8 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
             f"{threads}, needs {size(requires['memory_bytes'])} memory",
             title=name,
         )
+        for line in mesh_lines(target["mesh"]):
+            page.line(f"  {line}")
         for set_name, weights in target["weights"].items():
             page.line(
                 f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
@@ -99,6 +101,19 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
             )
         for entry_name, entry in target["entry_points"].items():
             _print_entry_point(entry_name, entry, page)
+
+
+def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
+    """The mesh and what is cut over it; everything else is on every device."""
+    if mesh is None:
+        return []
+    axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())
+    lines = [f"mesh {axes}: {count(len(mesh['devices']), 'device')}"]
+    for owner, cut in mesh["shardings"].items():
+        shown = [f"{path} [{text}]" for path, text in cut.items()]
+        more = f", … {len(shown) - 4} more" if len(shown) > 4 else ""
+        lines.append(f"  {owner}: {', '.join(shown[:4])}{more}")
+    return lines
 
 
 def _shortened(items: dict[str, str]) -> str:

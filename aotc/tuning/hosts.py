@@ -6,9 +6,11 @@ from aotc_runtime.schema.manifest import Target
 
 
 def unsuited(target: Target, host: Target) -> str:
-    """Why the host cannot run code for the target; empty if it can. host: described as a target."""
+    """Why the host cannot measure code for the target; empty if it can. host: as a target."""
     if target.platform != host.platform or _architecture(target) != _architecture(host):
         return f"it is {host.platform} {_architecture(host)}"
+    if target.devices > 1:
+        return "programs over several devices are not tuned"
     missing = sorted(set(target.features) - set(host.features))
     return f"its processor lacks {', '.join(missing)}" if missing else ""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.mesh import DEVICES_MAX
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving.loaded import LoadedBundle
@@ -34,6 +35,7 @@ def load(
     trust: Trust,
     target: str | None = None,
     threads: int | None = None,
+    devices: int | None = None,
     memory_limit: int | None = None,
     wait: Literal[True] = True,
 ) -> LoadedBundle: ...
@@ -46,6 +48,7 @@ def load(
     trust: Trust,
     target: str | None = None,
     threads: int | None = None,
+    devices: int | None = None,
     memory_limit: int | None = None,
     wait: Literal[False],
 ) -> Loading: ...
@@ -57,6 +60,7 @@ def load(
     trust: Trust,
     target: str | None = None,
     threads: int | None = None,
+    devices: int | None = None,
     memory_limit: int | None = None,
     wait: bool = True,
 ) -> LoadedBundle | Loading:
@@ -64,9 +68,11 @@ def load(
 
     path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
     target: one of the bundle's targets, or None for the best this host can run.  threads: of XLA's
-    pool in this process, or None for one per processor; the first load decides.  memory_limit: how
-    many bytes the bundle may need, or None for what the process may still allocate.  wait: with
-    False, load in a thread and return a handle to poll, wait for or await.
+    pool in this process, or None for one per processor; the first load decides.  devices: how many
+    the processor is to be, for bundles with a mesh that are loaded later, or None for what this
+    bundle wants; the first load decides.  memory_limit: how many bytes the bundle may need, or None
+    for what the process may still allocate.  wait: with False, load in a thread and return a handle
+    to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
     IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError; the handle raises it when
     it is waited for.
@@ -77,7 +83,7 @@ def load(
     """
 
     def work(enter: Callable[[State], None]) -> LoadedBundle:
-        return _load(path, trust, target, threads, memory_limit, enter)
+        return _load(path, trust, target, threads, devices, memory_limit, enter)
 
     return work(lambda _: None) if wait else Loading(work)
 
@@ -87,6 +93,7 @@ def _load(
     trust: Trust,
     target: str | None,
     threads: int | None,
+    devices: int | None,
     memory_limit: int | None,
     enter: Callable[[State], None],
 ) -> LoadedBundle:
@@ -107,14 +114,19 @@ def _load(
         raise _refused(
             "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
+    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
+        raise _refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
 
-    def start_runtime() -> HostFacts:
+    def start_runtime(wanted: int) -> HostFacts:
         lap("verify")
-        pjrt.processor_device(threads)
-        facts = host.detect(memory_limit)
+        count = wanted if devices is None else devices
+        started = pjrt.processor_device(threads, count)
+        if devices is not None and started.device_count < devices:
+            raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
+        facts = host.detect(memory_limit, count)
         lap("runtime")
         return facts
 
@@ -165,3 +177,8 @@ def _is_number(value: Any, least: int) -> bool:
 
 def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> ResourceError:
     return ResourceError(Finding(code, f"load {argument}", expected, repr(found)[:80], hint))
+
+
+def _refused_devices(expected: str, found: object) -> ResourceError:
+    hint = "pass `devices` to the first load of the process, or leave it out"
+    return _refused("AOTC-E555", "devices", expected, found, hint)

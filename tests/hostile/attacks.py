@@ -58,6 +58,7 @@ class Attacks:
             isa=frozenset(manifest["requires"]["isa"]),
             jaxlib=manifest["accepts_jaxlib"][0],
             devices=1,
+            devices_fixed=True,
             memory_bytes=2**40,
         )
         self.checks = list(all_checks())

@@ -37,6 +37,7 @@ def host(genuine: MemoryBundle) -> HostFacts:
         isa=frozenset(manifest["requires"]["isa"]),
         jaxlib=manifest["accepts_jaxlib"][0],
         devices=1,
+        devices_fixed=True,
         memory_bytes=2**40,
     )
 

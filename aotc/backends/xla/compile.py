@@ -24,6 +24,9 @@ from aotc.temporaries import temporary_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith
 
+SHARDY_NOTICE = "HloShardingV3"
+"""In jaxlib 0.12's warning about any portable artifact with shardings, jax.export's too."""
+
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.xla.worker")
 
 
@@ -58,6 +61,7 @@ class XlaBackend:
             tuning=target.tuning,
             options={**target.options, **job.options},
             threads=target.threads,
+            devices=(0,) if job.mesh is None else job.mesh.devices,
         )
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
             (folder / "job.json").write_bytes(msgspec.json.encode(request))
@@ -131,7 +135,7 @@ def _executable(
     if surplus or (inside.triple, inside.cpu) != (job.target.triple, job.target.cpu):
         found = f"code for {inside.cpu} ({inside.triple})"
         raise _unfollowed(job, found + "".join(f", with {name}" for name in surplus))
-    diagnostics = list(said)
+    diagnostics = [line for line in said if SHARDY_NOTICE not in line]
     if result.randomized:
         diagnostics.append(
             "address space randomization could not be turned off here: "

@@ -88,8 +88,9 @@ def _thunk_kind(field: Field) -> str | None:
 
 
 def _is_thunk_sequence(field: Field) -> bool:
-    steps = protobuf.message(field)
-    return bool(steps) and all(step.number == 1 and _thunk_kind(step) for step in steps or ())
+    # Beside the steps, programs over several devices list what their collectives share.
+    steps = [step for step in protobuf.message(field) or () if step.number == 1]
+    return bool(steps) and all(map(_thunk_kind, steps))
 
 
 def _count_thunks(field: Field, counts: Counter[str]) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # read by jaxlib when it is loaded
 
 import jaxlib.version
+import numpy as np
 from jaxlib import _hlo, lapack, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
@@ -41,6 +42,7 @@ NAMES = (
     "_xla.CompiledMemoryStats.argument_size_in_bytes",
     "_xla.CompiledMemoryStats.output_size_in_bytes",
     "_xla.CompiledMemoryStats.temp_size_in_bytes",
+    "_xla.DeviceAssignment.create",
     "_xla.DeviceTopology._make_compile_only_devices",
     "_xla.DeviceTopology.deserialize",
     "_xla.DeviceTopology.serialize",
@@ -86,9 +88,9 @@ def versions() -> dict[str, str | int]:
     }
 
 
-def cpu_client() -> Any:
-    """A CPU client: source of the topology, and of the cost model."""
-    return xla_client.make_cpu_client(asynchronous=False)
+def cpu_client(devices: int = 1) -> Any:
+    """A CPU client of so many devices: source of the topology, and of the cost model."""
+    return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
 
 def host_topology(client: Any) -> bytes:
@@ -163,26 +165,45 @@ def register_lapack() -> None:
 
 
 def compile_module(
-    module: Any, machine: topology.Machine, client: Any, options: Mapping[str, str]
+    module: Any,
+    machine: topology.Machine,
+    client: Any,
+    options: Mapping[str, str],
+    assignment: Sequence[int],
 ) -> Any:
-    """Compile an MLIR module for one device of a machine; an unloaded `Executable`.
+    """Compile an MLIR module for a machine with the client's devices; an unloaded `Executable`.
 
-    Raises XlaError.
+    assignment: the device of each partition. Raises XlaError.
     """
     edited = topology.with_machine(host_topology(client), machine)
     description = xla_client._xla.DeviceTopology.deserialize(edited)
-    device = description._make_compile_only_devices()[0]
+    devices = description._make_compile_only_devices()
+    count = len(assignment)
     compile_options = xla_client.CompileOptions()
     compile_options.num_replicas = 1
-    compile_options.num_partitions = 1
+    compile_options.num_partitions = count
+    if count > 1:
+        partitioned(compile_options, assignment)
     compile_options.profile_version = NO_PROFILE
     compile_options.env_option_overrides = sorted(options.items())
     with module.context:
-        return device.client.compile(
+        return devices[0].client.compile(
             module,
-            executable_devices=xla_client.DeviceList((device,)),
+            executable_devices=xla_client.DeviceList(tuple(devices[:count])),
             compile_options=compile_options,
         )
+
+
+def partitioned(options: Any, assignment: Sequence[int]) -> None:
+    """Set what XLA has to know of a module over several devices."""
+    count = len(assignment)
+    build = options.executable_build_options
+    build.num_replicas, build.num_partitions = 1, count
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    options.device_assignment = xla_client._xla.DeviceAssignment.create(
+        np.array(assignment, np.int32).reshape(1, count)
+    )
 
 
 def memory(executable: Any) -> dict[str, int]:

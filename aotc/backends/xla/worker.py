@@ -40,7 +40,9 @@ class Problem(StrEnum):
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for; the fields of `Target` that concern the compiler."""
+    """What to compile for; the fields of `Target` that concern the compiler. devices: of each
+    partition of the module.
+    """
 
     triple: str
     cpu: str
@@ -48,6 +50,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     tuning: tuple[str, ...]
     options: dict[str, str]
     threads: int
+    devices: tuple[int, ...]
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,7 +103,7 @@ def compile_job(
 
     if absent := private.missing():
         return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
-    client = private.cpu_client()
+    client = private.cpu_client(len(job.devices))
     try:
         host = topology.read_machine(private.host_topology(client))
     except topology.UnknownTopologyError as error:
@@ -119,7 +122,7 @@ def compile_job(
         if any(custom_calls.is_lapack(target) for target in called):
             private.register_lapack()
         started = time.perf_counter()
-        executable = private.compile_module(module, machine, client, job.options)
+        executable = private.compile_module(module, machine, client, job.options, job.devices)
     except (private.XlaError, private.MlirError, ValueError) as error:
         return Result(problem=Problem.PROGRAM, words=str(error), called=called), b""
     seconds = time.perf_counter() - started

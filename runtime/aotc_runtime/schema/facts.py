@@ -34,6 +34,8 @@ class HostFacts(Struct, frozen=True):
     runtime: version of aotc-runtime.  bundle_format: the newest it reads.  device_kind: jaxlib's
     name for the device.  accelerators: by platform; those that somebody asked for.
     libraries: Python packages that custom calls need and that can be imported; None where unknown.
+    devices_fixed: whether XLA was started with so many in this process; a processor is otherwise as
+    many devices as a bundle wants.
     """
 
     platform: str
@@ -52,3 +54,4 @@ class HostFacts(Struct, frozen=True):
     device_kind: str = ""
     accelerators: tuple[Accelerator, ...] = ()
     libraries: tuple[str, ...] | None = None
+    devices_fixed: bool = False

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.device import Compilation, DeviceRequirements, TargetDevice
+from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree
 
 FORMAT_VERSION = "1.0"
@@ -126,6 +127,7 @@ class TensorSpec(_Part, frozen=True, omit_defaults=True):
         "batch*seq"; "?" where the axis varies in a way that is not multilinear.
     weak_type: jax's weak typing of a Python scalar result.
     key_impl: of typed random keys; dtype and shape are then those of their data.
+    sharding: over the bundle's mesh; () for a tensor that every device holds whole.
     """
 
     path: str
@@ -133,6 +135,7 @@ class TensorSpec(_Part, frozen=True, omit_defaults=True):
     shape: tuple[Size | str, ...]
     weak_type: bool
     key_impl: KeyImpl | None = None
+    sharding: Sharding = ()
 
 
 class Parameter(_Part, frozen=True):
@@ -410,12 +413,13 @@ class Dimension(_Part, frozen=True):
     multiple_of: Positive
 
 
-class WeightTensor(_Part, frozen=True):
-    """One tensor of a weights set."""
+class WeightTensor(_Part, frozen=True, omit_defaults=True):
+    """One tensor of a weights set. sharding: as a TensorSpec's; the blobs hold it whole."""
 
     name: str
     dtype: DType
     shape: tuple[Size, ...]
+    sharding: Sharding = ()
 
 
 class WeightSet(_Part, frozen=True):
@@ -486,6 +490,8 @@ class BundleManifest(_Part, frozen=True):
     """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers.
     compilation: of executables for an accelerator.  evidence: what the build left for reviewers,
     which no loader reads.
+    compilation: of executables for an accelerator.
+    mesh: of the devices that every executable runs on; without one they run on a single device.
     """
 
     format_version: str
@@ -500,6 +506,7 @@ class BundleManifest(_Part, frozen=True):
     entry_points: dict[str, EntryPoint]
     compilation: Compilation | UnsetType = UNSET
     evidence: BlobRef | UnsetType = UNSET
+    mesh: Mesh | UnsetType = UNSET
 
 
 def replace_parity(profile: ProfileRecord, parity: Parity) -> ProfileRecord:

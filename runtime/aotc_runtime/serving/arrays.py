@@ -38,6 +38,11 @@ class DeviceArray:
         return self._aval.dtype
 
     @property
+    def placement(self) -> Any:
+        """How it lies on several devices; None if it is on one."""
+        return self._aval.placement
+
+    @property
     def ndim(self) -> int:
         return len(self._aval.shape)
 
@@ -89,7 +94,19 @@ class DeviceArray:
             self._buffer.delete()
 
     def __dlpack__(self, **_: Any) -> Any:
-        """For jax, torch and others, without a copy. Raises ShapeError (AOTC-E631)."""
+        """For jax, torch and others, without a copy. Raises ShapeError: AOTC-E631, or E634 for an
+        array that lies on several devices.
+        """
+        if self._aval.placement is not None:
+            raise ShapeError(
+                Finding(
+                    code="AOTC-E634",
+                    where=f"{self.dtype.name}{list(self.shape)}",
+                    expected="an array on one device, which DLPack describes",
+                    found=f"one on {len(self._aval.placement.tiles)} devices",
+                    hint="copy it to the host: np.asarray(x)",
+                )
+            )
         return pjrt.to_dlpack(self.buffer())
 
     def __dlpack_device__(self) -> tuple[int, int]:

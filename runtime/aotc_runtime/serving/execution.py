@@ -91,11 +91,16 @@ class Execution:
             if type(argument) is int:
                 buffer = buffers[argument]
                 if buffer is None:
-                    leaf = leaves[argument]
+                    leaf, aval = leaves[argument], executable.inputs[argument]
                     if type(leaf) is DeviceArray:
-                        buffer = leaf.claimed() if id(leaf) in claimed_ids else leaf.buffer()
+                        is_claimed = id(leaf) in claimed_ids
+                        buffer = leaf.claimed() if is_claimed else leaf.buffer()
+                        if leaf.placement is not aval.placement:
+                            # Every client has one placement of a kind, so these differ.
+                            host = leaf.read_claimed() if is_claimed else np.asarray(leaf)
+                            buffer = put(host, aval)
                     else:
-                        buffer = put(np.ascontiguousarray(leaf), executable.inputs[argument])
+                        buffer = put(np.ascontiguousarray(leaf), aval)
                     buffers[argument] = buffer
                 arguments.append(buffer)
             else:

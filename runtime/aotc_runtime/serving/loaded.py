@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
 from aotc_runtime.serving.states import State
@@ -99,6 +100,8 @@ class LoadedBundle:
             "jaxlib": self.manifest.built_with.jaxlib,
             "certified": self._choice.certified.to_json() if self._choice.certified else None,
             "threads": pjrt.device().threads,
+            "devices": self.manifest.requires.devices,
+            "mesh": mesh_report(self.manifest),
             "timings": dict(self.timings),
             "compilations": self._compilations,
             "fixtures": [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import UNSET, Struct
 
+from aotc_runtime.errors import Finding, ResourceError
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -17,8 +18,10 @@ from aotc_runtime.schema.manifest import (
     EntryPoint,
     InputArgument,
     ProfileRecord,
+    TensorSpec,
     WeightArgument,
 )
+from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.weights import weight_arrays
@@ -92,17 +95,37 @@ def load_executables(
 ) -> dict[Place, Executable]:
     """Deserialize every executable of a target; compiles nothing and runs nothing.
 
-    blobs: the executables by digest. Raises BackendError (AOTC-E753, E758).
+    blobs: the executables by digest. Raises BackendError (AOTC-E753, E758), and ResourceError
+    (AOTC-E555) where XLA was started with fewer devices than they run on.
     """
     device = pjrt.serve(manifest.target.platform)
     device.register_custom_calls(manifest.requires.custom_call_targets)
+    mesh = _mesh(manifest)
+    numbers = (0,) if mesh is None else mesh.devices
+    if len(numbers) > device.device_count:
+        raise _too_few_devices(manifest, device.device_count)
     return {
         (name, index): device.deserialize(
-            blobs[record.executable.digest], _outputs(spec, record), label(name, record.sizes)
+            blobs[record.executable.digest],
+            _outputs(spec, record, mesh),
+            label(name, record.sizes),
+            numbers,
         )
         for name, spec in manifest.entry_points.items()
         for index, record in enumerate(spec.profiles)
     }
+
+
+def _too_few_devices(manifest: BundleManifest, count: int) -> ResourceError:
+    return ResourceError(
+        Finding(
+            code="AOTC-E555",
+            where=f"{manifest.name} {manifest.version} for {manifest.target.name}",
+            expected=f"{manifest.requires.devices} devices",
+            found=f"XLA was started with {count}",
+            hint="start it with as many, before anything else does",
+        )
+    )
 
 
 def make_resident(
@@ -119,17 +142,20 @@ def make_resident(
         executables = load_executables(manifest, verified.blobs)
     arrays: dict[tuple[str, str], Array] = {}
     buffers: dict[tuple[str, str], Buffer] = {}
+    mesh = _mesh(manifest)
     for set_name, weights in manifest.weights.items():
+        shardings = {tensor.name: tensor.sharding for tensor in weights.tensors}
         for name, array in weight_arrays(verified, set_name, weights).items():
             arrays[set_name, name] = array
-            buffers[set_name, name] = device.share(array, Aval(array.shape, array.dtype))
+            aval = _aval(array.shape, array.dtype, shardings[name], mesh)
+            buffers[set_name, name] = device.share(array, aval)
     entry_points = {
         name: ResidentEntryPoint(
             name,
             spec,
             manifest.dimensions,
             tuple(
-                _profile(executables[name, index], name, spec, record, buffers)
+                _profile(executables[name, index], name, spec, record, buffers, mesh)
                 for index, record in enumerate(spec.profiles)
             ),
             _symbolic(verified, spec, buffers),
@@ -145,12 +171,19 @@ def _profile(
     spec: EntryPoint,
     record: ProfileRecord,
     buffers: Mapping[tuple[str, str], Buffer],
+    mesh: Mesh | None,
 ) -> ResidentProfile:
-    inputs = avals([tensor.dtype for tensor in spec.inputs], record.input_shapes)
-    outputs = _outputs(spec, record)
+    inputs = _spread(spec.inputs, record.input_shapes, mesh)
+    outputs = _outputs(spec, record, mesh)
     arguments = _arguments(record.arguments, buffers)
-    direct = direct_call(executable, spec, arguments, inputs, outputs)
     where = label(name, record.sizes)
+    direct = None
+    if mesh is None:
+        direct = direct_call(executable, spec, arguments, inputs, outputs)
+    else:
+        from aotc_runtime.serving.sharded import check_tiles
+
+        check_tiles(executable, arguments, inputs, outputs, where)
     return ResidentProfile(where, executable, arguments, inputs, outputs, direct, record)
 
 
@@ -203,8 +236,29 @@ def direct_call(
     return device.compiled_call(executable, weights, inputs, outputs)
 
 
-def _outputs(spec: EntryPoint, record: ProfileRecord) -> tuple[Aval, ...]:
-    return avals([tensor.dtype for tensor in spec.outputs], record.output_shapes)
+def _outputs(spec: EntryPoint, record: ProfileRecord, mesh: Mesh | None) -> tuple[Aval, ...]:
+    return _spread(spec.outputs, record.output_shapes, mesh)
+
+
+def _mesh(manifest: BundleManifest) -> Mesh | None:
+    return None if manifest.mesh is UNSET else manifest.mesh
+
+
+def _spread(
+    tensors: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], mesh: Mesh | None
+) -> tuple[Aval, ...]:
+    return tuple(
+        _aval(shape, numpy_dtype(tensor.dtype), tensor.sharding, mesh)
+        for tensor, shape in zip(tensors, shapes, strict=True)
+    )
+
+
+def _aval(
+    shape: tuple[int, ...], dtype: np.dtype[Any], sharding: Sharding, mesh: Mesh | None
+) -> Aval:
+    if mesh is None:
+        return Aval(shape, dtype)
+    return Aval(shape, dtype, placement=pjrt.device().placement(mesh, sharding, shape))
 
 
 def avals(dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> tuple[Aval, ...]:

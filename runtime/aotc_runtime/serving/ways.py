@@ -104,7 +104,8 @@ class PaddedWay:
             for whole, shape in zip(record.output_shapes, kept, strict=True)
         ]
         self.outputs = tuple(
-            Aval(shape, aval.dtype) for shape, aval in zip(kept, served.outputs, strict=True)
+            aval if shape == aval.shape else Aval(shape, aval.dtype)
+            for shape, aval in zip(kept, served.outputs, strict=True)
         )
         real = sum(prod(shapes[leaf]) for leaf in self._leaves)
         whole = sum(prod(record.input_shapes[leaf]) for leaf in self._leaves)

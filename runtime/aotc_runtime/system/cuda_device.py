@@ -48,8 +48,8 @@ class CudaDevice(Accelerated):
         self._registered: set[str] = set()
         super().__init__()
 
-    def make_client(self, xla_client: Any) -> Any:
-        """The plugin's client. Raises XLA's error where it finds no device."""
+    def make_client(self, xla_client: Any, devices: int) -> Any:
+        """The plugin's client, of all GPUs. Raises XLA's error where it finds no device."""
         self._jaxlib = xla_client
         _load_libraries()
         start_plugin(xla_client, PLATFORM, str(_library()))

@@ -23,17 +23,19 @@ LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
-def detect(memory_limit: int | None = None) -> HostFacts:
+def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
     """The facts of this process' host. Starts jaxlib; raises what `pjrt.processor_device` raises,
     and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
+    devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
+    started with, now or before.
     """
     processor.require()
     # It imports numpy, which dies of SIGILL on processors that the line above refuses.
     from aotc_runtime.system import pjrt
 
-    device = pjrt.processor_device()
+    device = pjrt.processor_device(devices=devices)
     triple, cpu, features = device.machine()
     if memory_limit is None:
         memory_limit = free_memory()
@@ -54,6 +56,7 @@ def detect(memory_limit: int | None = None) -> HostFacts:
         bundle_format=FORMAT_VERSION,
         device_kind=device.kind,
         libraries=tuple(name for name in LIBRARIES if _can_be_imported(name)),
+        devices_fixed=devices is not None,
     )
 
 
@@ -65,9 +68,9 @@ def _can_be_imported(package: str) -> bool:
         return False
 
 
-def detect_all() -> HostFacts:
+def detect_all(devices: int | None = None) -> HostFacts:
     """As `detect`, with what there is beside the processor."""
-    return replace(detect(), accelerators=accelerators())
+    return replace(detect(devices=devices), accelerators=accelerators())
 
 
 def accelerator(platform: str) -> Accelerator | None:

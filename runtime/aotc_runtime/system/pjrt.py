@@ -6,6 +6,9 @@ are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
     Client: deserialize_executable, live_executables, local_devices
     LoadedExecutable.execute_sharded, get_compiled_memory_stats
     ExecuteResults.consume_with_handlers
+    LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
+    ArrayImpl._to_np_array_did_copy, LoadedExecutable.get_parameter_shardings and
+        get_output_shardings, and those in `spread`: only for bundles with a mesh
     _jax: buffer_to_dlpack_managed_tensor, collect_garbage, pjit, pytree.default_registry
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
     jaxlib.lapack: _lapack.initialize, registrations
@@ -28,15 +31,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.errors import BackendError, Finding, ResourceError
+from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.system import processor
+
+if TYPE_CHECKING:
+    from aotc_runtime.system.spread import Placement, Spread, Tiles
 
 # 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
 # jaxlib is loaded.
@@ -47,11 +54,14 @@ Buffer = Any
 
 
 class Aval(Struct, frozen=True):
-    """Shape and dtype in the form in which jaxlib asks for them."""
+    """Shape and dtype in the form in which jaxlib asks for them. placement: over several devices,
+    None for the first one.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     weak_type: bool = False
+    placement: Placement | None = None
 
 
 class Executable(Struct, frozen=True, weakref=True):
@@ -92,7 +102,7 @@ class Device:
 
     platform = "cpu"
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, devices: int = 1) -> None:
         processor.require()
         self.threads = threads or _default_threads()
         try:
@@ -103,8 +113,10 @@ class Device:
             self.jaxlib: str = jaxlib.__version__
             self._xla = xla_client._xla
             with _thread_count(threads):
-                self._client = self.make_client(xla_client)
-            self._device = self._client.local_devices()[0]
+                self._client = self.make_client(xla_client, devices)
+            self._all_devices = self._client.local_devices()
+            self._device = self._all_devices[0]
+            self._names = xla_client
             self._sharding = xla_client.SingleDeviceSharding(self._device)
             self._put = xla_client.batched_device_put
             self._handler = xla_client.array_result_handler
@@ -128,14 +140,15 @@ class Device:
         self.was_forked = False
         os.register_at_fork(after_in_child=self._mark_forked)
         self._devices = [self._device]
+        self._spread: Spread | None = None
         # Weak, so that what nobody closes, or what failed to load, is given back as well.
         self._known: WeakValueDictionary[int, Executable] = WeakValueDictionary()
         self._lapack_ready = False
         self._lock = threading.Lock()
 
-    def make_client(self, xla_client: Any) -> Any:
-        """jaxlib's client. xla_client: the module."""
-        return xla_client.make_cpu_client(asynchronous=False)
+    def make_client(self, xla_client: Any, devices: int) -> Any:
+        """jaxlib's client. xla_client: the module.  devices: how many to divide a processor into."""
+        return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
     def _mark_forked(self) -> None:
         self.was_forked = True
@@ -206,7 +219,7 @@ class Device:
 
     @property
     def device_count(self) -> int:
-        return len(self._client.local_devices())
+        return len(self._all_devices)
 
     @property
     def kind(self) -> str:
@@ -246,13 +259,49 @@ class Device:
                 self._register(name, function, "cpu", api_version=version)
             self._lapack_ready = True
 
-    def deserialize(self, blob: VerifiedBlob, outputs: Sequence[Aval], where: str) -> Executable:
-        """Load verified machine code. Raises BackendError (AOTC-E753)."""
-        handlers = [self._handler(aval, self._sharding, True) for aval in outputs]
+    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> Placement:
+        """How arrays of a shape lie on a mesh whose devices there are."""
+        if self._spread is None:
+            # Only bundles with a mesh need it.
+            from aotc_runtime.system.spread import Spread
+
+            self._spread = Spread(self._names, self._all_devices, self._put)
+        return self._spread.placement(mesh, sharding, shape)
+
+    def tiles(
+        self, executable: Executable
+    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+        """How the parameters and the results of an executable lie on its devices, as XLA says."""
+        from aotc_runtime.system.spread import tiles
+
+        loaded = executable.loaded
+        count = len(loaded.local_devices())
+        read = self._names.HloSharding.from_proto
+        shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())
+        parameters, results = ([tiles(read(p), count) for p in some or ()] for some in shardings)
+        return parameters, results
+
+    def _result(self, aval: Aval) -> Any:
+        """The handler of a result."""
+        place = aval.placement
+        return self._handler(aval, self._sharding if place is None else place.sharding, True)
+
+    def deserialize(
+        self,
+        blob: VerifiedBlob,
+        outputs: Sequence[Aval],
+        where: str,
+        numbers: Sequence[int] = (0,),
+    ) -> Executable:
+        """Load verified machine code. numbers: of the devices it runs on, as it was compiled for
+        them. Raises BackendError (AOTC-E753).
+        """
+        handlers = [self._result(aval) for aval in outputs]
+        devices = [self._all_devices[number] for number in numbers]
         try:
             # Between these two lines, another thread's load would take it for a compiled one.
             with self._lock:
-                loaded = self._client.deserialize_executable(bytes(blob.data), self._devices)
+                loaded = self._client.deserialize_executable(bytes(blob.data), devices)
                 executable = Executable(loaded, handlers)
                 self._known[id(loaded)] = executable
         except self.error as error:
@@ -335,6 +384,8 @@ class Device:
 
     def put(self, array: np.ndarray[Any, Any], aval: Aval) -> Buffer:
         """Copy a user's array to the device; the array may change as soon as this returns."""
+        if aval.placement is not None:
+            return aval.placement.put(array, aval, self._copy)
         return self._put(
             aval, self._sharding, [array], self._devices, True, False, self._copy, True
         )
@@ -342,6 +393,8 @@ class Device:
     def share(self, array: np.ndarray[Any, Any], aval: Aval) -> Buffer:
         """Use an array in place if it is aligned to 64 bytes (a copy otherwise); for weights,
         which never change."""
+        if aval.placement is not None:
+            return aval.placement.share(array, aval, self._share)
         return self._put(
             aval, self._sharding, [array], self._devices, True, False, self._share, True
         )
@@ -422,8 +475,13 @@ _BUILT_IN = 1
 def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
     """A result as numpy: read-only and without a copy, keeping the device buffer alive.
 
-    Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
+    Element types that Python's buffer protocol does not know (bfloat16, float8) are copied, and
+    pieces that several devices hold are put together.
     """
+    if aval.placement is not None:
+        array: np.ndarray[Any, Any] = buffer._to_np_array_did_copy()[0]
+        array.flags.writeable = False
+        return array
     if _is_accelerated():
         return _copied(buffer)
     if aval.dtype.isbuiltin == _BUILT_IN:
@@ -462,7 +520,7 @@ def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
 def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
     """A function that reads all results of a call as `to_numpy` does; made once, called often."""
     asarray = _copied if _is_accelerated() else np.asarray
-    if all(aval.dtype.isbuiltin == _BUILT_IN for aval in avals):
+    if all(aval.dtype.isbuiltin == _BUILT_IN and aval.placement is None for aval in avals):
         return lambda buffers: [asarray(buffer) for buffer in buffers]
     return lambda buffers: [to_numpy(b, a) for b, a in zip(buffers, avals, strict=True)]
 
@@ -470,7 +528,7 @@ def reader(avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
 def reader_of_one(aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
     """As `reader`, for a call with one result, which is returned by itself."""
     asarray = _copied if _is_accelerated() else np.asarray
-    if aval.dtype.isbuiltin == _BUILT_IN:
+    if aval.dtype.isbuiltin == _BUILT_IN and aval.placement is None:
         return lambda buffers: asarray(buffers[0])
     return lambda buffers: to_numpy(buffers[0], aval)
 
@@ -583,10 +641,11 @@ def device(threads: int | None = None) -> Device:
     return current
 
 
-def processor_device(threads: int | None = None) -> Device:
+def processor_device(threads: int | None = None, devices: int | None = None) -> Device:
     """This process' processor.
 
-    threads: of XLA's pool; the first who asks decides, since a process has one.
+    threads: of XLA's pool.  devices: how many to make of the processor, if nobody has asked before.
+    The first who asks decides, since a process has one client.
     Raises BackendError (AOTC-E754) in a process forked after first use, ResourceError (AOTC-E552)
     for another number of threads than there are.
     """
@@ -595,7 +654,7 @@ def processor_device(threads: int | None = None) -> Device:
     if current is None:
         with _device_lock:
             if _device is None:
-                _device = Device(threads)
+                _device = Device(threads, devices or 1)
             current = _device
     if threads is not None and threads != current.threads:
         raise ResourceError(

@@ -66,6 +66,18 @@ def _judge(
     return Candidate(name, features, others, ruling.certified)
 
 
+def wanted_devices(manifests: Mapping[str, BundleManifest], wanted: str | None) -> int:
+    """How many devices a processor is to be divided into, for whichever target is chosen."""
+    return max(
+        (
+            manifest.requires.devices
+            for name, manifest in manifests.items()
+            if manifest.requires.device is UNSET and wanted in (None, name)
+        ),
+        default=1,
+    )
+
+
 def missing_target(
     manifests: Mapping[str, BundleManifest], wanted: str, absent: Sequence[str]
 ) -> Finding:

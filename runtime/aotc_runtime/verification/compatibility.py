@@ -161,15 +161,21 @@ def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
 def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.devices. Accelerators that are not there at all are another platform."""
     needs, has = manifest.requires.devices, host.devices
+    hint = "run where that many devices are visible"
     if manifest.requires.device is not UNSET:
         has = accelerator(manifest, host).devices or needs
+    elif host.devices_fixed:
+        hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
+        hint += f"pass devices={needs} to the first load"
+    else:
+        has = needs  # a processor is divided as a bundle wants
     if has < needs:
         yield Finding(
             code="AOTC-E503",
             where=_where(manifest),
             expected=f"{needs} devices",
             found=str(has),
-            hint="run where that many devices are visible",
+            hint=hint,
         )
 
 

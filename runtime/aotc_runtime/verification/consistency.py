@@ -25,6 +25,7 @@ from aotc_runtime.schema.manifest import (
     WeightArgument,
 )
 from aotc_runtime.schema.tree import NamedTupleNode, RecordNode, Tree, children, is_deeper, leaves
+from aotc_runtime.verification.mesh_consistency import check_mesh
 from aotc_runtime.verification.shape_consistency import check_shapes
 
 
@@ -39,6 +40,7 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if _repeats([tensor.name for tensor in set_.tensors]):
             yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
     yield from _check_device(manifest, where)
+    yield from check_mesh(manifest, where)
     if not manifest.entry_points:
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():

@@ -20,7 +20,11 @@ from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
-from aotc_runtime.verification.choosing import AskCertificates, choose_target
+from aotc_runtime.verification.choosing import (
+    AskCertificates,
+    choose_target,
+    wanted_devices,
+)
 from aotc_runtime.verification.contents import (
     Contents,
     begin_contents,
@@ -29,7 +33,7 @@ from aotc_runtime.verification.contents import (
     references,
 )
 
-type Host = HostFacts | Callable[[], HostFacts]
+type Host = HostFacts | Callable[[int], HostFacts]
 type Accelerators = Callable[[str], Accelerator | None]
 type Meanwhile = Callable[[BundleManifest, Mapping[str, VerifiedBlob]], None]
 
@@ -75,7 +79,8 @@ def examine(
 ) -> Verdict:
     """Everything that can be said about a bundle on this host, without loading it.
 
-    host: its facts, or what finds them out, which is asked only once the bundle is trusted.
+    host: its facts, or what finds them out, which is asked only once the bundle is trusted, with
+    the number of devices that the bundle wants of a processor.
     target: one of the bundle's, or None for the best this host can run.  now: the time of checking,
     seconds since the epoch, or None for this host's clock, which is then read once.  meanwhile:
     given the manifest of the chosen target and its executables, by digest, while the weights are
@@ -102,7 +107,11 @@ def examine(
         try:
             refused = [*check_policy(contents, attested, vouchers, policy, source.name)]  # 7
             if not refused:
-                facts = host if isinstance(host, HostFacts) else host()
+                facts = (
+                    host
+                    if isinstance(host, HostFacts)
+                    else host(wanted_devices(contents.manifests, target))
+                )
                 facts = _with_accelerators(facts, contents.manifests, target, accelerators)
                 refused = [*rules.check_runtime(facts, policy)]
             if not refused:

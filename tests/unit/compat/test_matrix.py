@@ -83,7 +83,7 @@ def test_a_target_that_this_host_cannot_run_is_not_better(other: Target) -> None
 
 
 def test_no_comes_with_every_reason_and_the_features_that_are_missing() -> None:
-    found = row(bundle("v4", devices=2), on(V3))
+    found = row(bundle("v4", devices=2), on(V3, devices_fixed=True))
     (cell,) = found.cells
     assert (found.runs, cell.level) == (None, Level.NO)
     assert [finding.code for finding in cell.findings] == ["AOTC-E502", "AOTC-E503"]

@@ -102,7 +102,7 @@ def manifest(**change: Any) -> BundleManifest:
     """The sample with some of its top-level fields replaced; dicts are merged."""
     document = json.loads(json.dumps(DOCUMENT))
     for name, value in change.items():
-        document[name] = {**document[name], **value} if isinstance(value, dict) else value
+        document[name] = {**document.get(name, {}), **value} if isinstance(value, dict) else value
     return msgspec.convert(document, BundleManifest)
 
 
@@ -115,6 +115,7 @@ def host(**change: Any) -> HostFacts:
         "isa": frozenset({"avx2", "fma", "sse2"}),
         "jaxlib": "0.12.0",
         "devices": 1,
+        "devices_fixed": True,
         "memory_bytes": 1000,
     }
     return HostFacts(**{**facts, **change})

@@ -59,6 +59,8 @@ def planned(
         rtol=1e-5,
         atol=0.0,
         fixtures=FixtureSpec(file=None, seed=0, ranges={}),
+        input_shardings={},
+        output_shardings={},
     )
     dimension = DimensionSpec(minimum=1, maximum=64, multiple_of=multiple_of, profiles=())
     return plan_trials(captured, spec, {"batch": dimension, "seq": dimension}, profiles)

@@ -155,6 +155,7 @@ def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
         ({}, {"devices": 0}, ["AOTC-E503"]),
         ({"requires": {"devices": 4}}, {"devices": 4}, []),
         ({"requires": {"devices": 4}}, {"devices": 3}, ["AOTC-E503"]),
+        ({"requires": {"devices": 4}}, {"devices": 1, "devices_fixed": False}, []),
         ({"requires": {"custom_call_targets": ["xla_ffi_python_cpu_callback"]}}, {}, ["AOTC-E504"]),
         ({"requires": {"custom_call_targets": ["TopK2"]}}, {}, ["AOTC-E504"]),
         ({"requires": {"custom_call_targets": ["my_lapack_x"]}}, {}, ["AOTC-E504"]),

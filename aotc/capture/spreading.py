@@ -1,0 +1,159 @@
+"""Programs over a mesh: the mesh that they are traced under, and the shardings of their arrays.
+
+A program takes its mesh from the context: `jax.lax.with_sharding_constraint(x, P("data"))`,
+`jax.shard_map(f, in_specs=…, out_specs=…)`, `jax.sharding.get_abstract_mesh()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc.capture import keys, tree
+from aotc.capture.arguments import FlatCall
+from aotc.capture.weights import Weights
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.shardings import assign
+from aotc.errors import raise_if
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.mesh import Sharding
+
+type WeightShardings = Mapping[str, Mapping[str, Sharding]]
+"""By set and tensor."""
+
+
+def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh:
+    return jax.sharding.Mesh(
+        np.array(devices).reshape(*sizes.values()),
+        tuple(sizes),
+        axis_types=(jax.sharding.AxisType.Auto,) * len(sizes),
+    )
+
+
+def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
+    """The context of a program's mesh: of this process' devices, of which there are enough."""
+    if not sizes:
+        return nullcontext()
+    context: AbstractContextManager[Any] = jax.set_mesh(
+        _mesh(sizes, jax.devices()[: prod(sizes.values())])
+    )
+    return context
+
+
+def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
+    """The same axes, all of size 1: whatever the program says of them is then about one device."""
+    return under_mesh(dict.fromkeys(sizes, 1))
+
+
+def weight_shardings(
+    manifest: BuildManifest, weights: Mapping[str, Weights]
+) -> dict[str, dict[str, Sharding]]:
+    """The sharding of every tensor of every set. Raises BuildManifestError (AOTC-E806, E807,
+    E814).
+    """
+    found: dict[str, dict[str, Sharding]] = {}
+    for name, loaded in weights.items():
+        leaves = [(path, array.shape) for path, array in loaded.tensors.items()]
+        where = _places(manifest, "weights", name, "shardings")
+        patterns = manifest.weights[name].shardings
+        found[name], findings = assign(patterns, manifest.mesh, {"": leaves}, where)
+        raise_if(findings)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the arrays of one entry point lie on its mesh. inputs: by leaf path."""
+
+    manifest: BuildManifest
+    entry_point: str
+    weights: WeightShardings
+    inputs: Mapping[str, Sharding]
+
+    def of_input(self, path: str, aval: Any) -> Sharding:
+        """As the module takes the leaf."""
+        return _of_data(self.inputs[path], aval)
+
+    def of_outputs(self, result: Any, sizes: Mapping[str, int]) -> list[Sharding]:
+        """For each leaf of a result at these sizes, as the module gives it. Raises
+        BuildManifestError (AOTC-E806, E807, E814).
+        """
+        name = self.entry_point
+        leaves = tree.leaf_paths(result)
+        found, findings = assign(
+            self.manifest.entry_points[name].output_shardings,
+            self.manifest.mesh,
+            {label(name, sizes): [(path, leaf.shape) for path, leaf in leaves]},
+            _places(self.manifest, "entry_points", name, "shardings", "outputs"),
+        )
+        raise_if(findings)
+        return [_of_data(found[path], leaf) for path, leaf in leaves]
+
+    def jit_arguments(
+        self, call: FlatCall, result: Any, sizes: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """What `jax.jit` has to know. result: as the function returns it, abstract."""
+        mesh = _mesh(self.manifest.mesh, jax.devices()[: prod(self.manifest.mesh.values())])
+
+        def named(sharding: Sharding) -> jax.sharding.NamedSharding:
+            axes = (axes if len(axes) > 1 else axes[0] if axes else None for axes in sharding)
+            return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
+
+        outputs = map(named, self.of_outputs(result, sizes))
+        return {
+            "in_shardings": tuple(
+                named(
+                    self.weights[leaf.owner][leaf.path]
+                    if leaf.is_weight
+                    else self.of_input(tree.join(leaf.owner, leaf.path), leaf.aval)
+                )
+                for leaf in call.leaves
+            ),
+            "out_shardings": jax.tree.unflatten(jax.tree.structure(result), outputs),
+        }
+
+
+def spread_of(
+    manifest: BuildManifest,
+    entry_point: str,
+    weights: WeightShardings,
+    calls: Sequence[tuple[FlatCall, Mapping[str, int]]],
+) -> Spread | None:
+    """How an entry point's arrays lie on the mesh; None without one.
+
+    calls: at each profile. Raises BuildManifestError (AOTC-E806, E807, E814).
+    """
+    if not manifest.mesh:
+        return None
+    leaves = {
+        label(entry_point, sizes): [
+            (tree.join(leaf.owner, leaf.path), leaf.aval.shape)
+            for leaf in call.leaves
+            if not leaf.is_weight
+        ]
+        for call, sizes in calls
+    }
+    inputs, findings = assign(
+        manifest.entry_points[entry_point].input_shardings,
+        manifest.mesh,
+        leaves,
+        _places(manifest, "entry_points", entry_point, "shardings", "inputs"),
+    )
+    raise_if(findings)
+    return Spread(manifest, entry_point, weights, inputs)
+
+
+def _of_data(sharding: Sharding, aval: Any) -> Sharding:
+    """Random keys become data with one more axis, which is not cut."""
+    is_key = keys.impl_of(aval) is not None
+    return (*sharding, ()) if sharding and is_key else sharding
+
+
+def _places(manifest: BuildManifest, *at: str) -> Callable[[str], str]:
+    return lambda pattern: manifest.where(*at, pattern)

@@ -1,0 +1,200 @@
+"""How arrays are cut over the mesh, as a manifest writes it.
+
+mesh = { data = 2, model = 4 }
+
+[weights.params.shardings]
+"layers/*/up" = [[], "model"]           # the second axis over model; every device has all rows
+
+[entry_points.predict.shardings]
+inputs = { image = ["data", []] }
+outputs = { result = [["data", "model"], []] }
+
+A key is a leaf's path, or a pattern of paths: `*` stands for any characters of one step, `**` for
+any number of steps. What no key matches is on every device as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from aotc.config.problem import Problem, show, spell, unknown_reference
+from aotc.config.tables import table, tables
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.mesh import Sharding, text, untiled
+from aotc_runtime.words import closest
+
+RESULT = "result"
+"""Path of a result that is one array."""
+
+type Leaf = tuple[str, Sequence[int]]
+"""Path and shape."""
+
+
+def check_shardings(data: Mapping[str, Any], _: object) -> Iterator[Problem]:
+    """Every sharding is over axes of the mesh, each once."""
+    mesh = table(data.get("mesh"))
+    for path, raw in _all(data):
+        if not mesh:
+            yield Problem(
+                code="AOTC-E807",
+                path=path,
+                expected="shardings in a manifest with a mesh",
+                found="no mesh",
+                hint="add mesh = { data = 2 } at the top of the file, or remove the shardings",
+            )
+        elif not isinstance(raw, list) or not all(map(_is_axis, raw)):
+            yield Problem(
+                code="AOTC-E805",
+                path=path,
+                expected="for each axis of the array the name of an axis of the mesh, an array of "
+                "names, or []",
+                found=show(raw),
+                hint='write for example ["data", []]',
+            )
+        else:
+            yield from _check_names(path, raw, mesh)
+
+
+def check_mesh_policies(data: Mapping[str, Any], _: object) -> Iterator[Problem]:
+    """Nothing is compiled for a mesh while it serves."""
+    for name, entry in tables(data.get("entry_points") if data.get("mesh") else None):
+        for dimension, raw in table(entry.get("out_of_profile")).items():
+            if raw == "compile" or table(raw).get("policy") == "compile":
+                yield Problem(
+                    code="AOTC-E807",
+                    path=("entry_points", name, "out_of_profile", dimension),
+                    expected="fail, pad or split for a program with a mesh",
+                    found="compile, which compiles for one device",
+                    hint="add profiles, or choose another policy",
+                )
+
+
+def _all(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    for name, weights in tables(data.get("weights")):
+        for pattern, raw in table(weights.get("shardings")).items():
+            yield ("weights", name, "shardings", pattern), raw
+    for name, entry in tables(data.get("entry_points")):
+        for kind in ("inputs", "outputs"):
+            for pattern, raw in table(table(entry.get("shardings")).get(kind)).items():
+                yield ("entry_points", name, "shardings", kind, pattern), raw
+
+
+def _is_axis(value: Any) -> bool:
+    names = value if isinstance(value, list) else [value]
+    return all(isinstance(name, str) for name in names)
+
+
+def _check_names(path: KeyPath, raw: list[Any], mesh: Mapping[str, Any]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, value in enumerate(raw):
+        for name in value if isinstance(value, list) else [value]:
+            if name not in mesh:
+                hint = "name an axis of `mesh`, or write [] for an axis that is not cut"
+                yield unknown_reference((*path, index), "mesh axis", name, mesh, hint)
+            elif name in seen:
+                yield Problem(
+                    code="AOTC-E807",
+                    path=(*path, index),
+                    expected="each axis of the mesh at most once",
+                    found=f"{spell(name)} a second time",
+                    hint="an array is cut only once by an axis of the mesh; write [] here",
+                )
+            seen.add(name)
+
+
+def read_shardings(raw: Mapping[str, Any]) -> dict[str, Sharding]:
+    """The shardings of a table without problems, by pattern."""
+    return {
+        pattern: tuple(
+            tuple(value) if isinstance(value, list) else (str(value),) for value in written
+        )
+        for pattern, written in raw.items()
+    }
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a leaf is meant."""
+    parts = re.split(r"(\*\*/|/\*\*|\*\*|\*)", pattern)
+    meanings = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
+    expression = "".join(meanings.get(part) or re.escape(part) for part in parts)
+    return re.fullmatch(expression, path) is not None
+
+
+def assign(
+    patterns: Mapping[str, Sharding],
+    sizes: Mapping[str, int],
+    calls: Mapping[str, Sequence[Leaf]],
+    where: Callable[[str], str],
+) -> tuple[dict[str, Sharding], list[Finding]]:
+    """The sharding of each leaf, () for those that no pattern matches; and what does not fit.
+
+    sizes: of the mesh.  calls: the leaves at each profile, by its label, or at "" if there are no
+    profiles.  where: of a pattern.  Findings: AOTC-E806 a pattern that matches nothing, E807 two
+    that match one leaf, E814 a sharding that does not tile the leaf.
+    """
+    paths = {path: None for leaves in calls.values() for path, _ in leaves}
+    found: dict[str, Sharding] = dict.fromkeys(paths, ())
+    owners: dict[str, str] = {}
+    findings: list[Finding] = []
+    for pattern, sharding in patterns.items():
+        own = [path for path in paths if matches(pattern, path or RESULT)]
+        if not own:
+            findings.append(_unmatched(where(pattern), pattern, [path or RESULT for path in paths]))
+        for path in own:
+            if path in owners:
+                findings.append(_twice(where(pattern), path or RESULT, owners[path]))
+            owners[path] = pattern
+            found[path] = sharding if any(sharding) else ()
+        misfit = next(_misfits(sharding, sizes, calls, own, where(pattern)), None)
+        if misfit is not None:
+            findings.append(misfit)
+    return found, findings
+
+
+def _misfits(
+    sharding: Sharding,
+    sizes: Mapping[str, int],
+    calls: Mapping[str, Sequence[Leaf]],
+    own: Sequence[str],
+    where: str,
+) -> Iterator[Finding]:
+    for label, leaves in calls.items():
+        for path, shape in leaves:
+            if path not in own:
+                continue
+            at = f"{path or RESULT} with shape {list(shape)}" + (f" at {label}" if label else "")
+            if len(shape) != len(sharding):
+                expected = f"a sharding for {len(shape)} axes"
+                hint = "write [] for each axis that is not cut"
+                yield Finding("AOTC-E814", where, expected, f"[{text(sharding)}] for {at}", hint)
+            elif (axis := untiled(sizes, sharding, shape)) is not None:
+                into = prod(sizes[name] for name in sharding[axis])
+                expected = f"a size of axis {axis} that {'*'.join(sharding[axis])} = {into} divides"
+                hint = "change the size, cut another axis, or write [] for this one"
+                yield Finding("AOTC-E814", where, expected, at, hint)
+
+
+def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
+    close = closest(pattern, paths)
+    shown = ", ".join(paths[:16]) + (", …" if len(paths) > 16 else "")
+    return Finding(
+        code="AOTC-E806",
+        where=where,
+        expected=f"the path of an array, or a pattern of some: {shown or 'there are none'}",
+        found=spell(pattern),
+        hint=f"did you mean {close}?" if close else "`*` stands for one step, `**` for several",
+    )
+
+
+def _twice(where: str, path: str, other: str) -> Finding:
+    return Finding(
+        code="AOTC-E807",
+        where=where,
+        expected="one sharding for each array",
+        found=f"{path}, which {spell(other)} matches as well",
+        hint="make one of the two patterns narrower",
+    )
