@@ -182,6 +182,23 @@ def test_a_donated_state_stays_on_its_devices_and_is_used_up(
     assert found["used up"].tolist() == ["AOTC-E631", "AOTC-E634"]
 
 
+def turn(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
+    return {"turned": bundle["turned"](inputs["x"])}
+
+
+def test_a_mesh_of_one_device_is_a_program_on_one_device(tmp_path: Path) -> None:
+    head, _, tail = mesh_programs.MANIFEST.partition("[weights.params]")
+    manifest = head.replace("= 2", "= 1").replace("= 4", "= 1")
+    manifest += "[entry_points.turned]" + tail.partition("[entry_points.turned]")[2]
+    bundle = build_signed(tmp_path, "meshes", mesh_programs.PROGRAM, manifest)
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+
+    outputs, report = jax_free.run(turn, bundle, tmp_path, {"x": x})
+    np.testing.assert_array_equal(outputs["turned"], x.T)
+    assert report["devices"] == 1
+    assert report["mesh"]["axes"] == {"data": 1, "model": 1}
+
+
 def test_random_keys_are_cut_between_keys(found: Arrays, numbers: Arrays) -> None:
     keys = jax.random.wrap_key_data(jnp.asarray(numbers["keys"]))
     drawn = jax.vmap(lambda key: jax.random.uniform(key, (4,)))(keys) + 1

@@ -241,7 +241,9 @@ def _outputs(spec: EntryPoint, record: ProfileRecord, mesh: Mesh | None) -> tupl
 
 
 def _mesh(manifest: BundleManifest) -> Mesh | None:
-    return None if manifest.mesh is UNSET else manifest.mesh
+    """None for programs on one device, whether their mesh has one or they have no mesh."""
+    mesh = manifest.mesh
+    return None if mesh is UNSET or len(mesh.devices) == 1 else mesh
 
 
 def _spread(
