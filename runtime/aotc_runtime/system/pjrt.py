@@ -147,7 +147,7 @@ class Device:
         self._lock = threading.Lock()
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
-        """jaxlib's client. xla_client: the module.  devices: how many to divide a processor into."""
+        """jaxlib's client. xla_client: the module.  devices: how many a processor is to be."""
         return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
     def _mark_forked(self) -> None:
