@@ -20,7 +20,7 @@ class TpuDevice(Accelerated):
 
     platform = PLATFORM
 
-    def make_client(self, xla_client: Any) -> Any:
+    def make_client(self, xla_client: Any, devices: int) -> Any:
         """The plugin's client. Raises XLA's error where it finds no device."""
         start_plugin(xla_client, PLATFORM, str(_library()))
         return xla_client.make_c_api_client(PLATFORM, {})
