@@ -18,7 +18,8 @@ from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
 from aotc.report.review import Review, ReviewedExecutable, ReviewedTarget
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.manifest import Parity, ParityRan, WeightSet
+from aotc_runtime.schema.labels import without_compiling
+from aotc_runtime.schema.manifest import EntryPoint, Parity, ParityRan, WeightSet
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
@@ -146,6 +147,7 @@ def _targets(name: str, one: ReviewedTarget, two: ReviewedTarget) -> Iterator[Ch
             yield Change("interface", place, *_presence(first, second))
             continue
         yield from _fields("interface", place, *map(_interface, (first, second)))
+        yield from _fields("parity", place, *map(_proofs, (first, second)))
         sizes = [{_sizes(p.sizes) for p in e.profiles} for e in (first, second)]
         for text in sorted(sizes[0] ^ sizes[1]):
             there = ("there", NONE) if text in sizes[0] else (NONE, "there")
@@ -166,6 +168,14 @@ def _without_proofs(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_proofs(v) for k, v in value.items() if k != PROVEN_PER_TARGET}
     return value
+
+
+def _proofs(entry_point: EntryPoint) -> dict[str, Any]:
+    """What policies were proven by, by dimension."""
+    return {
+        f"{dimension} proof": policy.proof
+        for dimension, policy in without_compiling(entry_point).items()
+    }
 
 
 def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterator[Change]:

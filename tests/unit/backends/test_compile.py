@@ -175,6 +175,14 @@ def test_a_crash_of_the_compiler_is_reported_with_what_it_said(
     assert [words for words in said if words not in error.findings[0].found] == []
 
 
+def test_what_a_crash_said_is_shown_without_the_log_of_passes(make_job: MakeJob) -> None:
+    line = "I1121 13:45:33.590729 24433 hlo_pass_pipeline.cc:211]   HLO pass dce"
+    error = failure(
+        worker(f"print('the end'); print({line!r}); raise SystemExit(3)"), make_job(ADD)
+    )
+    assert error.findings[0].found == "exit status 3\n| the end"
+
+
 def test_a_compiler_that_does_not_end_is_stopped(make_job: MakeJob) -> None:
     backend = XlaBackend(
         worker=(sys.executable, "-c", "import time; time.sleep(60)"), seconds_max=0.3

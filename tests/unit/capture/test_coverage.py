@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from pathlib import Path
 from textwrap import dedent
 from types import FunctionType
 from typing import cast
@@ -10,7 +12,7 @@ from typing import cast
 import pytest
 from capturing import BATCHED, Capture
 
-from aotc.capture.coverage import code_lines, ranges
+from aotc.capture.coverage import code_lines, ranges, recording
 from aotc.evidence import Coverage, FunctionCoverage
 
 TWO = """
@@ -138,3 +140,33 @@ def test_lines_of_a_function_are_those_of_its_body(source: str, lines: set[int])
 
 def test_neighbours_are_written_as_ranges() -> None:
     assert list(ranges({7, 3, 9, 8, 1})) == ["1", "3", "7-9"]
+
+
+def test_installed_packages_and_files_elsewhere_are_not_the_program(tmp_path: Path) -> None:
+    files = {
+        "own": tmp_path / "model" / "own.py",
+        "installed": tmp_path / ".venv" / "lib" / "site-packages" / "installed.py",
+        "elsewhere": tmp_path.parent / "elsewhere.py",
+    }
+    namespace: dict[str, Callable[[], None]] = {}
+    for name, path in files.items():
+        exec(compile(f"def {name}():\n    return None\n", str(path), "exec"), namespace)
+    with recording(tmp_path) as seen:
+        for name in files:
+            namespace[name]()
+    assert {file: [f.name for f in found] for file, found in seen.coverage().files.items()} == {
+        "model/own.py": ["own"]
+    }
+
+
+def test_nothing_is_recorded_outside_of_the_block(tmp_path: Path) -> None:
+    namespace: dict[str, Callable[[], None]] = {}
+    source = "def first():\n    return None\n\ndef second():\n    return None\n"
+    exec(compile(source, str(tmp_path / "own.py"), "exec"), namespace)
+    with recording(tmp_path) as seen:
+        namespace["first"]()
+    namespace["second"]()
+    with recording(tmp_path) as again:
+        namespace["second"]()
+    for found, name in ((seen, "first"), (again, "second")):
+        assert [f.name for f in found.coverage().files["own.py"]] == [name]

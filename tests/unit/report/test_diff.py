@@ -19,7 +19,7 @@ from aotc.report.diff_rules import parse_rules, violations
 from aotc.report.diff_text import diff_document, diff_lines
 from aotc.report.module_diff import text_diff
 from aotc.report.review import Review, ReviewedTarget, review
-from aotc_runtime.schema.manifest import ProfileRecord
+from aotc_runtime.schema.manifest import Pad, ProfileRecord, Trial
 from aotc_runtime.system.store import open_bundle
 
 NOW = datetime.now(UTC)
@@ -200,6 +200,24 @@ def test_targets_and_toolchains_are_compared(base: Review) -> None:
         f"{V3} jax",
         f"{V3} accepts_jaxlib",
     }
+
+
+def test_other_proofs_of_a_policy_are_another_parity_and_no_other_interface(base: Review) -> None:
+    found = diff(proven(base, "0.0"), proven(base, "0.5"), lines_max=9)
+    assert [(c.kind, c.where) for c in found.changes] == [("parity", f"f for {V3} n proof")]
+
+
+def proven(old: Review, max_abs: str) -> Review:
+    """The same bundle, as if its dimension were padded, with this error."""
+    trial = Trial(
+        sizes={"n": 3}, profile={"n": 4}, fill="nan", max_abs=max_abs, max_rel="0.0", ulp_max=0
+    )
+    policy = Pad(fill={}, mask="", length="", proof=(trial,))
+    target = old.targets[V3]
+    entry = msgspec.structs.replace(target.manifest.entry_points["f"], out_of_profile={"n": policy})
+    manifest = msgspec.structs.replace(target.manifest, entry_points={"f": entry})
+    targets = {V3: replace(target, manifest=manifest)}
+    return replace(old, root_digest=max_abs, targets=targets)
 
 
 @pytest.mark.parametrize(
