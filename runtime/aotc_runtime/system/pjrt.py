@@ -5,6 +5,7 @@ are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
     Client: deserialize_executable, live_executables, local_devices
     LoadedExecutable.execute_sharded, get_compiled_memory_stats
+    ArrayImpl._to_np_array_did_copy: of what lies on an accelerator
     ExecuteResults.consume_with_handlers
     LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
     ArrayImpl._to_np_array_did_copy, LoadedExecutable.get_parameter_shardings and
@@ -501,7 +502,7 @@ def to_numpy(buffer: Buffer, aval: Aval) -> np.ndarray[Any, Any]:
 
 def _copied(buffer: Buffer) -> np.ndarray[Any, Any]:
     """A copy of what lies on an accelerator."""
-    array: np.ndarray[Any, Any] = buffer._single_device_array_to_np_array_did_copy()[0]
+    array: np.ndarray[Any, Any] = buffer._to_np_array_did_copy()[0]
     return array
 
 
