@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.cache.store import LocalStore
+from aotc.cache.store import Cache
 from aotc.cache.tasks import Last, OnDone, Tasks
 from aotc_runtime.digest import sha256
 
 
 @contextmanager
-def open_tasks(store: LocalStore | None, manifest: Path, on_done: OnDone) -> Iterator[Tasks]:
+def open_tasks(store: Cache | None, manifest: Path, on_done: OnDone) -> Iterator[Tasks]:
     """The tasks of a build of this manifest; what they did is left for the next one if it succeeds.
 
     Whether it does or not, the cache is then no larger than it may be.
@@ -33,7 +33,7 @@ def open_tasks(store: LocalStore | None, manifest: Path, on_done: OnDone) -> Ite
             store.trim()
 
 
-def _read(store: LocalStore, name: str) -> Last:
+def _read(store: Cache, name: str) -> Last:
     data = store.read_record(name)
     try:
         return msgspec.json.decode(data, type=dict[str, dict[str, str]]) if data else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -22,6 +23,11 @@ CPU_FACTS = frozenset(
     | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"}
 )
 """Of /proc/cpuinfo, on x86 and Arm: what code generation for the host and results can depend on."""
+
+_OF_INSTALLATION = re.compile(
+    r"\"?(?:\.\./|/|.*__pycache__/|[^/]*\.dist-info/(?:INSTALLER|REQUESTED|direct_url\.json|RECORD),)"
+)
+"""Lines of a RECORD."""
 
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """They decide which code a library's name stands for."""
@@ -54,10 +60,14 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]:
     """Its version, and the digest of RECORD, which holds a digest of each file
     (https://packaging.python.org/specifications/recording-installed-packages).
+
+    Without what differs between installations of the same wheel: scripts, which name their Python
+    and lie outside of the packages, compiled files, and notes of the installer.
     """
     yield f"package {name}", found.version
-    record = found.read_text("RECORD")
-    yield f"files of package {name}", sha256((record or "").encode())
+    lines = (found.read_text("RECORD") or "").splitlines()
+    kept = sorted(line for line in lines if not _OF_INSTALLATION.match(line))
+    yield f"files of package {name}", sha256("\n".join(kept).encode())
 
 
 @cache

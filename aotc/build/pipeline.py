@@ -31,7 +31,7 @@ from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.staging import Staging, scratch_folder
 from aotc.build.workers import Workers
 from aotc.cache.keys import Kind, Task
-from aotc.cache.store import LocalStore
+from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
@@ -86,7 +86,7 @@ def build(
     on_stage: OnStage = lambda stage, done, total: None,
     on_output: OnOutput = lambda process, text: None,
     tuning: tune.Tuning | None = None,
-    cache: LocalStore | None = None,
+    cache: Cache | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
 ) -> Built:
@@ -121,7 +121,7 @@ def build(
     ):
         staging = Staging(scratch)
         backends = {target.platform: backend_for(target.platform) for target in resolved}
-        workers.also_stop(list(backends.values()))
+        workers.also_stop([*backends.values(), *([cache] if cache else [])])
         cached = {name: CachedBackend(backend, tasks) for name, backend in backends.items()}
         compiling = Compiling(resolved, wanted, cached, workers)
         recorded = isinstance(tuning, Recorded)

@@ -7,7 +7,7 @@ one of them is as it was, so is the result, which lies under the key of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,9 +63,8 @@ def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[
     Gives a function that keeps new ones, to be called once nothing speaks against it.
     """
     place = key_of(f"{worker.kind} reads", worker.known)
-    recipes = tasks.recall(place, Recipes) or Recipes(())
     looking = Looking(worker.root, worker.environment)
-    for reads in recipes.reads:
+    for reads in _recipes(tasks, place):
         task = _task(worker, looking.parts(reads))
         files = tasks.recall(task.key, Files)
         if files and _restore(files, worker.folder, tasks):
@@ -86,11 +85,20 @@ def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[
         if tasks.store is None:
             return
         tasks.keep(task.key, Files(_keep_files(worker, tasks)))
-        newer = (tasks.recall(place, Recipes) or Recipes(())).reads
-        others = tuple(reads for reads in newer if reads != recording.reads)
+        others = tuple(reads for reads in _recipes(tasks, place) if reads != recording.reads)
         tasks.keep(place, Recipes((recording.reads, *others)[:RECIPES_KEPT]))
 
     return keep
+
+
+def _recipes(tasks: Tasks, place: str) -> Iterator[Reads]:
+    """Each once; those that only builds elsewhere have made come last."""
+    seen: list[Reads] = []
+    for recipes in tasks.recall_every(place, Recipes):
+        for reads in recipes.reads:
+            if reads not in seen:
+                seen.append(reads)
+                yield reads
 
 
 def _task(worker: Worker, parts: Parts) -> Task:

@@ -33,11 +33,22 @@ RECORDS_KEPT = 200
 _UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a folder holds. bytes: of all entries."""
+
+    entries: int
+    bytes: int
+
+
 class Store(Protocol):
     """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
 
     def get(self, key: str) -> bytes | None:
         """The bytes that were put there; None if there are none, or if they are damaged."""
+
+    def every(self, key: str) -> Iterator[bytes]:
+        """What lies there, in each place that is asked: builds elsewhere may have put others."""
 
     def put(self, key: str, data: bytes) -> None:
         """Keep them, if that is possible: a store that is full or read-only fails no build."""
@@ -46,12 +57,20 @@ class Store(Protocol):
         """What its user should know: damaged entries, a place that cannot be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a folder holds. bytes: of all entries."""
+class Cache(Store, Protocol):
+    """A store with what belongs to this host."""
 
-    entries: int
-    bytes: int
+    def read_record(self, name: str) -> bytes | None:
+        """What the last build of this name left; None if it left nothing."""
+
+    def write_record(self, name: str, data: bytes) -> None:
+        """Leave it for the next build of this name."""
+
+    def trim(self) -> Contents:
+        """Remove what was not used for the longest time until its limit holds; what was removed."""
+
+    def stop(self) -> None:
+        """End what is being read and written elsewhere, from another thread."""
 
 
 class LocalStore:
@@ -84,6 +103,12 @@ class LocalStore:
         with suppress(OSError):
             os.utime(path)
         return data
+
+    def every(self, key: str) -> Iterator[bytes]:
+        """As `Store`."""
+        data = self.get(key)
+        if data is not None:
+            yield data
 
     def put(self, key: str, data: bytes) -> None:
         """As `Store`. What is larger than the whole cache may be is not kept."""
@@ -155,6 +180,9 @@ class LocalStore:
             with self._lock:
                 self._unwritable = error.strerror or str(error)
         return Contents(removed, freed)
+
+    def stop(self) -> None:
+        """As `Cache`: here is nothing to wait for."""
 
     def clear(self) -> Contents:
         """Remove every entry and record; what was removed."""

@@ -77,10 +77,14 @@ class Tasks:
     def recall[T](self, key: str, type_: type[T]) -> T | None:
         """What is in the cache, decoded; None if it is not there, or nobody understands it."""
         data = self.store.get(key) if self.store else None
-        try:
-            return None if data is None else msgspec.msgpack.decode(data, type=type_)
-        except msgspec.MsgspecError:
-            return None
+        return None if data is None else _decoded(data, type_)
+
+    def recall_every[T](self, key: str, type_: type[T]) -> Iterator[T]:
+        """As `recall`, of a key under which builds elsewhere may have put others."""
+        for data in self.store.every(key) if self.store else ():
+            found = _decoded(data, type_)
+            if found is not None:
+                yield found
 
     def keep(self, key: str, value: object) -> None:
         """Put a value into the cache, if there is one."""
@@ -119,6 +123,13 @@ class Tasks:
         if before is None:
             return (FIRST,)
         return tuple(map(str, changes(before, task.parts))) or (GONE,)
+
+
+def _decoded[T](data: bytes, type_: type[T]) -> T | None:
+    try:
+        return msgspec.msgpack.decode(data, type=type_)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:

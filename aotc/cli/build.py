@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli.cache_options import cache_option, size_option, store_of
+from aotc.cli.cache_options import cache_option, size_option
 from aotc.cli.common import Output, command, note_ignored
 from aotc.cli.completion import target_names
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
+from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
 
 if TYPE_CHECKING:
     from aotc.build.pipeline import Built
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 )
 @cache_option("Take from this folder what was built before; default: $XDG_CACHE_HOME/aotc.")
 @size_option
+@remote_cache_options
 @click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
 @click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
 @click.option(
@@ -70,6 +72,9 @@ def build(
     keep_going: bool,
     place: str | None,
     cache_size: str | None,
+    remote_cache: str | None,
+    cache_key: str | None,
+    cache_trust: tuple[Path, ...],
     explain: bool,
     tune: bool,
     save_tuning: Path | None,
@@ -101,7 +106,7 @@ def build(
         require_file_place(save_tuning, Kind("a tuning file", tuning_files.begins))
     if ignored := ignored_variables():
         note_ignored(ignored)
-    store = store_of(place, cache_size)
+    store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
     signer = signer_of(key, passphrase_file) if key else None
     with progress(quiet=out.json) as on_stage:
         built = build_bundle(

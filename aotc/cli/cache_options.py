@@ -36,6 +36,8 @@ def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
     if place == OFF:
         size_of(cache_size)
         return None
+    if place and "://" in place:
+        raise click.UsageError("--cache names a folder; for a URL there is --remote-cache")
     return open_store(place or None, cache_size, os.environ)
 
 

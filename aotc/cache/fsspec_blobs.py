@@ -1,0 +1,48 @@
+"""Blobs wherever fsspec reaches: s3://, gs://, az://, sftp://, file://, …
+
+https://filesystem-spec.readthedocs.io. Each scheme but file:// and memory:// needs the package
+that serves it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from aotc.cache.bounded import Moved
+from aotc.cache.http_blobs import CHUNK_BYTES, read_all
+
+
+class FsspecBlobs:
+    """Blobs in a folder of a file system. files: `fsspec.AbstractFileSystem`."""
+
+    def __init__(self, files: Any, folder: str) -> None:
+        self._files, self._folder = files, folder.rstrip("/")
+
+    def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
+        """As `Blobs`."""
+        try:
+            with self._files.open(f"{self._folder}/{name}", "rb") as file:
+                return read_all(file, limit, moved)
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes, moved: Moved) -> None:
+        """As `Blobs`."""
+        try:
+            self._write(name, data, moved)
+        except FileNotFoundError:
+            # Object stores have no folders, and asking them to make one can be forbidden.
+            self._files.makedirs(self._folder, exist_ok=True)
+            self._write(name, data, moved)
+
+    def _write(self, name: str, data: bytes, moved: Moved) -> None:
+        path = f"{self._folder}/{name}"
+        # Object stores show an object when it is whole; in a folder a renamed file is.
+        renamed = "file" in self._files.protocol
+        written = f"{path}.{secrets.token_hex(4)}.part" if renamed else path
+        with self._files.open(written, "wb") as file:
+            for start in range(0, len(data), CHUNK_BYTES):
+                moved(file.write(data[start : start + CHUNK_BYTES]))
+        if renamed:
+            self._files.mv(written, path)

@@ -1,0 +1,154 @@
+"""A cache elsewhere, which others share: asked after the local one, and given what is made here.
+
+What lies there is not trusted (`aotc.cache.seal`), and whether it answers is not relied on: after
+a few failures in a row it is left alone for the rest of the build.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Protocol
+
+from aotc.cache.bounded import SECONDS, Bounded, Moved, OutageError
+from aotc.cache.seal import HEAD_BYTES_MAX, Refusal, Seals
+from aotc.cache.store import Contents, LocalStore
+
+FAILURES_MAX = 2
+"""In a row. Each costs up to `aotc.cache.bounded.SECONDS`."""
+
+
+class Blobs(Protocol):
+    """Bytes by name, elsewhere. Called from several threads at once. What goes wrong is raised, as
+    whatever exception.
+    """
+
+    def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
+        """What lies there; None if nothing does. limit: bytes, beyond which it is an error."""
+
+    def write(self, name: str, data: bytes, moved: Moved) -> None:
+        """Put it there, over what there was."""
+
+
+class RemoteStore:
+    """Sealed entries in blobs.
+
+    place: for people, without secrets.  limit: bytes; larger entries are neither read nor written.
+    seconds: as of `Bounded`.
+    """
+
+    def __init__(
+        self, blobs: Blobs, place: str, seals: Seals, limit: int, seconds: float = SECONDS
+    ) -> None:
+        self._blobs, self._place, self._seals, self._limit = blobs, place, seals, limit
+        self._bounded = Bounded(seconds)
+        self._lock = threading.Lock()
+        self._refused: Counter[Refusal] = Counter()
+        self._failures, self._outage = 0, ""
+
+    def get(self, key: str) -> bytes | None:
+        """What a trusted key has sealed for this key of the cache; None for anything else."""
+        limit = self._limit + HEAD_BYTES_MAX
+        with suppress(OutageError):
+            entry = self._call(lambda moved: self._blobs.read(_name(key), limit, moved))
+            if entry is not None:
+                data = self._seals.open(key, entry)
+                if not isinstance(data, Refusal):
+                    return data
+                with self._lock:
+                    self._refused[data] += 1
+        return None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Seal and write it, if there is a key to seal with."""
+        if self._seals.sealer is None or len(data) > self._limit:
+            return
+        entry = self._seals.seal(key, data)
+        with suppress(OutageError):
+            self._call(lambda moved: self._blobs.write(_name(key), entry, moved))
+
+    def notes(self) -> tuple[str, ...]:
+        """What its user should know."""
+        with self._lock:
+            refused, outage = dict(self._refused), self._outage
+        found = [
+            f"entries of the cache at {self._place} that are {why}, not used: {number}"
+            for why, number in sorted(refused.items())
+        ]
+        if outage:
+            found.append(f"the cache at {self._place} could not be used: {outage}")
+        return tuple(found)
+
+    def stop(self) -> None:
+        """End what is being read and written."""
+        self._bounded.stop()
+
+    def _call[T](self, operation: Callable[[Moved], T]) -> T:
+        with self._lock:
+            if self._failures >= FAILURES_MAX:
+                raise OutageError(self._outage)
+        try:
+            result = self._bounded.call(operation)
+        except OutageError as error:
+            with self._lock:
+                self._failures, self._outage = self._failures + 1, str(error)
+            raise
+        with self._lock:
+            self._failures = 0
+        return result
+
+
+class SharedStore:
+    """A local store before a remote one: what comes from there is kept here, what is made here is
+    put there.
+    """
+
+    def __init__(self, local: LocalStore, remote: RemoteStore) -> None:
+        self.local, self.remote = local, remote
+
+    def get(self, key: str) -> bytes | None:
+        """As `Store`."""
+        data = self.local.get(key)
+        if data is None:
+            data = self.remote.get(key)
+            if data is not None:
+                self.local.put(key, data)
+        return data
+
+    def every(self, key: str) -> Iterator[bytes]:
+        """As `Store`; the remote one is asked only if the local one's does not do."""
+        yield from self.local.every(key)
+        data = self.remote.get(key)
+        if data is not None:
+            yield data
+
+    def put(self, key: str, data: bytes) -> None:
+        """As `Store`."""
+        self.local.put(key, data)
+        self.remote.put(key, data)
+
+    def notes(self) -> tuple[str, ...]:
+        """As `Store`."""
+        return (*self.local.notes(), *self.remote.notes())
+
+    def read_record(self, name: str) -> bytes | None:
+        """As `Cache`: records are about this host."""
+        return self.local.read_record(name)
+
+    def write_record(self, name: str, data: bytes) -> None:
+        """As `Cache`."""
+        self.local.write_record(name, data)
+
+    def trim(self) -> Contents:
+        """As `Cache`: the local one; how large the other may become is for whoever runs it."""
+        return self.local.trim()
+
+    def stop(self) -> None:
+        """As `Cache`."""
+        self.remote.stop()
+
+
+def _name(key: str) -> str:
+    return key.removeprefix("sha256:")

@@ -1,0 +1,114 @@
+"""Entries of a remote cache: sealed by the key of who made them, opened if that key is trusted.
+
+A sealed entry is a DSSE envelope (https://github.com/secure-systems-lab/dsse, protocol 1.0.2) as
+canonical JSON, a newline, and the data. The envelope's payload says which task's result it is (the
+key of the cache), and the data's digest. So nobody without the key of a builder can make, change,
+cut or move an entry: neither whoever runs the storage, nor other users of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from aotc_runtime import canonical
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats import dsse
+from aotc_runtime.verification.signatures import open_envelope
+
+PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
+
+HEAD_BYTES_MAX = 4096
+"""An envelope has about 500."""
+
+
+class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is signed. key: of the cache.  data: the digest of what lies under it."""
+
+    key: str
+    data: str
+
+
+class Sealer(Protocol):
+    """Signs with one key; every signer of ours is one."""
+
+    @property
+    def key_id(self) -> str:
+        """SHA-256 of the public key's SubjectPublicKeyInfo DER, hex."""
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message."""
+
+
+type Verify = Callable[[bytes, bytes], bool]
+"""Whether a signature over a message is good."""
+
+
+class Refusal(StrEnum):
+    """Why an entry is not used, in words for people."""
+
+    DAMAGED = "damaged or cut short"
+    UNSIGNED = "not signed"
+    STRANGER = "signed by no key that --cache-trust lists"
+    FORGED = "with a signature that is not the key's"
+    MOVED = "of another task"
+
+
+@dataclass(frozen=True, slots=True)
+class Seals:
+    """Who seals what is written, and whose seals count. sealer: None to write nothing.  trusted: by
+    key id.
+    """
+
+    sealer: Sealer | None
+    trusted: Mapping[str, Verify]
+
+    def seal(self, key: str, data: bytes) -> bytes:
+        """An entry. key: of the cache, "sha256:…"."""
+        assert self.sealer is not None
+        payload = canonical.encode(Sealed(key=key, data=sha256(data)))
+        message = dsse.pre_authentication_encoding(PAYLOAD_TYPE, payload)
+        signature = self.sealer.sign(message)
+        envelope = dsse.Envelope(
+            payload=base64.b64encode(payload).decode(),
+            payloadType=PAYLOAD_TYPE,
+            signatures=(
+                dsse.Signature(sig=base64.b64encode(signature).decode(), keyid=self.sealer.key_id),
+            ),
+        )
+        return canonical.encode(envelope) + b"\n" + data
+
+    def open(self, key: str, entry: bytes) -> bytes | Refusal:
+        """The data of an entry that a trusted key sealed for this key of the cache."""
+        end = entry.find(b"\n", 0, HEAD_BYTES_MAX)
+        if end < 0:
+            return Refusal.DAMAGED
+        data = entry[end + 1 :]
+        try:
+            signed = open_envelope(entry[:end], "entry")
+        except BundleFormatError as error:
+            return Refusal.UNSIGNED if error.code == "AOTC-E119" else Refusal.DAMAGED
+        counted = [(id, signature) for id, signature in signed.signatures if id in self.trusted]
+        if not counted:
+            return Refusal.STRANGER
+        message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+        if not any(self.trusted[id](signature, message) for id, signature in counted):
+            return Refusal.FORGED
+        # A trusted key signs other things too: bundles, certificates.
+        if signed.payload_type != PAYLOAD_TYPE:
+            return Refusal.MOVED
+        try:
+            sealed = canonical.decode(signed.payload, Sealed, where="entry")
+        except BundleFormatError:
+            return Refusal.DAMAGED
+        if sealed.key != key:
+            return Refusal.MOVED
+        if sealed.data != sha256(data):
+            return Refusal.DAMAGED
+        return data

@@ -1,0 +1,89 @@
+"""Which cache elsewhere a build shares, and whose entries in it count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from aotc.cache.bounded import Bounded, OutageError
+from aotc.cache.fsspec_blobs import FsspecBlobs
+from aotc.cache.http_blobs import HttpBlobs
+from aotc.cache.remote import Blobs, RemoteStore, SharedStore
+from aotc.cache.seal import Sealer, Seals, Verify
+from aotc.cache.store import LocalStore
+from aotc.errors import UsageError
+from aotc_runtime.errors import Finding
+
+OPTION = "--remote-cache"
+
+_SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
+"""Of a URL, whether it is a good one or not: user and password, and the query."""
+
+
+def share(
+    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, Verify]
+) -> SharedStore:
+    """A local cache with a remote one behind it. sealer: None to write nothing there.  trusted:
+    whose entries are used, by key id.
+
+    Raises UsageError: AOTC-E062 a URL that nothing here serves, E063 nobody is trusted.
+    """
+    if not trusted:
+        raise UsageError(
+            Finding(
+                code="AOTC-E063",
+                where=OPTION,
+                expected="a key that seals its entries: executables are taken from it",
+                found="none",
+                hint="pass --cache-trust KEY.pub to read, --cache-key KEY to read and write",
+            )
+        )
+    blobs = blobs_at(url)
+    return SharedStore(local, RemoteStore(blobs, shown(url), Seals(sealer, trusted), local.limit))
+
+
+def shown(url: str) -> str:
+    """A URL without its secrets."""
+    return _SECRETS.sub("", url)
+
+
+def blobs_at(url: str) -> Blobs:
+    """What a URL stands for. Raises UsageError: AOTC-E062."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        hint = "write it as https://HOST/PATH or s3://BUCKET/PATH"
+        raise _unusable(url, str(error), hint) from error
+    if parts.scheme in ("http", "https"):
+        if not parts.hostname:
+            raise _unusable(url, "no host", "write it as https://HOST/PATH")
+        return HttpBlobs(url)
+    if not parts.scheme:
+        raise _unusable(url, "no scheme", "write file:///PATH for a folder")
+    if find_spec("fsspec") is None:
+        raise _unusable(url, "fsspec is not installed", "pip install 'aotc[remote]'")
+    import fsspec
+
+    try:
+        files, folder = Bounded().call(
+            lambda _: fsspec.core.url_to_fs(url, use_listings_cache=False)
+        )
+    except OutageError as error:
+        hint = "file://, http:// and https:// need no other package"
+        raise _unusable(url, str(error), hint) from error
+    return FsspecBlobs(files, folder)
+
+
+def _unusable(url: str, found: str, hint: str) -> UsageError:
+    return UsageError(
+        Finding(
+            code="AOTC-E062",
+            where=f"{OPTION} {shown(url)}",
+            expected="a URL that http or an installed package of fsspec serves",
+            found=found,
+            hint=hint,
+        )
+    )

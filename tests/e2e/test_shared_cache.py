@@ -1,0 +1,186 @@
+"""Hosts that share a cache build what one of them has built already, whoever else writes there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from aotc.build.pipeline import Built, build
+from aotc.cache.sharing import share
+from aotc.cache.store import LocalStore
+from aotc.cli.group import cli
+from aotc.signing.keys import generate_key_pair
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.verification.keys import load_public_key
+
+MANIFEST = """
+schema = 1
+name = "shared"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+init = "program:init"
+[entry_points.f]
+function = "program:f"
+bind = { params = "params" }
+inputs.x = { shape = [2, 8], dtype = "float32" }
+"""
+PROGRAM = """
+import jax.numpy as jnp
+def init():
+    return {"w": jnp.arange(8.0)}
+def f(params, x):
+    return jnp.tanh(x * params["w"])
+"""
+SERVER = Path(__file__).parents[1] / "unit" / "cache" / "http_storage.py"
+
+OURS, STRANGER = LocalSigner.ephemeral(), LocalSigner.ephemeral()
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("storage")
+
+
+@pytest.fixture(scope="module")
+def url(storage: Path) -> Iterator[str]:
+    command = [sys.executable, str(SERVER), str(storage), "good"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/cache"
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "shared.toml").write_text(MANIFEST)
+    (folder / "program.py").write_text(PROGRAM)
+    return folder
+
+
+def built(project: Path, folder: Path, url: str, *, by: LocalSigner | None = None) -> Built:
+    """A build on a host whose own cache is in a folder; all trust our key."""
+    folder.mkdir(exist_ok=True)
+    trusted = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
+    return build(
+        project / "shared.toml",
+        output=folder / "shared.aotb",
+        cache=share(LocalStore(folder / "cache", 10**9), url, by, trusted),
+    )
+
+
+@pytest.fixture(scope="module")
+def first(project: Path, url: str, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built(project, tmp_path_factory.mktemp("first"), url, by=OURS)
+
+
+def ran(built: Built) -> set[str]:
+    return {done.task.name for done in built.tasks if not done.cached}
+
+
+EVERYTHING = {
+    "capture",
+    "reference",
+    "executable f for cpu-x86-64-v3",
+    "parity of cpu-x86-64-v3",
+    "pack",
+}
+
+
+def test_what_one_host_has_built_another_does_not(
+    first: Built, project: Path, url: str, tmp_path: Path
+) -> None:
+    assert ran(first) == EVERYTHING and not first.notes
+    again = built(project, tmp_path, url)
+    assert ran(again) == {"pack"}
+    assert again.bundle.root_digest == first.bundle.root_digest
+    assert not again.notes
+
+
+def test_a_state_that_another_host_has_built_is_found_beside_ones_own(
+    first: Built, project: Path, url: str, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    built(project, here, url)
+    try:
+        (project / "program.py").write_text(PROGRAM.replace("tanh", "sin"))
+        built(project, there, url, by=OURS)
+        assert ran(built(project, here, url)) == {"pack"}
+    finally:
+        (project / "program.py").write_text(PROGRAM)
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "stranger"])
+def test_entries_that_do_not_count_are_made_anew_with_a_note(
+    damage: str, first: Built, project: Path, url: str, storage: Path, tmp_path: Path
+) -> None:
+    kept = {path: path.read_bytes() for path in storage.iterdir()}
+    try:
+        if damage == "stranger":
+            for path in kept:
+                path.unlink()
+            built(project, tmp_path / "theirs", url, by=STRANGER)
+        else:
+            for path, data in kept.items():
+                path.write_bytes(data[:-1] + (b"?" if damage == "changed" else b""))
+        found = built(project, tmp_path / "ours", url)
+    finally:
+        for path, data in kept.items():
+            path.write_bytes(data)
+    assert ran(found) == EVERYTHING
+    assert found.bundle.root_digest == first.bundle.root_digest
+    word = "no key" if damage == "stranger" else "damaged"
+    assert any(word in note and "not used" in note for note in found.notes)
+
+
+def test_a_build_goes_on_without_the_server_and_says_so(
+    first: Built, project: Path, tmp_path: Path
+) -> None:
+    found = built(project, tmp_path, "http://127.0.0.1:1/cache", by=OURS)
+    assert found.bundle.root_digest == first.bundle.root_digest
+    (note,) = found.notes
+    assert "could not be used" in note
+
+
+def test_the_command_writes_with_a_key_and_reads_with_its_public_half(
+    project: Path, storage: Path, tmp_path: Path
+) -> None:
+    key = generate_key_pair(tmp_path / "ci", None)
+    remote = ["--remote-cache", f"file://{tmp_path}/elsewhere"]
+    for number, options in enumerate(
+        [["--cache-key", str(key.private)], ["--cache-trust", str(key.public)]]
+    ):
+        output = ["-o", str(tmp_path / "x.aotb"), "--cache", str(tmp_path / f"cache{number}")]
+        result = CliRunner().invoke(
+            cli,
+            ["build", str(project / "shared.toml"), *output, *remote, *options, "--explain"],
+        )
+        assert result.exit_code == 0, result.output
+    assert result.output.count("cached") >= 4
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--cache-trust", "x.pub"], 2, "go with --remote-cache"),
+        (["--cache", "s3://bucket/x"], 2, "there is --remote-cache"),
+        (["--remote-cache", "file:///x"], 2, "AOTC-E063"),
+        (["--remote-cache", "nowhere://x", "--cache-key", "KEY"], 2, "AOTC-E062"),
+    ],
+)
+def test_options_that_say_nothing_useful_are_refused(
+    options: list[str], code: int, words: str, project: Path, tmp_path: Path
+) -> None:
+    key = generate_key_pair(tmp_path / "ci", None)
+    given = [str(key.private) if option == "KEY" else option for option in options]
+    place = [] if "--cache" in options else ["--cache", str(tmp_path / "cache")]
+    result = CliRunner().invoke(cli, ["build", str(project / "shared.toml"), *place, *given])
+    assert result.exit_code == code
+    assert words in result.output

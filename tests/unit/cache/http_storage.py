@@ -1,0 +1,71 @@
+"""`python http_storage.py FOLDER MODE`: an HTTP server that keeps what is PUT; prints its port.
+
+MODE: "good"; "silent" never answers; "trickle" sends a byte now and then; "broken" says 500;
+"redirect" sends everybody to another place.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+FOLDER, MODE = Path(sys.argv[1]), sys.argv[2]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path = FOLDER / self.path.rpartition("/")[2]
+        if self.refused():
+            return
+        if not path.exists():
+            self.answer(404, b"")
+            return
+        if MODE == "trickle":
+            self.send_response(200)
+            self.send_header("Content-Length", str(path.stat().st_size))
+            self.end_headers()
+            for byte in path.read_bytes():
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                time.sleep(0.1)
+            return
+        self.answer(200, path.read_bytes())
+
+    def do_PUT(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.refused():
+            return
+        (FOLDER / "authorization").write_text(self.headers.get("Authorization", ""))
+        (FOLDER / self.path.rpartition("/")[2]).write_bytes(data)
+        self.answer(201, b"")
+
+    def refused(self) -> bool:
+        if MODE == "silent":
+            time.sleep(60)
+        if MODE == "broken":
+            self.answer(500, b"")
+        if MODE == "redirect":
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.2:{self.server.server_port}/")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        return MODE in ("silent", "broken", "redirect")
+
+    def answer(self, code: int, data: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.daemon_threads = True
+print(server.server_port, flush=True)
+server.serve_forever()

@@ -1,0 +1,186 @@
+"""A cache elsewhere gives and takes sealed entries; whatever happens there, the build goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aotc.cache.http_blobs import HttpBlobs
+from aotc.cache.remote import RemoteStore, SharedStore
+from aotc.cache.seal import Seals
+from aotc.cache.sharing import blobs_at, share, shown
+from aotc.cache.store import LocalStore
+from aotc.errors import UsageError
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.digest import sha256
+from aotc_runtime.verification.keys import load_public_key
+
+KEY, OTHER = sha256(b"key"), sha256(b"other")
+OURS = LocalSigner.ephemeral()
+TRUSTED = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
+
+Server = Callable[[str], str]
+"""A mode of http_storage.py to the URL of a server."""
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    folder = tmp_path / "storage"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def server(storage: Path) -> Iterator[Server]:
+    """Servers in processes of their own, which all keep their files in `storage`."""
+    running = []
+
+    def start(mode: str) -> str:
+        script = Path(__file__).with_name("http_storage.py")
+        command = [sys.executable, str(script), str(storage), mode]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        return f"http://127.0.0.1:{process.stdout.readline().strip()}/cache"
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def remote(url: str, *, limit: int = 10_000, seconds: float = 20.0) -> RemoteStore:
+    return RemoteStore(blobs_at(url), shown(url), Seals(OURS, TRUSTED), limit, seconds)
+
+
+@pytest.mark.parametrize("kind", ["http", "file"])
+def test_an_entry_is_given_to_another_host_and_kept_there(
+    kind: str, storage: Path, server: Server, tmp_path: Path
+) -> None:
+    url = server("good") if kind == "http" else f"file://{storage}/new/folder"
+    ours = share(LocalStore(tmp_path / "a", 10_000), url, OURS, TRUSTED)
+    assert ours.get(KEY) is None
+    ours.put(KEY, b"data")
+    local = LocalStore(tmp_path / "b", 10_000)
+    theirs = share(local, url, None, TRUSTED)
+    assert theirs.get(KEY) == b"data" == local.get(KEY)
+    theirs.put(OTHER, b"made by who cannot seal")
+    assert ours.get(OTHER) is None
+    assert ours.notes() == theirs.notes() == ()
+
+
+def test_both_places_are_asked_for_what_builds_elsewhere_may_have_put_as_well(
+    tmp_path: Path, storage: Path
+) -> None:
+    store = share(LocalStore(tmp_path / "a", 10_000), f"file://{storage}", OURS, TRUSTED)
+    store.put(KEY, b"theirs")
+    store.local.put(KEY, b"ours")
+    assert store.get(KEY) == b"ours"
+    assert list(store.every(KEY)) == [b"ours", b"theirs"]
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "empty", "moved"])
+def test_what_is_wrong_there_is_not_used_and_told(
+    damage: str, storage: Path, server: Server, tmp_path: Path
+) -> None:
+    store = SharedStore(LocalStore(tmp_path / "a", 10_000), remote(server("good")))
+    store.remote.put(KEY, b"some data")
+    store.remote.put(OTHER, b"other data")
+    path = storage / KEY.removeprefix("sha256:")
+    entry = path.read_bytes()
+    other = (storage / OTHER.removeprefix("sha256:")).read_bytes()
+    path.write_bytes(
+        {"changed": entry[:-1] + b"?", "cut": entry[:-1], "empty": b"", "moved": other}[damage]
+    )
+    assert store.get(KEY) is None
+    assert store.local.get(KEY) is None
+    (note,) = store.notes()
+    assert "not used: 1" in note and "127.0.0.1" in note
+
+
+@pytest.mark.parametrize("mode", ["silent", "trickle", "broken", "redirect"])
+def test_a_server_that_does_not_serve_costs_a_note_and_a_bounded_time(
+    mode: str, server: Server, storage: Path
+) -> None:
+    (storage / KEY.removeprefix("sha256:")).write_bytes(b"x" * 9000)
+    store = remote(server(mode), seconds=0.5)
+    for _ in range(3):
+        assert store.get(KEY) is None
+    (note,) = store.notes()
+    assert "could not be used" in note
+
+
+def test_a_server_that_is_not_there_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    store = remote("http://127.0.0.1:1/cache")
+    read = HttpBlobs.read
+    monkeypatch.setattr(HttpBlobs, "read", lambda *args: asked.append(1) or read(*args))
+    for _ in range(5):
+        assert store.get(KEY) is None
+    store.put(KEY, b"data")
+    assert len(asked) == 2
+    assert "refused" in store.notes()[0]
+
+
+def test_more_than_the_limit_is_neither_read_nor_written(storage: Path, server: Server) -> None:
+    url = server("good")
+    remote(url).put(KEY, b"x" * 9000)
+    small = remote(url, limit=4000)
+    assert small.get(KEY) is None
+    assert "more than" in small.notes()[0]
+    small.put(OTHER, b"x" * 4001)
+    assert not (storage / OTHER.removeprefix("sha256:")).exists()
+
+
+def test_a_stopped_store_asks_nobody(server: Server) -> None:
+    store = remote(server("good"))
+    store.put(KEY, b"data")
+    store.stop()
+    assert store.get(KEY) is None
+    assert "stopped" in store.notes()[0]
+
+
+def test_a_password_is_sent_and_never_shown(storage: Path, server: Server) -> None:
+    url = server("good").replace("://", "://me:s%40cret@") + "?token=hidden"
+    store = remote(url)
+    store.put(KEY, b"data")
+    assert (storage / "authorization").read_text() == "Basic bWU6c0BjcmV0"
+    gone = remote("http://me:s%40cret@127.0.0.1:1/cache?token=hidden")
+    assert gone.get(KEY) is None
+    assert "cret" not in str(gone.notes()) and "hidden" not in str(gone.notes())
+
+
+@pytest.mark.parametrize(
+    "url", ["nowhere://x", "folder", "http://", "http://[", "http://a:b:c/", "s3://bucket/x"]
+)
+def test_a_url_that_nothing_serves_is_refused(url: str) -> None:
+    if url.startswith("s3:"):
+        pytest.importorskip("fsspec")
+        try:
+            import s3fs  # noqa: F401
+        except ImportError:
+            pass
+        else:
+            pytest.skip("s3fs is installed")
+    with pytest.raises(UsageError) as caught:
+        blobs_at(url)
+    assert caught.value.code == "AOTC-E062"
+
+
+def test_a_url_for_fsspec_names_the_extra_if_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aotc.cache.sharing.find_spec", lambda name: None)
+    with pytest.raises(UsageError) as caught:
+        blobs_at("s3://bucket/x")
+    assert "aotc[remote]" in caught.value.findings[0].hint
+
+
+def test_a_remote_cache_whose_entries_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        share(LocalStore(tmp_path, 1000), f"file://{tmp_path}", None, {})
+    assert caught.value.code == "AOTC-E063"
