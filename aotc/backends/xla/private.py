@@ -8,6 +8,7 @@ below: the dialects in `jaxlib.mlir._mlir_libs`, whose public modules take 40 ms
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -125,13 +126,21 @@ def hlo_module_text(proto: bytes) -> str:
     return str(_hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string())
 
 
+PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy\..*")
+"""Custom calls that say how a program is cut; the partitioner leaves none of them."""
+
+
 def custom_call_targets(module: Any) -> list[str]:
-    """The target of every custom call in an MLIR module, sorted."""
+    """The target of every custom call in an MLIR module, sorted; without those that only tell the
+    partitioner how it is cut.
+    """
     found: set[str] = set()
 
     def visit(operation: Any) -> Any:
         if operation.name == "stablehlo.custom_call":
-            found.add(str(ir.StringAttr(operation.attributes["call_target_name"]).value))
+            name = str(ir.StringAttr(operation.attributes["call_target_name"]).value)
+            if not PARTITIONING.fullmatch(name):
+                found.add(name)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

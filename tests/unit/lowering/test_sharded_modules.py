@@ -1,0 +1,53 @@
+"""Modules over several devices: every parameter says how it is cut."""
+
+from __future__ import annotations
+
+import pytest
+from jaxlib.mlir import ir
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _sdy
+from jaxlib.mlir.dialects import stablehlo
+
+from aotc.backends.xla import private
+from aotc.lowering.stablehlo import portable
+
+TEXT = """
+module @jit_f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["data"=2]>
+  func.func public @main(
+      %arg0: tensor<4x8xf32>,
+      %arg1: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}
+    ) -> (tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) {
+    %0 = stablehlo.add %arg0, %arg1 : tensor<4x8xf32>
+    %1 = sdy.sharding_constraint %0 <@mesh, [{}, {"data"}]> : tensor<4x8xf32>
+    return %1 : tensor<4x8xf32>
+  }
+}
+"""
+
+
+@pytest.fixture
+def module() -> ir.Module:
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    stablehlo.register_dialect(context)
+    _sdy.register_dialect(context)
+    with context:
+        return ir.Module.parse(TEXT)
+
+
+def test_a_closed_over_array_is_whole_on_every_device(module: ir.Module) -> None:
+    read = private.read_artifact(portable(module).artifact)
+    with read.context:
+        main = ir.SymbolTable(read.operation)["main"]
+        attributes = [ir.DictAttr(each) for each in ir.ArrayAttr(main.attributes["arg_attrs"])]
+        shardings = [ir.StringAttr(each["mhlo.sharding"]).value for each in attributes]
+    assert shardings == ["{replicated}", "{devices=[2,1]<=[2]}"]
+
+
+def test_how_a_program_is_cut_is_no_call_into_a_library(module: ir.Module) -> None:
+    made = portable(module)
+    assert "Sharding" in made.custom_call_targets or b"Sharding" in made.artifact
+    assert private.custom_call_targets(private.read_artifact(made.artifact)) == []
