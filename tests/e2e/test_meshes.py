@@ -245,3 +245,33 @@ def test_a_process_has_as_many_devices_as_its_first_bundle_wanted(
         [sys.executable, "-c", LOADING, json.dumps(plan)], capture_output=True, check=True
     )
     assert json.loads(done.stdout) == expected
+
+
+UNPLANNED = """
+import sys
+from pathlib import Path
+import aotc_runtime
+from aotc_runtime.serving.resident import make_resident
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import verify
+
+bundle = verify(open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2])), host.detect())
+try:
+    make_resident(bundle)
+except aotc_runtime.AotcError as error:
+    print(error.code, error.findings[0].expected)
+"""
+
+
+def test_executables_for_more_devices_than_xla_has_are_not_deserialized(
+    parallel_bundle: Bundle,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNPLANNED, *map(str, parallel_bundle)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "AOTC-E555 4 devices"
