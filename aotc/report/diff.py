@@ -197,10 +197,12 @@ def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterat
 
 
 def _coverage(place: str, one: Coverage | None, two: Coverage | None) -> Iterator[Change]:
+    if one is None or two is None:
+        return
     tables = [
         {
             f"{file} {function.name}": f"{function.traced} of {function.lines} lines"
-            for file, functions in (coverage.files if coverage else {}).items()
+            for file, functions in coverage.files.items()
             for function in functions
         }
         for coverage in (one, two)
@@ -220,11 +222,12 @@ def _executables(one: ReviewedExecutable, two: ReviewedExecutable) -> Iterator[C
         if first != second:
             yield Change(kind, place, first[:19], second[:19])
     yield from _fields("parity", place, _parity(one.record.parity), _parity(two.record.parity))
-    tables = [_compiled(e) for e in (one, two)]
-    for kind in ("operations", "compilation", "placement"):
-        yield from _fields(kind, place, tables[0].get(kind, {}), tables[1].get(kind, {}))
+    first_told, second_told = _compiled(one), _compiled(two)
+    # Where one side tells nothing, that is the difference.
+    for kind in sorted(first_told.keys() & second_told.keys()):
+        yield from _fields(kind, place, first_told[kind], second_told[kind])
     numbers: Sequence[Mapping[str, Number]] = [numbers_of(e) for e in (one, two)]
-    for kind in numbers[0].keys() & numbers[1].keys():
+    for kind in sorted(numbers[0].keys() & numbers[1].keys()):
         values = [table[kind].value for table in numbers]
         if values[0] != values[1]:
             yield _number(kind, place, *values)
