@@ -19,6 +19,7 @@ from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.capture import fixtures, program, raised, spreading
+from aotc.capture.arguments import CallPlan
 from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
@@ -52,6 +53,7 @@ def capture(
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = spreading.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
+    plans: dict[str, CallPlan] = {}
     closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
@@ -59,14 +61,20 @@ def capture(
         with spreading.under_mesh(manifest.mesh):
             traced = trace_entry_point(name, manifest, weights, sizes, cuts)
         _check_x64(manifest)
-        for index, profile in enumerate(traced.profiles):
-            inputs = fixtures.fixture_inputs(traced.plan, manifest, profile.sizes)
-            where = manifest.where("entry_points", name, "fixtures")
-            staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+        plans[name] = traced.plan
+        for profile in traced.profiles:
             closure.update(profile.lifted)
         captured[name] = _freeze(traced, platforms, mesh)
         staging.write_entry_point(captured[name])
         progress.finished(name)
+    # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
+    for name, entry_point in captured.items():
+        progress.started(f"making fixtures of {name} ({entry_point.function})")
+        for index, frozen in enumerate(entry_point.profiles):
+            inputs = fixtures.fixture_inputs(plans[name], manifest, frozen.sizes)
+            where = manifest.where("entry_points", name, "fixtures")
+            staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+        _check_x64(manifest)
     sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
     origins = {name: loaded.origin for name, loaded in weights.items()}
     if closure:
