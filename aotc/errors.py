@@ -31,6 +31,12 @@ class CompileError(AotcError):
     exit_code = 4
 
 
+class ReproducibilityError(AotcError):
+    """AOTC-E94x: a build that gave another bundle than the same build before."""
+
+    exit_code = 10
+
+
 class ParityError(AotcError):
     """AOTC-E95x: an executable's results differ from plain JAX by more than the tolerance."""
 
@@ -69,6 +75,7 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E83", CaptureError),
     ("AOTC-E90", CompileError),
     ("AOTC-E91", CompileError),
+    ("AOTC-E94", ReproducibilityError),
     ("AOTC-E95", ParityError),
     ("AOTC-E96", FleetError),
     ("AOTC-E97", BudgetExceededError),

@@ -107,17 +107,26 @@ class CapturedEntryPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Package:
+    """An installed package. files: digest of what it says of its files."""
+
+    version: str
+    files: str
+
+
+@dataclass(frozen=True, slots=True)
 class CapturedProgram:
     """Everything the capture learned from a build manifest's program, without the arrays.
 
     sources: Python file below the manifest's folder to its digest.  weights: set name to origin
     ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is missing is
-    not cut.
+    not cut.  packages: what the capture had imported, by name.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
     weights: dict[str, str]
     sources: dict[str, str]
+    packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
 
     @property

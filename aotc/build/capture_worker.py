@@ -20,6 +20,7 @@ from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.capture import fixtures, program, raised, spreading
 from aotc.capture.arguments import CallPlan
+from aotc.capture.packages import imported_packages
 from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
@@ -36,6 +37,9 @@ from aotc.stages import (
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 from aotc_runtime.schema.mesh import Mesh, mesh_of
+
+TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
+"""Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
 
 
 def capture(
@@ -86,6 +90,7 @@ def capture(
         entry_points=captured,
         weights=origins,
         sources=program.sources(manifest.root),
+        packages=imported_packages(also=TOOLCHAIN),
         shardings=cuts,
     )
 

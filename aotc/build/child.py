@@ -35,6 +35,10 @@ FATAL = "Fatal Python error"
 """How Python's fault handler begins, before the frames of a crash, innermost first."""
 
 
+PINNED = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "1"}
+"""Variables that every child is given."""
+
+
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process' environment without what steers jax and XLA, plus `extra`.
 
@@ -42,7 +46,7 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """
     steering = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "1", "PYTHONHASHSEED": "0", **extra}
+    return {**kept, **PINNED, **extra}
 
 
 def ignored_variables() -> list[str]:

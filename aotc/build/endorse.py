@@ -8,7 +8,8 @@ from pathlib import Path
 from aotc.errors import raise_if
 from aotc.packing.bundle import with_attestation
 from aotc.packing.files import tidy
-from aotc.signing.attest import attest, endorsement
+from aotc.signing.attest import attest
+from aotc.signing.provenance import endorsement
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding

@@ -13,7 +13,8 @@ from aotc.build.believe import read_believed
 from aotc.packing.bundle import Form, require_place
 from aotc.packing.merging import merge, pack_merged
 from aotc.packing.parts import TargetPart, target_parts_of
-from aotc.signing.attest import Ingredient, attest, merging
+from aotc.signing.attest import attest
+from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle
 from aotc_runtime.errors import BundleFormatError

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from aotc.backends.protocol import Backend
@@ -25,34 +24,38 @@ from aotc.build.compiling import Compiling
 from aotc.build.evidence import never_split, specialized, unproven
 from aotc.build.failures import Failures
 from aotc.build.history import open_tasks
+from aotc.build.materials import builder_id, gather
 from aotc.build.memory_limits import exceeded
 from aotc.build.meter import Meter, OnStage
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.staging import Staging, scratch_folder
 from aotc.build.workers import Workers
+from aotc.build.writing import write_bundle
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
-from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.packing.bundle import Form, TargetParts, assemble, default_path, pack, require_place
-from aotc.signing import attest as attesting
+from aotc.config.build_manifest import read_build_manifest
+from aotc.packing.bundle import Form, TargetParts, default_path, require_place
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, CompileJob, Executable
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Target, Tuned
+
+type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     """A finished build.
 
-    seconds: by stage.  notes: what its user should know.  tuning_file: what was chosen, if the
-    build was tuned.  diagnostics: what the compiler said, by job.  tasks: which were run and
-    why, and which were not.
+    sbom: CycloneDX JSON, if it was made.  seconds: by stage.  notes: what its user should know.
+    tuning_file: what was chosen, if the build was tuned.  diagnostics: what the compiler said, by
+    job.  tasks: which were run and why, and which were not.
     """
 
     bundle: Bundle
     attestation: Attestation | None
+    sbom: bytes | None
     program: CapturedProgram
     compile_seconds: dict[str, float]
     seconds: dict[str, float]
@@ -89,6 +92,9 @@ def build(
     cache: Cache | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
+    builder: str | None = None,
+    with_sbom: bool = False,
+    before_packing: BeforePacking = lambda parts: None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -98,13 +104,17 @@ def build(
     program printed, and the traceback if it raised.  tuning: measure candidates on this host, or
     take the choices of a tuning file.  cache: what earlier builds made, none by default.
     keep_going: after a failure, build what does not need it, and raise all findings in the end.
-    on_done: told of each task that ended, from whatever thread.
+    on_done: told of each task that ended, from whatever thread.  builder: the URI that provenance
+    names.  with_sbom: make the bill of materials even if nobody signs it.  before_packing: gets
+    what is about to be written; what it raises ends the build.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 a profile beyond its target's memory limit, E975 a gate of the
     manifest. Nothing is written to `output` unless everything succeeded.
     """
     clock = _Clock()
     stated = stated_time(os.environ)
+    started = time_of_build(None)
+    builder = builder_id(builder)
     manifest = read_build_manifest(manifest_path)
     path = output or default_path(manifest.name, manifest.version)
     require_place(path, form)
@@ -193,23 +203,42 @@ def build(
                 )
                 for target in resolved
             ]
-            bundle, attestation = _write(path, form, checked, manifest, program, signer, stated)
+            before_packing(checked)
+            file = tune.file_of(executables, planned, not_tuned) if tuning else None
+            packed = write_bundle(
+                path,
+                form,
+                checked,
+                manifest,
+                program,
+                signer,
+                lambda: gather(
+                    manifest,
+                    names,
+                    None if stated else started,
+                    time_of_build(stated),
+                    file,
+                    builder,
+                ),
+                with_sbom=with_sbom,
+            )
         notes = (
             *unproven(program, staging),
             *specialized(program),
-            *never_split(bundle.manifests),
+            *never_split(packed.bundle.manifests),
             *tune.notes(not_tuned, executables),
             *(cache.notes() if cache else ()),
         )
     labels = {key: f"{job.label} for {job.target.name}" for key, job in planned.items()}
     return Built(
-        bundle=bundle,
-        attestation=attestation,
+        bundle=packed.bundle,
+        attestation=packed.attestation,
+        sbom=packed.sbom,
         program=program,
         compile_seconds={labels[key]: e.compile_seconds for key, e in executables.items()},
         seconds=clock.seconds,
         notes=notes,
-        tuning_file=tune.file_of(executables, planned, not_tuned) if tuning else None,
+        tuning_file=file,
         diagnostics={labels[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
         tasks=tasks.done(),
     )
@@ -249,23 +278,3 @@ def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:
         for name, entry_point in manifest.entry_points.items()
         for index in range(len(entry_point.profiles))
     ]
-
-
-def _write(
-    path: Path,
-    form: Form,
-    parts: list[TargetParts],
-    manifest: BuildManifest,
-    program: CapturedProgram,
-    signer: Signer | None,
-    stated: datetime | None,
-) -> tuple[Bundle, Attestation | None]:
-    """Write the bundle with its attestation in one step, so that no unsigned one is ever seen."""
-    if signer is None:
-        return pack(path, form, parts), None
-    root, _ = assemble(parts)
-    built = [part.manifest for part in parts]
-    predicate = attesting.provenance(manifest, program, built, time_of_build(stated))
-    subject = f"{manifest.name}-{manifest.version}"
-    attestation = attesting.attest(root.digest, subject, predicate, signer)
-    return pack(path, form, parts, [attestation.envelope]), attestation

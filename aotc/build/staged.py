@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.packing.bundle import Form, TargetParts, assemble, pack
-from aotc.signing import attest as attesting
+from aotc.signing.attest import attest
+from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 
@@ -27,7 +28,7 @@ def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
     signer = LocalSigner.ephemeral()
     staged = StagedBundle(folder / BUNDLE, folder / "trust.toml")
     root, _ = assemble(parts)
-    endorsed = attesting.attest(root.digest, "staged", attesting.endorsement(), signer)
+    endorsed = attest(root.digest, "staged", endorsement(), signer)
     pack(staged.bundle, Form.ARCHIVE, parts, [endorsed.envelope])
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.

@@ -45,24 +45,37 @@ def requirements(jaxlib: str) -> list[str]:
 
 
 def install(folder: Path, jaxlib: str, processes: Processes) -> None:
-    """Make an environment in an empty folder. Raises ResourceError (AOTC-E557 to E559)."""
+    """Make an environment for the runtime in an empty folder. Raises ResourceError (AOTC-E557 to
+    E559).
+    """
+    install_packages(folder, requirements(jaxlib), f"jaxlib {jaxlib}", processes)
+
+
+def install_packages(folder: Path, wanted: Sequence[str], where: str, processes: Processes) -> None:
+    """Make an environment with these requirements in an empty folder. where: for messages.
+
+    Raises ResourceError (AOTC-E557 to E559).
+    """
     uv = shutil.which("uv")
     python = str(folder / "bin" / "python")
     # The interpreter beneath: an environment of an environment would end with that.
     base = getattr(sys, "_base_executable", sys.executable)
-    wanted = ["--only-binary", ":all:", *requirements(jaxlib)]
+    wheels = ["--only-binary", ":all:", *wanted]
+
+    def run(command: Sequence[str]) -> None:
+        _run(command, where, wanted, processes)
+
     if uv:
-        _run([uv, "venv", "--quiet", "--python", base, str(folder)], jaxlib, processes)
-        _run([uv, "pip", "install", "--quiet", "--python", python, *wanted], jaxlib, processes)
+        run([uv, "venv", "--quiet", "--python", base, str(folder)])
+        run([uv, "pip", "install", "--quiet", "--python", python, *wheels])
         return
-    _run([base, "-I", "-m", "venv", str(folder)], jaxlib, processes)
+    run([base, "-I", "-m", "venv", str(folder)])
     options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--no-input"]
     patience = ["--retries", "1", "--timeout", "15"]
-    pip = [python, "-m", "pip", "install", *options, *patience]
-    _run([*pip, *wanted], jaxlib, processes)
+    run([python, "-m", "pip", "install", *options, *patience, *wheels])
 
 
-def _run(command: Sequence[str], jaxlib: str, processes: Processes) -> None:
+def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: Processes) -> None:
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     with processes.started(
         command,
@@ -75,21 +88,20 @@ def _run(command: Sequence[str], jaxlib: str, processes: Processes) -> None:
     ) as process:
         said = process.communicate()[0].strip()
     if process.returncode != 0:
-        raise ResourceError(why(jaxlib, said, command[0]))
+        raise ResourceError(why(where, wanted, said, command[0]))
 
 
-def why(jaxlib: str, said: str, tool: str) -> Finding:
+def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
     """What an installer's last words come to: AOTC-E557, E558 or E559."""
     lines = said.splitlines()[-LINES_SHOWN:]
     versions = VERSIONS.search(said)
     known = versions[1] if versions else ""
     known = "" if known == "none" else known
-    where = f"jaxlib {jaxlib}"
     if NETWORK.search(said) and not known:
         return Finding(
             code="AOTC-E557",
             where=where,
-            expected=f"{', '.join(requirements(jaxlib))} from the package index",
+            expected=f"{', '.join(wanted)} from the package index",
             found=quoted("the index cannot be reached", lines),
             hint="connect to it, or configure another index for pip or uv (PIP_INDEX_URL, "
             "UV_INDEX_URL); environments that exist already need none",
@@ -107,7 +119,7 @@ def why(jaxlib: str, said: str, tool: str) -> Finding:
     return Finding(
         code="AOTC-E559",
         where=where,
-        expected="an environment with " + ", ".join(requirements(jaxlib)),
+        expected="an environment with " + ", ".join(wanted),
         found=quoted(f"{Path(tool).name} failed", lines),
         hint="on Debian, venv is a package of its own, python3-venv; or install uv",
     )

@@ -59,6 +59,15 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Build with the choices of this file instead of measuring.",
 )
+@click.option("--builder-id", metavar="URI", help="Who builds, for provenance; or AOTC_BUILDER_ID.")
+@click.option(
+    "--sbom",
+    type=click.Path(path_type=Path),
+    help="Write the CycloneDX bill of materials to this file too.",
+)
+@click.option(
+    "--check-reproducible", is_flag=True, help="Build twice, and refuse if anything differs."
+)
 @command
 def build(
     out: Output,
@@ -79,6 +88,9 @@ def build(
     tune: bool,
     save_tuning: Path | None,
     tuning_file: Path | None,
+    builder_id: str | None,
+    sbom: Path | None,
+    check_reproducible: bool,
 ) -> None:
     """Build a bundle from a build manifest.
 
@@ -92,21 +104,29 @@ def build(
         raise click.UsageError("--output and --layout exclude each other: a file or a folder")
     if tune and tuning_file:
         raise click.UsageError("--tune and --tuning exclude each other: measure, or build again")
+    if tune and check_reproducible:
+        raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
+    from aotc.build.build_again import BuildAgain
     from aotc.build.child import ignored_variables
     from aotc.build.pipeline import build as build_bundle
     from aotc.build.tune import Measure
     from aotc.packing.bundle import Form
     from aotc.packing.files import write_atomically
-    from aotc.packing.places import Kind, require_file_place
+    from aotc.packing.places import BILL_OF_MATERIALS, Kind, require_file_place
     from aotc.tuning import tuning_file as tuning_files
 
     if save_tuning:
         require_file_place(save_tuning, Kind("a tuning file", tuning_files.begins))
+    if sbom:
+        require_file_place(sbom, BILL_OF_MATERIALS)
     if ignored := ignored_variables():
         note_ignored(ignored)
     store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
+    tuning = Measure() if tune else tuning_files.read(tuning_file) if tuning_file else None
+    recorded = None if isinstance(tuning, Measure) else tuning
+    again = BuildAgain(manifest, targets, jobs, recorded) if check_reproducible else None
     signer = signer_of(key, passphrase_file) if key else None
     with progress(quiet=out.json) as on_stage:
         built = build_bundle(
@@ -118,11 +138,16 @@ def build(
             jobs=jobs,
             on_stage=on_stage,
             on_output=_print_output if out.verbose else lambda process, text: None,
-            tuning=Measure() if tune else tuning_files.read(tuning_file) if tuning_file else None,
+            tuning=tuning,
             cache=store,
+            builder=builder_id,
+            with_sbom=sbom is not None,
+            before_packing=again.check if again else lambda parts: None,
             keep_going=keep_going,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
+    if sbom and built.sbom:
+        write_atomically(sbom, [built.sbom])
     if save_tuning and built.tuning_file:
         write_atomically(save_tuning, [tuning_files.encode(built.tuning_file)])
     from aotc.report.build import build_report

@@ -28,6 +28,7 @@ from aotc.cli import (
     keygen,
     merge,
     profiles,
+    reproduce,
     run,
     sign,
     targets,
@@ -48,7 +49,7 @@ def cli() -> None:
 
     Exit codes: 0 ok, 1 internal error, 2 usage, 3 manifest or capture refused, 4 compile failed,
     5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
-    9 budget exceeded. Codes of single errors are in docs/errors.md.
+    9 budget exceeded, 10 not reproduced. Codes of single errors are in docs/errors.md.
     """
 
 
@@ -74,6 +75,7 @@ for _command in (
     profiles.profiles,
     targets.targets,
     completion.completion,
+    reproduce.reproduce,
 ):
     cli.add_command(_command)
 

@@ -46,8 +46,14 @@ def _begins_a_sigstore_bundle(head: bytes) -> bool:
     return start.startswith(b'{"mediaType":"application/vnd.dev.sigstore.bundle')
 
 
+def _begins_a_bill_of_materials(head: bytes) -> bool:
+    """JSON of CycloneDX, in the canonical form that aotc writes."""
+    return head.startswith(b'{"$schema":"http://cyclonedx.org/schema/bom-')
+
+
 BUNDLE = Kind("a bundle", _begins_a_bundle)
 NPZ = Kind("an .npz file", _begins_an_npz)
+BILL_OF_MATERIALS = Kind("a bill of materials", _begins_a_bill_of_materials)
 MODEL_SIGNATURE = Kind("a model signature", _begins_a_sigstore_bundle)
 
 

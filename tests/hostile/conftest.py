@@ -12,13 +12,20 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.trust import read_policy
 
-from .tampering import Documents, MemoryBundle, in_memory, roles, take_apart
+from .tampering import (
+    Documents,
+    MemoryBundle,
+    in_memory,
+    roles,
+    take_apart,
+    with_one_attestation,
+)
 from .weakening import Arms
 
 
 @pytest.fixture(scope="session")
 def genuine(digits_bundle: tuple[Path, Path]) -> MemoryBundle:
-    return in_memory(digits_bundle[0])
+    return with_one_attestation(in_memory(digits_bundle[0]))
 
 
 @pytest.fixture(scope="session")

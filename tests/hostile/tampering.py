@@ -82,6 +82,26 @@ def in_memory(path: Path) -> MemoryBundle:
     return MemoryBundle({n: d for n, d in members.items() if not n.startswith(BLOBS)}, blobs)
 
 
+def with_one_attestation(bundle: MemoryBundle) -> MemoryBundle:
+    """The bundle without its bill of materials, so that attacks have one envelope to change."""
+    index = json.loads(bundle.files["index.json"])
+    root, *attestations = index["manifests"]
+    kept, gone = [], set()
+    for each in attestations:
+        envelope = json.loads(bundle.blobs[each["digest"]])["layers"][0]["digest"]
+        if b"slsa" in _payload(bundle.blobs[envelope]):
+            kept.append(each)
+        else:
+            gone |= {each["digest"], envelope}
+    index["manifests"] = [root, *kept]
+    blobs = {digest: data for digest, data in bundle.blobs.items() if digest not in gone}
+    return MemoryBundle({**bundle.files, "index.json": to_json(index)}, blobs)
+
+
+def _payload(envelope: bytes) -> bytes:
+    return base64.b64decode(json.loads(envelope)["payload"])
+
+
 @dataclass(slots=True)
 class Target:
     """The two documents of a target."""

@@ -6,8 +6,9 @@ from msgspec import Struct
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
 CERTIFICATE_TYPE = "https://aotc.dev/certificate/v1"
+SBOM_TYPE = "https://cyclonedx.org/bom"
 
-SILENT_TYPES = frozenset({CERTIFICATE_TYPE})
+SILENT_TYPES = frozenset({CERTIFICATE_TYPE, SBOM_TYPE})
 """Predicates that say something of a bundle and vouch for nothing; of no other type can this be
 known: a trusted key may as well have signed "do not load this"."""
 

@@ -9,7 +9,8 @@ import pytest
 
 from aotc.build.endorse import endorse
 from aotc.packing.bundle import with_attestation
-from aotc.signing.attest import attest, endorsement
+from aotc.signing.attest import attest
+from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root

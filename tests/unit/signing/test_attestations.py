@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from aotc.signing.attest import attest, endorsement
+from aotc.signing.attest import attest
+from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError

@@ -1,0 +1,116 @@
+"""What a build was made from, gathered for its provenance."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from aotc.build import child
+from aotc.config.build_manifest import BuildManifest, SourceFile
+from aotc.errors import UsageError
+from aotc.signing.provenance import BUILDER_ID, Materials, Revision
+from aotc.tuning import tuning_file
+from aotc.tuning.tuning_file import TuningFile
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
+
+BUILDER_VARIABLE = "AOTC_BUILDER_ID"
+GIT_SECONDS = 20
+_URI = re.compile(r"\A[a-z][a-z0-9+.-]*:[!-~]{1,500}\Z")
+_COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+
+
+def builder_id(stated: str | None) -> str:
+    """The URI that names who builds: as stated, from the environment, or that of a local build.
+
+    Raises UsageError (AOTC-E092) for what is no URI.
+    """
+    found = stated if stated is not None else os.environ.get(BUILDER_VARIABLE, BUILDER_ID)
+    if not _URI.match(found):
+        raise UsageError(
+            Finding(
+                code="AOTC-E092",
+                where="--builder-id" if stated is not None else BUILDER_VARIABLE,
+                expected="a URI that names who builds",
+                found=repr(found),
+                hint="such as https://ci.example.org/builder/7; policies name it in "
+                "accepts.builders",
+            )
+        )
+    return found
+
+
+def gather(
+    manifest: BuildManifest,
+    targets: Sequence[str],
+    started: datetime | None,
+    finished: datetime,
+    tuning: TuningFile | None,
+    builder: str,
+) -> Materials:
+    """targets: as written. started: None where the environment states the time of the build."""
+    return Materials(
+        targets=tuple(targets),
+        files={source.text: _digest(source.path) for source in _files(manifest)},
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        environment=child.PINNED,
+        started=started,
+        finished=finished,
+        revision=revision_of(manifest.root),
+        tuning=None if tuning is None else sha256(tuning_file.encode(tuning)),
+        builder_id=builder,
+    )
+
+
+def _files(manifest: BuildManifest) -> Iterator[SourceFile]:
+    for weights in manifest.weights.values():
+        if weights.source is not None:
+            yield weights.source
+    for entry_point in manifest.entry_points.values():
+        if entry_point.fixtures.file is not None:
+            yield entry_point.fixtures.file
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def revision_of(folder: Path) -> Revision | None:
+    """The commit of a folder in a git repository, and whether the folder has changes beyond it;
+    None outside of one, without git, or where git does not trust the repository.
+    """
+    git = shutil.which("git")
+    if git is None:
+        return None
+    commit = _git(git, folder, "rev-parse", "--verify", "HEAD")
+    status = _git(git, folder, "status", "--porcelain", "--", ".")
+    if commit is None or status is None or not _COMMIT.match(commit):
+        return None
+    return Revision(commit, dirty=bool(status))
+
+
+def _git(git: str, folder: Path, *arguments: str) -> str | None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            # Programs that a repository's own configuration names are not run.
+            [git, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *arguments],
+            cwd=folder,
+            env={**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,178 @@
+"""What an attestation of ours says of how a bundle came to be: SLSA provenance v1.
+
+https://slsa.dev/spec/v1.0/provenance. It names no host, no user and no path. It lies outside of the
+root digest, and so do the times it states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+from aotc.config.build_manifest import BuildManifest
+from aotc.stages import CapturedProgram, Package
+from aotc_runtime.digest import sha256
+from aotc_runtime.formats.statement import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
+from aotc_runtime.schema.manifest import BundleManifest
+
+BUILDER_ID = "https://aotc.dev/builder/local"
+"""Of builds that nobody named a builder for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The commit that a build's folder was at. dirty: with changes that no commit holds."""
+
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """What a build was made from beside its program. targets: as written.  files: weights and
+    fixtures that the manifest names, to their digests.  environment: variables that its processes
+    were given.  tuning: digest of the tuning file.  started, finished: UTC.
+    """
+
+    targets: tuple[str, ...]
+    files: Mapping[str, str]
+    python: str
+    environment: Mapping[str, str]
+    finished: datetime
+    started: datetime | None = None
+    revision: Revision | None = None
+    tuning: str | None = None
+    builder_id: str = BUILDER_ID
+
+
+def provenance(
+    manifest: BuildManifest,
+    program: CapturedProgram,
+    built: Sequence[BundleManifest],
+    materials: Materials,
+) -> dict[str, Any]:
+    """Of a build."""
+    internal: dict[str, Any] = {
+        "name": manifest.name,
+        "version": manifest.version,
+        "enable_x64": manifest.enable_x64,
+        "python": materials.python,
+        "environment": dict(sorted(materials.environment.items())),
+        "compile_options": {
+            part.target.name: dict(sorted(part.target.options.items())) for part in built
+        },
+        "requested_targets": list(materials.targets),
+    }
+    if revision := materials.revision:
+        internal["revision"] = {"gitCommit": revision.commit, "dirty": revision.dirty}
+    if materials.tuning:
+        internal["tuning"] = {"digest": hexes(materials.tuning)}
+    metadata = {"finishedOn": stamp(materials.finished)}
+    if materials.started:
+        metadata["startedOn"] = stamp(materials.started)
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "manifest": {"name": manifest.path.name, "digest": hexes(sha256(manifest.text))},
+                "targets": sorted(part.target.name for part in built),
+            },
+            "internalParameters": internal,
+            "resolvedDependencies": [
+                *_files(program.sources | dict(materials.files)),
+                *_packages(program.packages),
+            ],
+        },
+        "runDetails": {"builder": _builder(materials.builder_id), "metadata": metadata},
+    }
+
+
+def endorsement() -> dict[str, Any]:
+    """The provenance that `aotc sign` can vouch for: this tool signed an existing bundle."""
+    return {
+        "buildDefinition": {
+            "buildType": SIGN_TYPE,
+            "externalParameters": {},
+            "internalParameters": {},
+            "resolvedDependencies": [],
+        },
+        "runDetails": {"builder": _builder(BUILDER_ID)},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredient:
+    """A bundle that another was merged from. name: "digits-1.0.0".  signers: ids of the keys that
+    counted when it was read, none if nobody asked.  finished: when its build ended, if that is
+    known from them.
+    """
+
+    name: str
+    root_digest: str
+    targets: tuple[str, ...]
+    signers: tuple[str, ...]
+    finished: datetime | None
+
+
+def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, Any]:
+    """Of a bundle that `aotc merge` put together.
+
+    It is as old as its oldest input, so that merging makes no old build pass for a new one; if
+    that is not known of all of them, it states no time.
+    """
+    times = [found.finished for found in inputs]
+    known = [time for time in times if time is not None]
+    metadata = {"finishedOn": stamp(min(known))} if len(known) == len(times) else {}
+    return {
+        "buildDefinition": {
+            "buildType": MERGE_TYPE,
+            "externalParameters": {"targets": sorted(targets)},
+            "internalParameters": {},
+            "resolvedDependencies": [
+                {
+                    "name": found.name,
+                    "digest": hexes(found.root_digest),
+                    "annotations": {
+                        "signers": list(found.signers),
+                        "targets": list(found.targets),
+                    },
+                }
+                for found in inputs
+            ],
+        },
+        "runDetails": {"builder": _builder(BUILDER_ID), "metadata": metadata},
+    }
+
+
+def hexes(digest: str) -> dict[str, str]:
+    """A digest as in-toto writes it: algorithm to hex."""
+    return {"sha256": digest.removeprefix("sha256:")}
+
+
+def stamp(time: datetime) -> str:
+    """RFC 3339, whole seconds, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def purl(name: str, package: Package) -> str:
+    """https://github.com/package-url/purl-spec."""
+    return f"pkg:pypi/{name}@{package.version}"
+
+
+def _builder(builder_id: str) -> dict[str, Any]:
+    return {"id": builder_id, "version": {"aotc": version("aotc")}}
+
+
+def _files(digests: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "digest": hexes(digest)} for name, digest in sorted(digests.items())]
+
+
+def _packages(packages: Mapping[str, Package]) -> list[dict[str, Any]]:
+    """Their digests are of what is installed, not of an artifact on an index: annotations."""
+    return [
+        {"name": name, "uri": purl(name, package), "annotations": {"files": package.files}}
+        for name, package in sorted(packages.items())
+    ]

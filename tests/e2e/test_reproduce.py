@@ -1,0 +1,223 @@
+"""`aotc reproduce` and `aotc build --check-reproducible`: the same bytes again, or what differs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.build.build_again import BuildAgain
+from aotc.build.pipeline import build
+from aotc.build.reproduce import reproduce
+from aotc.errors import ReproducibilityError
+from aotc.packing.bundle import with_attestations
+from aotc.signing.attest import attest
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime.errors import TrustError
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.trust import parse_policy
+
+# What the tests change is read when it is imported, which no provenance can record.
+PROGRAM = """
+import os
+import jax
+import jax.numpy as jnp
+
+SCALE = float(os.environ.get("SCALE_OF_THE_TEST", "1"))
+
+def weights():
+    return {"w": jnp.full((3, 3), 2.0) + float(os.environ.get("WEIGHT_OF_THE_TEST", "0"))}
+
+def f(params, x):
+    key = jax.random.key(3)
+    order = jnp.argsort(x[:, 0])
+    inverse = jnp.linalg.inv(params["w"] + 5 * jnp.eye(3))
+    noise = jax.random.normal(key, (3,))
+    total, _ = jax.lax.scan(lambda c, row: (c + row, None), noise, x[order])
+    return (total @ inverse) * SCALE
+"""
+
+MANIFEST = """
+schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+init = "small:weights"
+[entry_points.f]
+function = "small:f"
+bind = { params = "params" }
+inputs.x = { shape = [4, 3], dtype = "float32" }
+tolerance = { rtol = 1e-4, atol = 1e-5 }
+"""
+
+SIGNER = LocalSigner.ephemeral()
+POLICY = parse_policy(policy_text("small", [SIGNER.public_pem()]), Path(), "trust.toml")
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """small.aotb beside its sources, in src."""
+    folder = tmp_path_factory.mktemp("signed")
+    (folder / "src" / "deep").mkdir(parents=True)
+    (folder / "src" / "deep" / "small.py").write_text(PROGRAM)
+    (folder / "src" / "deep" / "small.toml").write_text(MANIFEST)
+    build(folder / "src" / "deep" / "small.toml", output=folder / "small.aotb", signer=SIGNER)
+    return folder / "small.aotb"
+
+
+@pytest.fixture
+def copy(signed: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    shutil.copytree(signed.parent / "src", tmp_path / "elsewhere")
+    shutil.copy(signed, tmp_path / "small.aotb")
+    return tmp_path
+
+
+def envelopes(path: Path) -> Iterator[dict[str, Any]]:
+    _, found = read_unverified(open_bundle(path))
+    for envelope in found:
+        yield json.loads(base64.b64decode(json.loads(envelope)["payload"]))
+
+
+def with_provenance(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Sign other provenance in place of the bundle's own."""
+    contents, _ = read_unverified(open_bundle(path))
+    (statement,) = (s for s in envelopes(path) if "slsa" in s["predicateType"])
+    change(statement["predicate"]["buildDefinition"])
+    made = attest(contents.root_digest, "small", statement["predicate"], SIGNER)
+    with_attestations(path, [made.envelope], lambda old: True)
+
+
+def test_a_bundle_is_built_again_elsewhere_byte_for_byte(copy: Path) -> None:
+    done = reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
+    contents, _ = read_unverified(open_bundle(copy / "small.aotb"))
+    assert done.root_digest == contents.root_digest
+    assert (done.recipe.signers, done.installed) == ((SIGNER.key_id,), False)
+    assert done.manifest == copy / "elsewhere" / "deep" / "small.toml"
+    assert {"small.py"} == set(done.recipe.files)
+    assert {"jax", "jaxlib", "numpy", "aotc"} <= set(done.recipe.packages)
+
+
+def test_what_no_provenance_records_is_told_by_the_first_stage_that_differs(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALE_OF_THE_TEST", "2")
+    monkeypatch.setenv("WEIGHT_OF_THE_TEST", "1")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere")
+    stages = [finding.where.partition(":")[0] for finding in caught.value.findings]
+    assert {finding.code for finding in caught.value.findings} == {"AOTC-E940"}
+    assert stages[:2] == ["module", "weights"]
+    assert "+    %cst = stablehlo.constant dense<2.0" in caught.value.findings[0].found, (
+        "the difference of the texts"
+    )
+
+
+def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy: Path) -> None:
+    (copy / "elsewhere" / "deep" / "small.py").write_text(PROGRAM + "# changed")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere")
+    assert [(f.code, Path(f.where).name) for f in caught.value.findings] == [
+        ("AOTC-E943", "small.py")
+    ]
+    (copy / "elsewhere" / "deep" / "small.toml").write_text(MANIFEST + "\n")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere")
+    assert caught.value.code == "AOTC-E942"
+    named = copy / "elsewhere" / "deep" / "small.toml"
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere", manifest=named)
+    assert [finding.code for finding in caught.value.findings] == ["AOTC-E942", "AOTC-E943"]
+
+
+def test_other_packages_are_refused_by_name_and_version(copy: Path) -> None:
+    def change(build: dict[str, Any]) -> None:
+        for each in build["resolvedDependencies"]:
+            each["uri"] = each.get("uri", "").replace("msgspec@", "msgspec@0.0.1+") or ""
+            if not each["uri"]:
+                del each["uri"]
+
+    with_provenance(copy / "small.aotb", change)
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E944", "package msgspec")
+
+
+def test_another_aotc_is_never_installed_for_it(copy: Path) -> None:
+    def change(build: dict[str, Any]) -> None:
+        for each in build["resolvedDependencies"]:
+            if each["name"] == "aotc":
+                each["uri"] = "pkg:pypi/aotc@99.0.0"
+
+    with_provenance(copy / "small.aotb", change)
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere", install=True)
+    assert [(f.code, f.where) for f in caught.value.findings] == [("AOTC-E944", "package aotc")]
+
+
+def test_a_tuned_build_asks_for_its_tuning_file(copy: Path) -> None:
+    digest = {"sha256": "0" * 64}
+    with_provenance(
+        copy / "small.aotb",
+        lambda build: build["internalParameters"].update(tuning={"digest": digest}),
+    )
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere")
+    assert [(f.code, f.where) for f in caught.value.findings] == [("AOTC-E943", "--tuning")]
+
+
+def test_without_provenance_of_one_build_nothing_is_built(copy: Path) -> None:
+    source = copy / "elsewhere"
+    build(source / "deep" / "small.toml", output=copy / "unsigned.aotb")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "unsigned.aotb", source)
+    assert caught.value.code == "AOTC-E941"
+
+
+def test_provenance_of_a_key_that_the_policy_lacks_does_not_count(copy: Path) -> None:
+    stranger = LocalSigner.ephemeral().public_pem()
+    policy = parse_policy(policy_text("small", [stranger]), Path(), "trust.toml")
+    with pytest.raises(TrustError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere", policy=policy)
+    assert caught.value.code == "AOTC-E302"
+
+
+def test_two_builds_that_differ_write_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = copy / "elsewhere" / "deep" / "small.toml"
+    output = copy / "twice.aotb"
+    again = BuildAgain(manifest, (), None, None)
+
+    def check(parts: Any) -> None:
+        monkeypatch.setenv("WEIGHT_OF_THE_TEST", "1")
+        again.check(parts)
+
+    with pytest.raises(ReproducibilityError) as caught:
+        build(manifest, output=output, before_packing=check)
+    assert caught.value.findings[0].where.startswith("weights:")
+    assert not output.exists()
+    monkeypatch.delenv("WEIGHT_OF_THE_TEST")
+    built = build(manifest, output=output, before_packing=again.check)
+    assert built.bundle.path == output
+
+
+def test_provenance_and_bill_of_materials_are_signed_beside_each_other(signed: Path) -> None:
+    kinds = sorted(statement["predicateType"] for statement in envelopes(signed))
+    assert kinds == ["https://cyclonedx.org/bom", "https://slsa.dev/provenance/v1"]
+    (made,) = (s for s in envelopes(signed) if "slsa" in s["predicateType"])
+    definition = made["predicate"]["buildDefinition"]
+    internal = definition["internalParameters"]
+    assert internal["requested_targets"] == ["cpu-x86-64-v3"]
+    assert internal["environment"]["PYTHONHASHSEED"] == "0"
+    packages = [each for each in definition["resolvedDependencies"] if "uri" in each]
+    assert all(each["annotations"]["files"].startswith("sha256:") for each in packages)
+    text = json.dumps(made)
+    assert str(signed.parent) not in text, "no path"

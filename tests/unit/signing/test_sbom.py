@@ -1,0 +1,58 @@
+"""The bill of materials: valid CycloneDX, and the same each time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from aotc.signing.sbom import sbom
+from aotc.stages import CapturedProgram, Package
+from aotc_runtime import canonical
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+
+PROGRAM = CapturedProgram(
+    entry_points={},
+    weights={},
+    sources={"model.py": f"sha256:{'a' * 64}"},
+    packages={
+        "jaxlib": Package("0.12.0.1", f"sha256:{'b' * 64}"),
+        "pydantic": Package("2.14.3", f"sha256:{'c' * 64}"),
+    },
+)
+ROOT = f"sha256:{'d' * 64}"
+FILES = {"model/params.safetensors": f"sha256:{'e' * 64}"}
+FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def bill(digits_bundle: tuple[Path, Path]) -> dict[str, Any]:
+    contents, _ = read_unverified(open_bundle(digits_bundle[0]))
+    built = list(contents.manifests.values())
+    first = sbom(ROOT, PROGRAM, built, FILES, FINISHED)
+    again = sbom(ROOT, PROGRAM, built, FILES, FINISHED)
+    assert canonical.encode(first) == canonical.encode(again)
+    return first
+
+
+def test_it_is_valid_by_the_schema(bill: dict[str, Any]) -> None:
+    text = canonical.encode(bill).decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_it_names_bundle_packages_sources_files_and_weights(bill: dict[str, Any]) -> None:
+    described = bill["metadata"]["component"]
+    assert (described["name"], described["hashes"][0]["content"]) == ("digits", "d" * 64)
+    found = {part["bom-ref"]: part for part in bill["components"]}
+    assert found["pkg:pypi/jaxlib@0.12.0.1"]["scope"] == "required", "loading needs it"
+    assert found["pkg:pypi/pydantic@2.14.3"]["scope"] == "excluded", "building needed it"
+    assert found["file:model.py"]["hashes"][0]["content"] == "a" * 64
+    assert found["file:model/params.safetensors"]["hashes"][0]["content"] == "e" * 64
+    assert any(name.startswith("weights:") for name in found)
+    (depends,) = (d for d in bill["dependencies"] if d["ref"] == described["bom-ref"])
+    assert set(depends["dependsOn"]) == set(found)
