@@ -206,7 +206,7 @@ def swap_layer(documents: Documents, old: str, data: bytes) -> None:
 def roles(bundle: MemoryBundle) -> dict[str, str]:
     """One digest for every kind of blob."""
     index = json.loads(bundle.files["index.json"])
-    root, attestation = (entry["digest"] for entry in index["manifests"])
+    root, attestation, *_ = (entry["digest"] for entry in index["manifests"])
     image = json.loads(bundle.blobs[root])["manifests"][0]["digest"]
     config = json.loads(bundle.blobs[image])["config"]["digest"]
     manifest = json.loads(bundle.blobs[config])

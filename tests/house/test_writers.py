@@ -43,6 +43,7 @@ WRITERS = {
 
 SCRATCH = {
     "aotc/build/memory_limits.py": "the build's scratch folder: removes what was measured",
+    "aotc/build/toolchain_copy.py": "a temporary folder of its own: the toolchain, for one build",
     "aotc/build/draft.py": "what the process that imports the function is asked",
     "aotc/build/look_worker.py": "what it answers",
     "aotc/backends/cuda/worker.py": "in the folder of one compilation, which it is started in",

@@ -51,7 +51,7 @@ def policy(aotc: Run, digits_bundle: Bundle, two: Path, tmp_path: Path) -> Path:
 
 def predicate(path: str) -> dict[str, Any]:
     """What the only signature of a bundle says of its making."""
-    _, (envelope,) = read_unverified(open_bundle(path))
+    _, (envelope, *_) = read_unverified(open_bundle(path))
     payload = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
     found: dict[str, Any] = payload["predicate"]
     return found
