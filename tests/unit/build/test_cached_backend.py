@@ -19,6 +19,7 @@ from aotc.config.target import read_target
 from aotc.stages import CompileJob, Executable, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
+from aotc_runtime.schema.mesh import Mesh, MeshAxis
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")
 MODULE = Module(b"module", sha256(b"module"), "1.0.0", ())
@@ -35,6 +36,7 @@ def in_target(**changes: object) -> CompileJob:
         replace(JOB, module=replace(MODULE, digest=sha256(b"other"))),
         replace(JOB, options={"xla_flag": "1"}),
         replace(JOB, constants={0: np.zeros(2, np.float32)}),
+        replace(JOB, mesh=Mesh(axes=(MeshAxis(name="x", size=2),), devices=(0, 1))),
         in_target(cpu="haswell"),
         in_target(features=TARGET.features[:-1]),
         in_target(tuning=("prefer-no-gather",)),
