@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+PR_SET_PDEATHSIG = 1
+
 
 class StoppedError(Exception):
     """Nothing is started any more; whoever said so has the reason."""
@@ -49,6 +51,18 @@ class Processes:
             self._stopped = True
             for process in self._running:
                 process.kill()
+
+
+def end_with_parent() -> None:
+    """In a child: be killed when the thread that started it ends, however that ends (prctl(2)).
+
+    For children of processes that others run and kill. On Linux; elsewhere nothing happens.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def describe_status(status: int) -> str:

@@ -24,19 +24,13 @@ PACKAGES = ("jaxlib", "msgspec", "numpy")
 
 
 class CachedBackend:
-    """Another backend behind the cache of a build."""
+    """Another backend behind the cache of a build. parts: of its toolchain."""
 
-    def __init__(self, inner: Backend, tasks: Tasks) -> None:
+    def __init__(self, inner: Backend, tasks: Tasks, parts: Parts | None = None) -> None:
         self._inner, self._tasks = inner, tasks
         self.platform = inner.platform
         self._toolchain = inner.toolchain()
-        self._parts = {
-            **identity.toolchain_code(),
-            **dict(identity.package_parts(PACKAGES)),
-            **identity.library_parts(os.environ),
-            **dict(_provider(inner)),
-            **dict(_flat("", msgspec.to_builtins(self._toolchain))),
-        }
+        self._parts = toolchain_parts(inner) if parts is None else parts
 
     def toolchain(self) -> BuiltWith:
         """As of the backend."""
@@ -54,6 +48,17 @@ class CachedBackend:
     def stop(self) -> None:
         """As of the backend."""
         self._inner.stop()
+
+
+def toolchain_parts(backend: Backend) -> Parts:
+    """What every executable of a backend depends on, beside its job."""
+    return {
+        **identity.toolchain_code(),
+        **dict(identity.package_parts(PACKAGES)),
+        **identity.library_parts(os.environ),
+        **dict(_provider(backend)),
+        **dict(_flat("", msgspec.to_builtins(backend.toolchain()))),
+    }
 
 
 def _provider(backend: Backend) -> Iterator[tuple[str, str]]:

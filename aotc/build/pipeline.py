@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,10 +18,10 @@ from aotc.backends.registry import backend_for
 from aotc.build import capturing, gates, trials, tune
 from aotc.build.assembler import Assembler, own
 from aotc.build.build_time import stated_time, time_of_build
-from aotc.build.cached_backend import CachedBackend
 from aotc.build.capturing import OnOutput, Source
 from aotc.build.checking import Checking
 from aotc.build.compiling import Compiling
+from aotc.build.distributed.places import compilers
 from aotc.build.evidence import never_split, specialized, unproven
 from aotc.build.failures import Failures
 from aotc.build.history import open_tasks
@@ -95,6 +96,7 @@ def build(
     builder: str | None = None,
     with_sbom: bool = False,
     before_packing: BeforePacking = lambda parts: None,
+    executor: Executor | None = None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -106,7 +108,8 @@ def build(
     keep_going: after a failure, build what does not need it, and raise all findings in the end.
     on_done: told of each task that ended, from whatever thread.  builder: the URI that provenance
     names.  with_sbom: make the bill of materials even if nobody signs it.  before_packing: gets
-    what is about to be written; what it raises ends the build.
+    what is about to be written; what it raises ends the build.  executor: whose workers
+    compile, instead of this host; it is the caller's to shut down.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 a profile beyond its target's memory limit, E975 a gate of the
     manifest. Nothing is written to `output` unless everything succeeded.
@@ -128,12 +131,13 @@ def build(
         open_tasks(cache, manifest.path, meter.done) as tasks,
         scratch_folder() as scratch,
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
+        ExitStack() as stack,
     ):
         staging = Staging(scratch)
         backends = {target.platform: backend_for(target.platform) for target in resolved}
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
-        cached = {name: CachedBackend(backend, tasks) for name, backend in backends.items()}
-        compiling = Compiling(resolved, wanted, cached, workers)
+        cached, threads = stack.enter_context(compilers(backends, tasks, workers, executor))
+        compiling = Compiling(resolved, wanted, cached, threads)
         recorded = isinstance(tuning, Recorded)
         with clock.stage("capture"):
             source = Source(manifest, names, staging)

@@ -11,6 +11,7 @@ import click
 from aotc.cli.cache_options import cache_option, size_option
 from aotc.cli.common import Output, command, note_ignored
 from aotc.cli.completion import target_names
+from aotc.cli.executor_option import executor_of, executor_option
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
 from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="Worker processes at a time; default: one per CPU."
 )
+@executor_option
 @click.option(
     "--keep-going", is_flag=True, help="After a failure build the rest, and report all of them."
 )
@@ -78,6 +80,7 @@ def build(
     key: str | None,
     passphrase_file: Path | None,
     jobs: int | None,
+    executor: str | None,
     keep_going: bool,
     place: str | None,
     cache_size: str | None,
@@ -128,7 +131,7 @@ def build(
     recorded = None if isinstance(tuning, Measure) else tuning
     again = BuildAgain(manifest, targets, jobs, recorded) if check_reproducible else None
     signer = signer_of(key, passphrase_file) if key else None
-    with progress(quiet=out.json) as on_stage:
+    with executor_of(executor) as cluster, progress(quiet=out.json) as on_stage:
         built = build_bundle(
             manifest,
             output=layout or output,
@@ -144,6 +147,7 @@ def build(
             with_sbom=sbom is not None,
             before_packing=again.check if again else lambda parts: None,
             keep_going=keep_going,
+            executor=cluster,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
     if sbom and built.sbom:

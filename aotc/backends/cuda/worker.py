@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from aotc.backends.worker_process import RESULT_FILE
 from aotc.backends.xla.worker import Problem, Result
+from aotc.processes import end_with_parent
 
 NEUTRAL_CPU = "x86-64"
 """What executables say of the processor that compiled them, whichever it was."""
@@ -74,6 +75,7 @@ def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
 
 
 def main() -> None:
+    end_with_parent()
     job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
     result, serialized = compile_job(job, Path("module.bin").read_bytes())
     Path("executable.bin").write_bytes(serialized)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from aotc.backends.worker_process import RESULT_FILE
 from aotc.backends.xla.worker import Problem, Result
+from aotc.processes import end_with_parent
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +70,7 @@ def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
 
 
 def main() -> None:
+    end_with_parent()
     job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
     result, serialized = compile_job(job, Path("module.bin").read_bytes())
     Path("executable.bin").write_bytes(serialized)

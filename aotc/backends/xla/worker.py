@@ -22,6 +22,7 @@ from msgspec import Struct
 from aotc.backends.xla import custom_calls, processors
 from aotc.config import isa
 from aotc.evidence import ExecutableEvidence
+from aotc.processes import end_with_parent
 
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
@@ -155,6 +156,7 @@ def _embed(module: Any, constants: Path) -> None:
 
 
 def main() -> None:
+    end_with_parent()
     randomized = fix_address_layout()
     job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
     artifact = Path("module.bin").read_bytes()

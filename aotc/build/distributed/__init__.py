@@ -1,0 +1,1 @@
+"""Executables that are compiled elsewhere: through any executor of `concurrent.futures`."""

@@ -1,0 +1,33 @@
+"""Where executables are compiled: here, or by the workers of an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from aotc.backends.protocol import Backend
+from aotc.build.cached_backend import CachedBackend, toolchain_parts
+from aotc.build.distributed.executor_backend import IN_FLIGHT, ExecutorBackend
+from aotc.build.workers import Workers
+from aotc.cache.tasks import Tasks
+
+
+@contextmanager
+def compilers(
+    backends: Mapping[str, Backend], tasks: Tasks, workers: Workers, executor: Executor | None
+) -> Iterator[tuple[dict[str, CachedBackend], Workers]]:
+    """By platform, and the threads that wait for them. executor: None to compile here."""
+    if executor is None:
+        yield {name: CachedBackend(backend, tasks) for name, backend in backends.items()}, workers
+        return
+    parts = {name: toolchain_parts(backend) for name, backend in backends.items()}
+    shipped = {
+        name: ExecutorBackend(backend, executor, parts[name]) for name, backend in backends.items()
+    }
+    with Workers(IN_FLIGHT) as waiting:
+        waiting.also_stop(list(shipped.values()))
+        yield (
+            {name: CachedBackend(shipped[name], tasks, parts[name]) for name in shipped},
+            waiting,
+        )

@@ -1,0 +1,229 @@
+"""Builds whose executables come from the workers of an executor are the builds of this host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
+from pathlib import Path
+
+import psutil
+import pytest
+
+from aotc.build.distributed.dask_cluster import connect
+from aotc.build.pipeline import Built, build
+from aotc.errors import CompileError, UsageError
+
+pytest.importorskip("distributed")
+
+MANIFEST = """
+schema = 1
+name = "many"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3", "cpu-x86-64-v4"]
+[weights.params]
+init = "program:init"
+[dimensions.batch]
+range = [1, 4]
+profiles = [1, 2, 4]
+[entry_points.f]
+function = "program:f"
+bind = { params = "params" }
+inputs.x = { shape = ["batch", 8], dtype = "float32" }
+"""
+PROGRAM = """
+import jax.numpy as jnp
+def init():
+    return {"w": jnp.arange(64.0).reshape(8, 8)}
+def f(params, x):
+    for _ in range(4):
+        x = jnp.tanh(x @ params["w"])
+    return jnp.sort(x)
+"""
+
+COMPILER = "aotc.backends.xla.worker"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "many.toml").write_text(MANIFEST)
+    (folder / "program.py").write_text(PROGRAM)
+    return folder
+
+
+def built(project: Path, folder: Path, executor: Executor | None = None) -> Built:
+    return build(project / "many.toml", output=folder / "many.aotb", executor=executor)
+
+
+@pytest.fixture(scope="module")
+def local(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built(project, tmp_path_factory.mktemp("local"))
+
+
+class Dask:
+    """A scheduler and two workers on loopback, each a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[psutil.Popen] = []
+        place = ["--scheduler-file", f"{folder}/scheduler.json"]
+        where = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+        self.scheduler = self.start("dask_scheduler", *where, *place)
+        self.address = self._address()
+        alone = ["--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        self.workers = [
+            self.start("dask_worker", self.address, *alone, "--local-directory", f"{folder}/{n}")
+            for n in range(2)
+        ]
+
+    def start(self, module: str, *arguments: str) -> psutil.Popen:
+        process = psutil.Popen(
+            [sys.executable, "-m", f"distributed.cli.{module}", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "AOTC_CACHE": str(self.folder / "cache")},
+            stdout=subprocess.DEVNULL,
+            stderr=(self.folder / "said").open("ab"),
+        )
+        self.processes.append(process)
+        return process
+
+    @property
+    def url(self) -> str:
+        return self.address.replace("tcp://", "dask://")
+
+    def _address(self) -> str:
+        path = self.folder / "scheduler.json"
+        written = until(lambda: path.exists() and json.loads(path.read_text() or "{}"))
+        assert isinstance(written, dict)
+        return str(written["address"])
+
+    def compiling(self, worker: psutil.Popen) -> list[psutil.Process]:
+        return [child for child in worker.children() if is_compiler(child)]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+            process.wait()
+
+
+def is_compiler(process: psutil.Process) -> bool:
+    try:
+        return COMPILER in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def until[T](condition: Callable[[], T], seconds: float = 120.0) -> T:
+    """What a condition gives as soon as that is something."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "nothing came of waiting"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def dask(tmp_path: Path) -> Iterator[Dask]:
+    cluster = Dask(tmp_path)
+    yield cluster
+    cluster.stop()
+
+
+def test_a_worker_is_killed_amid_a_build_and_the_bundle_is_the_same(
+    dask: Dask, project: Path, tmp_path: Path, local: Built
+) -> None:
+    lost = dask.workers[0]
+    with connect(dask.url) as executor, ThreadPoolExecutor(1) as thread:
+        building = thread.submit(built, project, tmp_path, executor)
+        (compiler, *_) = until(lambda: dask.compiling(lost) or (building.done() and [None]))
+        assert compiler is not None, "the build was over before this worker had begun"
+        lost.send_signal(signal.SIGKILL)
+        lost.wait()
+        found = building.result()
+    assert found.bundle.root_digest == local.bundle.root_digest
+    assert sum(done.task.kind == "executable" for done in found.tasks) == 6
+    until(lambda: not is_compiler(compiler)), "what it had begun went with it"
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_any_executor_will_do(kind: str, project: Path, tmp_path: Path, local: Built) -> None:
+    pools: dict[str, Callable[[], Executor]] = {
+        "threads": lambda: ThreadPoolExecutor(2),
+        "processes": lambda: ProcessPoolExecutor(2, get_context("spawn")),
+    }
+    with pools[kind]() as executor:
+        assert built(project, tmp_path, executor).bundle.root_digest == local.bundle.root_digest
+
+
+def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
+    dask: Dask, project: Path, tmp_path: Path, local: Built
+) -> None:
+    command = [sys.executable, "-m", "aotc.cli.main", "build", str(project / "many.toml")]
+    with subprocess.Popen(
+        [*command, "-o", str(tmp_path / "x.aotb"), "--executor", dask.url],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until(lambda: any(map(dask.compiling, dask.workers)) or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert said.splitlines()[-1] == "aborted"
+    assert not (tmp_path / "x.aotb").exists()
+    until(lambda: not any(map(dask.compiling, dask.workers)))
+    again = subprocess.run(
+        [*command, "-o", str(tmp_path / "x.aotb"), "--executor", dask.url, "--json"],
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(again.stdout)["root_digest"] == local.bundle.root_digest
+
+
+def test_a_scheduler_that_ends_amid_a_build_fails_it(
+    dask: Dask, project: Path, tmp_path: Path
+) -> None:
+    with connect(dask.url) as executor, ThreadPoolExecutor(1) as thread:
+        building = thread.submit(built, project, tmp_path, executor)
+        until(lambda: any(map(dask.compiling, dask.workers)) or building.done())
+        dask.scheduler.kill()
+        error = building.exception(120)
+    assert isinstance(error, CompileError)
+    assert error.code == "AOTC-E914"
+
+
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("dask://127.0.0.1", "AOTC-E064"),
+        ("tcp://127.0.0.1:8786", "AOTC-E064"),
+        ("dask://[::1", "AOTC-E064"),
+        ("dask://h:port", "AOTC-E064"),
+    ],
+)
+def test_a_url_that_names_no_scheduler_is_refused(url: str, code: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect(url)
+    assert caught.value.code == code
+
+
+def test_a_missing_dask_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotc.build.distributed.dask_cluster.find_spec", lambda name: None)
+    with pytest.raises(UsageError) as caught:
+        connect("dask://127.0.0.1:1")
+    assert "aotc[dask]" in caught.value.findings[0].hint
+
+
+def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aotc.build.distributed.dask_cluster.CONNECT_SECONDS", 1.0)
+    with pytest.raises(UsageError) as caught:
+        connect("dask://127.0.0.1:1")
+    assert caught.value.code == "AOTC-E065"
