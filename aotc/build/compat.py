@@ -37,13 +37,32 @@ def judge(
     """
     source = open_bundle(bundle)
     contents, envelopes = read_unverified(source)
+    policy, now = read_policy(trust) if trust is not None else None, time.time()
+    if policy is not None:
+        signatures.vouchers_for(envelopes, contents.root_digest, policy, source.name, now)
+    rows = judge_read(contents, envelopes, source.name, hosts(), jaxlibs, known, policy, now)
+    return contents, rows
+
+
+def judge_read(
+    contents: Contents,
+    envelopes: Sequence[bytes],
+    where: str,
+    hosts: Mapping[str, HostFacts],
+    jaxlibs: Sequence[str],
+    known: Sequence[Target],
+    policy: TrustPolicy | None,
+    now: float,
+) -> tuple[Row, ...]:
+    """The matrix of a bundle that was read, and that the policy accepts if there is one.
+
+    where: the bundle's name in messages.  now: seconds since the epoch.
+    """
     claims = [_claim(*found) for found in claimed(envelopes)]
     word = NO_POLICY
-    if trust is not None:
-        policy, now = read_policy(trust), time.time()
-        signatures.vouchers_for(envelopes, contents.root_digest, policy, source.name, now)
-        word = _word(policy, envelopes, contents.root_digest, source.name, now)
-    return contents, matrix(contents.manifests, hosts(), jaxlibs, known, claims, word)
+    if policy is not None:
+        word = _word(policy, envelopes, contents.root_digest, where, now)
+    return matrix(contents.manifests, hosts, jaxlibs, known, claims, word)
 
 
 def _word(

@@ -51,9 +51,15 @@ def _begins_a_bill_of_materials(head: bytes) -> bool:
     return head.startswith(b'{"$schema":"http://cyclonedx.org/schema/bom-')
 
 
+def _begins_a_report(head: bytes) -> bool:
+    """HTML that says whose it is."""
+    return head.startswith(b"<!doctype html>\n<!-- aotc report -->\n")
+
+
 BUNDLE = Kind("a bundle", _begins_a_bundle)
 NPZ = Kind("an .npz file", _begins_an_npz)
 BILL_OF_MATERIALS = Kind("a bill of materials", _begins_a_bill_of_materials)
+REPORT = Kind("a report", _begins_a_report)
 MODEL_SIGNATURE = Kind("a model signature", _begins_a_sigstore_bundle)
 
 

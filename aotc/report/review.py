@@ -86,7 +86,8 @@ class Review:
     """A bundle. name, version: its own.  verified: whether a policy accepted it; digests were
     checked in any case.  signers: ids of the keys on whose word it did.  targets: by name.  absent:
     what the root calls targets that this copy lacks.  blobs: digest to role.  sizes: bytes by media
-    type, of blobs below the root.  contents: for whoever wants to read a blob.
+    type, of blobs below the root.  contents: for whoever wants to read a blob.  envelopes: all
+    attestations.
     """
 
     bundle: str
@@ -101,6 +102,7 @@ class Review:
     blobs: Mapping[str, str]
     sizes: Mapping[str, int]
     contents: Contents
+    envelopes: tuple[bytes, ...]
 
     def executables(self) -> Iterator[ReviewedExecutable]:
         """Those of all targets."""
@@ -138,6 +140,7 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
         blobs=roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
         sizes=dict(sorted(sizes.items())),
         contents=contents,
+        envelopes=tuple(envelopes),
     )
 
 

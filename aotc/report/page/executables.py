@@ -1,0 +1,187 @@
+"""Every executable in numbers: size, memory, cost, and how it compared with plain JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from msgspec import UNSET
+
+from aotc.build.memory import call_bytes
+from aotc.report.diff_numbers import NUMBERS, numbers_of
+from aotc.report.page.parts import Cell, Mark, Part, Section, Text, amount, bars, listed, table
+from aotc.report.review import Review, ReviewedExecutable
+from aotc_runtime.schema.manifest import MeasuredCandidate, ParityRan
+
+
+def place(executable: ReviewedExecutable, review: Review) -> str:
+    """predict[batch=8]; with its target if there are several."""
+    if len(review.targets) == 1:
+        return executable.label
+    return f"{executable.label} for {executable.target}"
+
+
+def profiles(review: Review) -> Section:
+    """Sizes, memory and cost."""
+    return Section("profiles", "Profiles: size, memory and cost", tuple(_profiles(review)))
+
+
+def _profiles(review: Review) -> Iterator[Part]:
+    executables = list(review.executables())
+    named = partial(place, review=review)
+    yield from bars(
+        "Memory that one call allocates",
+        [(named(e), call_parts(e)) for e in executables],
+        in_bytes=True,
+    )
+    yield from bars(
+        "Size of executables", [(named(e), _size_parts(e)) for e in executables], in_bytes=True
+    )
+    columns = [name for name in NUMBERS if name not in ("artifact_size", "ulp")]
+    titles = [">" + name.replace("_", " ") for name in columns]
+    rows = []
+    for executable in executables:
+        found = numbers_of(executable)
+        rows.append(
+            (
+                named(executable),
+                *(
+                    amount(found[c].value, found[c].unit == "bytes") if c in found else "-"
+                    for c in columns
+                ),
+            )
+        )
+    yield table("Numbers of every executable", ("Executable", *titles), rows)
+    yield table(
+        "What the columns mean",
+        ("Column", "Meaning"),
+        [(name.replace("_", " "), NUMBERS[name][1]) for name in columns],
+    )
+    tuned = [row for e in executables for row in _tuned(named(e), e)]
+    if tuned:
+        yield table(
+            "Tuning", ("Executable", "Candidate", "Chosen", ">p50 µs", ">Of the default's"), tuned
+        )
+
+
+def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
+    """Bytes of a call, by what they are for; their sum is `aotc.build.memory.call_bytes`."""
+    memory = executable.record.memory
+    total = call_bytes(executable.record, executable.description.inputs)
+    outputs = max(0, memory.output_bytes - memory.alias_bytes)
+    inputs = max(0, total - memory.temp_bytes - outputs)
+    return {"inputs": inputs, "outputs": outputs, "temporaries": memory.temp_bytes}
+
+
+def _size_parts(executable: ReviewedExecutable) -> dict[str, int]:
+    record = executable.record
+    code = min(record.memory.code_bytes, record.executable.size)
+    return {"object code": code, "everything else": record.executable.size - code}
+
+
+def _tuned(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ...]]:
+    tuned = executable.record.tuned
+    if tuned is UNSET:
+        return
+    for candidate in tuned.candidates:
+        chosen = Mark("yes", "good") if candidate.name == tuned.choice else "no"
+        if isinstance(candidate, MeasuredCandidate):
+            yield name, candidate.name, chosen, candidate.p50_us, candidate.relative
+        else:
+            yield name, f"{candidate.name}: {candidate.reason}", chosen, "-", "-"
+
+
+def parity(review: Review) -> Section:
+    """Against plain JAX, as the build measured it."""
+    return Section("parity", "Parity with plain JAX", tuple(_parity(review)))
+
+
+def _parity(review: Review) -> Iterator[Part]:
+    yield Text(
+        "The build ran every executable that its host could run, in a process without jax, and "
+        "compared all results with plain JAX. One beyond its tolerance fails the build. ulp: how "
+        "many floats lie between the two numbers."
+    )
+    not_run = sum(not isinstance(e.record.parity, ParityRan) for e in review.executables())
+    if not_run:
+        yield Text(f"Not run by the build, and so not proven by it: {not_run}.", "bad")
+    columns = (
+        "Executable", "Compared", ">Max abs", ">Max rel", ">ulp", ">Numbers", "Worst output",
+        "Tolerance",
+    )  # fmt: skip
+    yield table(
+        "Largest differences", columns, [_row(place(e, review), e) for e in review.executables()]
+    )
+
+
+def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:
+    tolerance = executable.description.tolerance
+    allowed = f"rtol {tolerance.rtol}, atol {tolerance.atol}"
+    parity = executable.record.parity
+    if not isinstance(parity, ParityRan):
+        return name, Mark(f"not run: {parity.reason}", "bad"), "-", "-", "-", "-", "-", allowed
+    numbers = parity.max_abs, parity.max_rel, f"{parity.ulp_max:,}", f"{parity.elements:,}"
+    return name, Mark("within tolerance", "good"), *numbers, parity.worst or "result", allowed
+
+
+def limits(review: Review) -> Section:
+    """What gates of a build manifest are about."""
+    return Section("gates", "Gates", tuple(_limits(review)))
+
+
+def _limits(review: Review) -> Iterator[Part]:
+    yield Text(
+        "Gates stand in the build manifest, whose digest is in the provenance; the bundle does not "
+        "repeat them. A build beyond any of them writes no bundle. This is what they would have "
+        "been asked about here, at its largest; min_coverage at its smallest."
+    )
+    yield table("The most that this bundle comes to", ("Gate", "Found", "Where"), _extremes(review))
+
+
+def _extremes(review: Review) -> Iterator[tuple[str, str, str]]:
+    artifacts = {
+        name: sum({layer.digest: layer.size for layer in image.layers}.values())
+        for name, image in review.contents.targets.items()
+    }
+    yield _largest("max_artifact_size", artifacts, in_bytes=True)
+    executables = {place(e, review): e for e in review.executables()}
+    sizes = {name: e.record.executable.size for name, e in executables.items()}
+    yield _largest("max_executable_size", sizes, in_bytes=True)
+    temporaries = {name: e.record.memory.temp_bytes for name, e in executables.items()}
+    yield _largest("max_temp_memory", temporaries, in_bytes=True)
+    told = {name: numbers_of(e) for name, e in executables.items()}
+    for gate, number in (
+        ("max_custom_calls", "custom_calls"),
+        ("max_generated_kernels", "kernels"),
+    ):
+        counts = {name: found[number].value for name, found in told.items() if number in found}
+        yield _largest(gate, counts, in_bytes=False)
+    places: set[str] = set()
+    operations: set[str] = set()
+    for executable in executables.values():
+        if executable.evidence is not None and executable.evidence.compiled is not UNSET:
+            places |= {found.name for found in executable.evidence.compiled.placement}
+            operations |= executable.evidence.compiled.operations.keys()
+    yield "forbid_libraries", listed(sorted(places)), "all executables"
+    yield "forbid_operations", listed(sorted(operations)), "all modules"
+    yield _least_covered(review)
+
+
+def _largest(gate: str, numbers: Mapping[str, int], *, in_bytes: bool) -> tuple[str, str, str]:
+    if not numbers:
+        return gate, "not known", "-"
+    where = max(numbers, key=lambda name: numbers[name])
+    return gate, amount(numbers[where], in_bytes), where
+
+
+def _least_covered(review: Review) -> tuple[str, str, str]:
+    known = [
+        (coverage.traced / coverage.lines, f"{coverage.traced} of {coverage.lines} lines", name)
+        for target in review.targets.values()
+        for name in target.manifest.entry_points
+        if (coverage := target.coverage(name)) is not None and coverage.lines
+    ]
+    if not known:
+        return "min_coverage", "not known", "-"
+    part, lines, where = min(known)
+    return "min_coverage", f"{part:.3f} ({lines})", where
