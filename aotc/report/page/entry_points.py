@@ -15,6 +15,7 @@ from aotc.report.page.parts import (
     alike,
     listed,
     several,
+    short,
     table,
 )
 from aotc.report.review import Review
@@ -127,5 +128,5 @@ def _policy(told: dict[str, Any] | None) -> tuple[str, ...]:
     given = [f"{key} {told[key]}" for key in ("mask", "length") if told.get(key)]
     given += [f"{path} filled with {number}" for path, number in told.get("fill", {}).items()]
     proof = told["proof"]
-    errors = (proof["max_abs"], str(proof["ulp_max"])) if proof["trials"] else ("-", "-")
+    errors = (short(proof["max_abs"]), f"{proof['ulp_max']:,}") if proof["trials"] else ("-", "-")
     return listed(given), str(proof["trials"]), listed(proof["ran"]), *errors

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import UNSET
 
 from aotc.build.memory import call_bytes
 from aotc.report.diff_numbers import NUMBERS, numbers_of
-from aotc.report.page.parts import Cell, Mark, Part, Section, Text, amount, bars, listed, table
+from aotc.report.page.parts import (
+    Cell,
+    Folded,
+    Mark,
+    Part,
+    Section,
+    Text,
+    amount,
+    bars,
+    listed,
+    short,
+    table,
+)
 from aotc.report.review import Review, ReviewedExecutable
 from aotc_runtime.schema.manifest import MeasuredCandidate, ParityRan
 
@@ -37,31 +49,34 @@ def _profiles(review: Review) -> Iterator[Part]:
     yield from bars(
         "Size of executables", [(named(e), _size_parts(e)) for e in executables], in_bytes=True
     )
-    columns = [name for name in NUMBERS if name not in ("artifact_size", "ulp")]
-    titles = [">" + name.replace("_", " ") for name in columns]
-    rows = []
-    for executable in executables:
-        found = numbers_of(executable)
-        rows.append(
-            (
-                named(executable),
-                *(
-                    amount(found[c].value, found[c].unit == "bytes") if c in found else "-"
-                    for c in columns
-                ),
-            )
-        )
-    yield table("Numbers of every executable", ("Executable", *titles), rows)
-    yield table(
-        "What the columns mean",
-        ("Column", "Meaning"),
-        [(name.replace("_", " "), NUMBERS[name][1]) for name in columns],
-    )
+    for caption, columns in TABLES.items():
+        titles = [">" + name.replace("_", " ") for name in columns]
+        rows = [(named(e), *_numbers(e, columns)) for e in executables]
+        yield table(caption, ("Executable", *titles), rows)
+    meanings = [(n.replace("_", " "), NUMBERS[n][1]) for names in TABLES.values() for n in names]
+    listing = table("Columns", ("Column", "Meaning"), meanings)
+    yield Folded("What the columns mean", (listing,))
     tuned = [row for e in executables for row in _tuned(named(e), e)]
     if tuned:
         yield table(
             "Tuning", ("Executable", "Candidate", "Chosen", ">p50 µs", ">Of the default's"), tuned
         )
+
+
+TABLES = {
+    "Size and memory": ("executable_size", "module_size", "code", "call_memory", "temp_memory"),
+    "Cost and steps": (
+        *("flops", "transcendentals", "bytes_accessed"),
+        *("kernels", "library_steps", "custom_calls", "fusions"),
+    ),
+}
+"""What of `NUMBERS` stands in which table; the rest stands in others."""
+
+
+def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator[str]:
+    found = numbers_of(executable)
+    for name in columns:
+        yield amount(found[name].value, found[name].unit == "bytes") if name in found else "-"
 
 
 def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
@@ -120,8 +135,9 @@ def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:
     parity = executable.record.parity
     if not isinstance(parity, ParityRan):
         return name, Mark(f"not run: {parity.reason}", "bad"), "-", "-", "-", "-", "-", allowed
-    numbers = parity.max_abs, parity.max_rel, f"{parity.ulp_max:,}", f"{parity.elements:,}"
-    return name, Mark("within tolerance", "good"), *numbers, parity.worst or "result", allowed
+    errors = short(parity.max_abs), short(parity.max_rel), f"{parity.ulp_max:,}"
+    numbers = *errors, f"{parity.elements:,}"
+    return name, Mark("ran at build", "good"), *numbers, parity.worst or "result", allowed
 
 
 def limits(review: Review) -> Section:

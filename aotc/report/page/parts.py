@@ -175,6 +175,11 @@ def amount(number: int, in_bytes: bool) -> str:
     return size(number) if in_bytes else f"{number:,}"
 
 
+def short(decimal: str) -> str:
+    """1.79e-06, of a number as the manifest writes it; 0 as it is."""
+    return f"{float(decimal):.2e}" if float(decimal) else "0"
+
+
 def listed(names: Iterable[str]) -> str:
     """a, b; "-" for none."""
     return ", ".join(names) or "-"
