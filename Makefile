@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -13,6 +13,7 @@ PYTHON ?=
 BUNDLES ?=
 TPU := out/tpu
 CERTIFY := out/certify
+BROWSER := out/browser
 T ?= tests
 JOBS ?= 2
 READER ?=
@@ -63,6 +64,14 @@ test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and 
 
 test-certify: $(STAMP) ## Run bundles under other versions of jaxlib (installs three in out/certify)
 	XDG_CACHE_HOME=$(CURDIR)/$(CERTIFY) AOTC_CERTIFY=1 $(BIN)/python -m pytest -m index tests/e2e/test_certify.py
+
+test-browser: ## Open the page of `aotc report` in Chromium (installs playwright in out/browser)
+	$$(scripts/find-python) -m venv $(BROWSER)/venv
+	$(BROWSER)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,browser]'
+	scripts/browser $(BROWSER)
+	PLAYWRIGHT_BROWSERS_PATH=$(CURDIR)/$(BROWSER)/browsers AOTC_BROWSER=1 \
+	    $(BROWSER)/venv/bin/python -m pytest -m browser tests/browser
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from aotc.build.believe import read_believed
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
@@ -22,6 +22,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.statement import Statement
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
+from aotc_runtime.schema.mesh import Mesh
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
@@ -44,9 +45,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedExecutable:
-    """One executable. evidence: None for a bundle of a build that left none."""
+    """One executable. mesh: of its target, if it has one.  evidence: None for a bundle of a build
+    that left none.
+    """
 
     target: str
+    mesh: Mesh | UnsetType
     entry_point: str
     description: EntryPoint
     record: ProfileRecord
@@ -76,8 +80,9 @@ class ReviewedTarget:
                 evidence = None
                 if self.evidence is not None:
                     evidence = self.evidence.entry_points[name].profiles[index]
+                manifest = self.manifest
                 yield ReviewedExecutable(
-                    self.manifest.target.name, name, entry_point, record, evidence
+                    manifest.target.name, manifest.mesh, name, entry_point, record, evidence
                 )
 
 

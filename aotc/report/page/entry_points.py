@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from aotc.report.page.parts import (
     Facts,
@@ -20,8 +21,10 @@ from aotc.report.page.parts import (
 )
 from aotc.report.review import Review
 from aotc.report.shapes import shapes_report
+from aotc.report.text import count
 from aotc_runtime.schema.labels import sizes_text, supplied_parameters, tensor_text
-from aotc_runtime.schema.manifest import EntryPoint
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
+from aotc_runtime.schema.mesh import text
 from aotc_runtime.schema.tree import leaves
 
 
@@ -39,6 +42,9 @@ def _parts(review: Review, names: list[str]) -> Iterator[Part]:
             yield table(
                 f"Dimensions{where}", ("Dimension", ">Smallest", ">Largest", ">Multiple of"), rows
             )
+    for targets, axes in alike((n, _mesh(t.manifest)) for n, t in review.targets.items()):
+        if axes:
+            yield Facts(((f"mesh of {listed(targets)}", axes),))
     for name in names:
         having = [
             (target, reviewed.manifest.entry_points[name])
@@ -52,11 +58,18 @@ def _parts(review: Review, names: list[str]) -> Iterator[Part]:
             yield Group(title, tuple(_entry_point(members)))
 
 
-def _dimensions(manifest: Any) -> list[tuple[str, str, str, str]]:
+def _dimensions(manifest: BundleManifest) -> list[tuple[str, str, str, str]]:
     return [
         (name, str(d.minimum), str(d.maximum), str(d.multiple_of))
         for name, d in manifest.dimensions.items()
     ]
+
+
+def _mesh(manifest: BundleManifest) -> str:
+    if manifest.mesh is UNSET:
+        return ""
+    axes = " x ".join(f"{name} {length}" for name, length in manifest.mesh.sizes.items())
+    return f"{axes}: {count(len(manifest.mesh.devices), 'device')}"
 
 
 def _interface(entry_point: EntryPoint) -> Any:
@@ -85,13 +98,24 @@ def _entry_point(members: list[tuple[str, EntryPoint]]) -> Iterator[Part]:
     yield Facts(tuple((name, value) for name, value in facts if value != "-"))
     yield table("Parameters", ("Parameter", "Passed", "Arrays", "Donated"), _parameters(first))
     for title, specs in (("Inputs", first.inputs), ("Outputs", first.outputs)):
-        rows = [(spec.path or "result", tensor_text(spec)) for spec in specs]
-        if rows:
-            yield table(title, ("Array", "Type"), rows)
+        yield from _tensors(title, specs)
     policies = [row for target, entry in members for row in _policies(target, entry)]
     if policies:
         columns = ("Dimension", "Target", "Policy", "How", ">Trials", "Ran", ">Max abs", ">ulp")
         yield table("Sizes that no profile has, and what proves it", columns, policies)
+
+
+def _tensors(title: str, specs: Sequence[TensorSpec]) -> Iterator[Part]:
+    """cut: for each axis the axes of the mesh; a column only where something is cut."""
+    if not specs:
+        return
+    rows = [(spec.path or "result", tensor_text(spec)) for spec in specs]
+    if any(spec.sharding for spec in specs):
+        cuts = [text(spec.sharding) or "whole on every device" for spec in specs]
+        cut_rows = [(*row, cut) for row, cut in zip(rows, cuts, strict=True)]
+        yield table(title, ("Array", "Type", "Cut over the mesh"), cut_rows)
+    else:
+        yield table(title, ("Array", "Type"), rows)
 
 
 def _parameters(entry_point: EntryPoint) -> Iterator[tuple[str, str, str, str]]:

@@ -42,7 +42,7 @@ def _profiles(review: Review) -> Iterator[Part]:
     executables = list(review.executables())
     named = partial(place, review=review)
     yield from bars(
-        "Memory that one call allocates",
+        "Memory that one call allocates, on each device",
         [(named(e), call_parts(e)) for e in executables],
         in_bytes=True,
     )
@@ -82,7 +82,7 @@ def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator
 def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
     """Bytes of a call, by what they are for; their sum is `aotc.build.memory.call_bytes`."""
     memory = executable.record.memory
-    total = call_bytes(executable.record, executable.description.inputs)
+    total = call_bytes(executable.record, executable.description.inputs, executable.mesh)
     outputs = max(0, memory.output_bytes - memory.alias_bytes)
     inputs = max(0, total - memory.temp_bytes - outputs)
     return {"inputs": inputs, "outputs": outputs, "temporaries": memory.temp_bytes}

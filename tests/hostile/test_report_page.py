@@ -1,0 +1,193 @@
+"""Whatever a bundle says stays text on its page: no element, no attribute, no template."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from aotc.report.page.hosts import Asked
+from aotc.report.page.page import page_of
+from aotc.report.page.render import render
+from aotc.report.review import Review, review
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.policy import TrustPolicy
+from tests.pages import Read, read_page
+
+from .certificates import OTHER_JAXLIB, a_certificate, certified, statement, trusting
+from .provenances import NOW
+from .tampering import Documents, MemoryBundle, put_together, second_target
+
+ATTACKS = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</title></style></svg></table><iframe src=//evil.example>",
+    "--><!-- ]]> <![CDATA[",
+    "{{ 7 * 7 }}{% raw %}{# #}",
+    "&lt;b&gt; &#60;b&#62; \u003cb\u003e",
+)
+LEFT = {"max_abs", "max_rel", "maxAbs", "maxRel", "predicate_type", "digest", "keyid", "sizes"}
+"""Numbers, and what decides how something is shown."""
+
+
+def poisoned(value: Any, attack: str) -> Any:
+    """The same value with the attack behind each of its texts, keys too."""
+    if isinstance(value, enum.Enum) or value == "":
+        return value
+    if isinstance(value, str):
+        return value + attack
+    if isinstance(value, msgspec.Struct):
+        names = [name for name in value.__struct_fields__ if name not in LEFT]
+        changed = {name: poisoned(getattr(value, name), attack) for name in names}
+        return msgspec.structs.replace(value, **changed)
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value) if field.name not in LEFT]
+        return replace(value, **{name: poisoned(getattr(value, name), attack) for name in names})
+    if isinstance(value, Mapping):
+        return {poisoned(k, attack): poisoned(v, attack) for k, v in value.items()}
+    if isinstance(value, tuple | list | frozenset):
+        return type(value)(poisoned(item, attack) for item in value)
+    return value
+
+
+def poisoned_json(value: Any, attack: str) -> Any:
+    """Of JSON, whose keys decide how it is shown, the values."""
+    if isinstance(value, dict):
+        return {key: poisoned_json(item, attack) for key, item in value.items()}
+    if isinstance(value, list):
+        return [poisoned_json(item, attack) for item in value]
+    return poisoned(value, attack)
+
+
+def poisoned_review(found: Review, attack: str) -> Review:
+    kept = ("contents", "envelopes", "root_digest", "verified", "sizes", "blobs")
+    names = [field.name for field in fields(found) if field.name not in kept]
+    changed = {name: poisoned(getattr(found, name), attack) for name in names}
+    changed["claims"] = tuple(
+        replace(
+            claim,
+            key_ids=poisoned(claim.key_ids, attack),
+            predicate=poisoned_json(claim.predicate, attack),
+        )
+        for claim in found.claims
+    )
+    contents = msgspec.structs.replace(
+        found.contents,
+        targets=poisoned(found.contents.targets, attack),
+        manifests=poisoned(found.contents.manifests, attack),
+    )
+    sizes = {kind + attack: size for kind, size in found.sizes.items()}
+    digest = found.root_digest + attack
+    return replace(found, **changed, contents=contents, sizes=sizes, root_digest=digest)
+
+
+@pytest.fixture
+def full(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> MemoryBundle:
+    """Two targets, provenance, a bill of materials, and a certificate."""
+    second_target(documents)
+    parts = [{"type": "library", "name": "jax", "hashes": [{"alg": "SHA-256", "content": "0"}]}]
+    bill = {"specVersion": "1.6", "components": parts}
+    sbom = "https://cyclonedx.org/bom"
+    return certified(
+        documents,
+        ours,
+        statement(documents, ours, bill, predicateType=sbom),
+        statement(documents, stranger, a_certificate(documents)),
+        statement(documents, stranger, {"free": ["text"]}, predicateType="https://example.org/x"),
+    )
+
+
+def page(found: Review, hosts: Mapping[str, HostFacts], policy: TrustPolicy | None = None) -> bytes:
+    return render(page_of(found, Asked(hosts, (), (), policy, NOW), None))
+
+
+def shapes(read: Read) -> list[object]:
+    return [element.shape for element in read.elements]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_texts_change_nothing_but_text(
+    full: MemoryBundle, host: HostFacts, attack: str
+) -> None:
+    found = review(full, None, NOW)
+    museum = msgspec.structs.replace(host, isa=frozenset(), jaxlib="0.0.1")
+    clean = page(found, {"here": host, "museum": museum})
+    hosts = {"here": poisoned(host, attack), "museum" + attack: poisoned(museum, attack)}
+    bad = page(poisoned_review(found, attack), hosts)
+    before, after = read_page(clean), read_page(bad)
+    assert shapes(after) == shapes(before)
+    assert after.comments == before.comments and after.declarations == before.declarations
+    # It did get there, everywhere: as what it is.
+    shown = "".join(element.text for element in after.all("body"))
+    assert shown.count(attack) > 300
+
+
+def test_a_bundle_that_is_hostile_within_the_format_is_shown_as_it_is(
+    documents: Documents, ours: LocalSigner
+) -> None:
+    attack = ATTACKS[0]
+    entry_points = documents.manifest["entry_points"]
+    entry_points["predict"]["function"] = attack
+    documents.manifest["version"] = attack
+    documents.manifest["built_with"]["jaxlib_commit"] = attack
+    hostile = statement(documents, ours, {attack: [attack]}, predicateType=attack)
+    documents.envelopes = [hostile]
+    read = read_page(page(review(put_together(documents), None, NOW), {}))
+    assert read.texts("h1") == [f"digits {attack}"] and not read.all("script")
+    assert {attack, f"{attack}[0]"} <= {*read.texts("td"), *read.texts("th"), *read.texts("dd")}
+    assert f"Statement 1: {attack}" in read.texts("h3")
+
+
+def test_shapes_of_statements_that_nobody_expects_are_shown_all_the_same(
+    documents: Documents, ours: LocalSigner
+) -> None:
+    slsa, sbom = "https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"
+    deep: Any = 1
+    for _ in range(200):
+        deep = [{"k" * 90: deep}]
+    odd: list[Any] = [
+        None, 1, [], "text", {}, {"components": 3, "buildDefinition": [], "runDetails": "x"},
+        {"components": [None, 3, {"name": {"a": [1]}, "hashes": {"a": 1}}], "specVersion": []},
+        {"buildDefinition": {"resolvedDependencies": [None, 3, {"uri": {}, "digest": [1]}]}},
+        {"buildDefinition": {"externalParameters": deep}, "runDetails": {"builder": {"id": [1]}}},
+    ]  # fmt: skip
+    documents.envelopes = [
+        statement(documents, ours, predicate, predicateType=kind)
+        for predicate in odd
+        for kind in (slsa, sbom, "https://example.org/other")
+    ]
+    read = read_page(page(review(put_together(documents), None, NOW), {}))
+    assert len([text for text in read.texts("h3") if text.startswith("Statement")]) == 27
+
+
+def certificate_cells(source: BlobSource, policy: TrustPolicy | None) -> list[str]:
+    read = read_page(page(review(source, policy, NOW), {}, policy))
+    cells = [e for e in read.elements if e.tag in ("td", "th")]
+    (at,) = (n for n, cell in enumerate(cells) if cell.text.strip() == OTHER_JAXLIB)
+    return [cell.text.strip() for cell in cells[at + 1 : at + 4]]
+
+
+def test_a_certificate_counts_by_the_signature_and_not_by_what_it_says(
+    documents: Documents, ours: LocalSigner, stranger: LocalSigner
+) -> None:
+    good = statement(documents, stranger, a_certificate(documents))
+    source = certified(documents, ours, good)
+    _, outcome, counts = certificate_cells(source, trusting(ours, stranger))
+    assert (outcome, counts) == ("passed, up to 7 ulp", "yes: the policy accepts this jaxlib")
+    assert certificate_cells(source, None)[2] == "not checked"
+    assert certificate_cells(source, trusting(ours))[2] == "by no certifier of the policy"
+    forged = statement(documents, ours, a_certificate(documents))
+    forged = forged.replace(ours.key_id.encode(), stranger.key_id.encode())
+    source = certified(documents, ours, forged)
+    counts = certificate_cells(source, trusting(ours, stranger))[2]
+    assert counts == "by no certifier of the policy"
+    worse = statement(documents, stranger, a_certificate(documents, outcome="crashed"))
+    counts = certificate_cells(certified(documents, ours, worse), trusting(ours, stranger))[2]
+    assert counts == "yes: refused by AOTC-E413"
