@@ -27,14 +27,15 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
 from aotc_runtime.verification.roles import roles_by_digest
+from aotc_runtime.verification.trust import policy_keys
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What somebody says of a bundle, with an attestation that bears these keys' ids.
 
-    counts: for a policy, all whose signature was checked and is by one of its keys; none without a
-    policy.  predicate: as it stands in the statement, such as SLSA provenance.
+    counts: ids of the policy's keys that count and that did sign it, whatever it says; none without
+    a policy.  predicate: as it stands in the statement, such as SLSA provenance.
     """
 
     key_ids: tuple[str, ...]
@@ -136,7 +137,7 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
         root_digest=contents.root_digest,
         verified=policy is not None,
         signers=signers,
-        claims=tuple(_claim(envelope, signers) for envelope in envelopes),
+        claims=tuple(_claim(envelope, policy, now) for envelope in envelopes),
         targets={
             name: ReviewedTarget(manifest, evidence_of(manifest, contents))
             for name, manifest in contents.manifests.items()
@@ -179,14 +180,19 @@ def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None
     return evidence
 
 
-def _claim(data: bytes, signers: tuple[str, ...]) -> Claim:
-    envelope = decode_foreign(data, dsse.Envelope, where="attestation")
-    payload = dsse.decode_base64(envelope.payload, where="attestation")
-    statement = decode_foreign(payload, Statement, where="attestation")
-    key_ids = tuple(signature.keyid for signature in envelope.signatures)
+def _claim(data: bytes, policy: TrustPolicy | None, now: datetime) -> Claim:
+    signed = signatures.open_envelope(data, "attestation")
+    statement = decode_foreign(signed.payload, Statement, where="attestation")
+    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    keys = policy_keys(policy).values() if policy is not None else ()
     return Claim(
-        key_ids=key_ids,
-        counts=tuple(key for key in key_ids if key in signers),
+        key_ids=tuple(key_id for key_id, _ in signed.signatures),
+        counts=tuple(
+            key.id
+            for key in keys
+            if key.state(now.timestamp()) == "valid"
+            and any(key.verify(signature, message) for _, signature in signed.signatures)
+        ),
         predicate_type=statement.predicateType,
         predicate=msgspec.json.decode(statement.predicate),
     )

@@ -21,7 +21,7 @@ from aotc_runtime.schema.policy import TrustPolicy
 from tests.pages import Read, read_page
 
 from .certificates import OTHER_JAXLIB, a_certificate, certified, statement, trusting
-from .provenances import NOW
+from .provenances import NOW, a_build
 from .tampering import Documents, MemoryBundle, put_together, second_target
 
 ATTACKS = (
@@ -165,6 +165,22 @@ def test_shapes_of_statements_that_nobody_expects_are_shown_all_the_same(
     ]
     read = read_page(page(review(put_together(documents), None, NOW), {}))
     assert len([text for text in read.texts("h3") if text.startswith("Statement")]) == 27
+
+
+def test_a_statement_counts_by_the_signature_and_not_by_the_key_id_it_bears(
+    documents: Documents, ours: LocalSigner, stranger: LocalSigner
+) -> None:
+    provenance = {"predicateType": "https://slsa.dev/provenance/v1"}
+    good = statement(documents, ours, a_build(), **provenance)
+    nameless = good.replace(ours.key_id.encode(), b"")
+    unknown = statement(documents, stranger, a_build(), **provenance)
+    documents.envelopes = [good, nameless, unknown]
+    found = review(put_together(documents), trusting(ours), NOW)
+    assert [claim.counts for claim in found.claims] == [(ours.key_id,), (ours.key_id,), ()]
+    read = read_page(page(found, {}, trusting(ours)))
+    facts = zip(read.texts("dt"), read.texts("dd"), strict=True)
+    counts = [value for name, value in facts if name == "counts"]
+    assert counts == ["yes", "yes", "no signer of the policy"]
 
 
 def certificate_cells(source: BlobSource, policy: TrustPolicy | None) -> list[str]:
