@@ -125,4 +125,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-cuda test-device test-tpu bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu bench bench-compare constraints clean
