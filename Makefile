@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
+REGISTRY := out/registry
 FOREIGN := out/foreign
 CUDA := out/cuda
 PYTHON ?=
@@ -95,6 +96,10 @@ test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=D
 	python="$(PYTHON)"; $${python:-out/device-venv/bin/python} -m benchmarks.device \
 	    $(if $(BUNDLES),--bundles $(BUNDLES))
 
+test-registry: $(STAMP) ## Share a cache through an OCI registry (unpacks docker-registry in out/registry)
+	scripts/registry $(REGISTRY)
+	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/cache
+
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
@@ -125,4 +130,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry bench bench-compare constraints clean

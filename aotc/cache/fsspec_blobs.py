@@ -10,7 +10,7 @@ import secrets
 from typing import Any
 
 from aotc.cache.bounded import Moved
-from aotc.cache.http_blobs import CHUNK_BYTES, read_all
+from aotc.cache.http_requests import CHUNK_BYTES, read_all
 
 
 class FsspecBlobs:

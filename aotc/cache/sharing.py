@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from aotc.cache.bounded import Bounded, OutageError
 from aotc.cache.fsspec_blobs import FsspecBlobs
 from aotc.cache.http_blobs import HttpBlobs
+from aotc.cache.oci_blobs import OciBlobs
 from aotc.cache.remote import Blobs, RemoteStore, SharedStore
 from aotc.cache.seal import Sealer, Seals, Verify
 from aotc.cache.store import LocalStore
@@ -17,6 +18,9 @@ from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
 
 OPTION = "--remote-cache"
+
+_REPOSITORY = re.compile(r"/[a-z0-9]+([._/-]+[a-z0-9]+)*/?\Z")
+"""About as the distribution specification has it."""
 
 _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 """Of a URL, whether it is a good one or not: user and password, and the query."""
@@ -57,10 +61,14 @@ def blobs_at(url: str) -> Blobs:
     except ValueError as error:
         hint = "write it as https://HOST/PATH or s3://BUCKET/PATH"
         raise _unusable(url, str(error), hint) from error
-    if parts.scheme in ("http", "https"):
+    if parts.scheme in ("http", "https", "oci"):
         if not parts.hostname:
-            raise _unusable(url, "no host", "write it as https://HOST/PATH")
-        return HttpBlobs(url)
+            raise _unusable(url, "no host", f"write it as {parts.scheme}://HOST/PATH")
+        if parts.scheme != "oci":
+            return HttpBlobs(url)
+        if not _REPOSITORY.match(parts.path):
+            raise _unusable(url, "no repository", "write it as oci://HOST/REPOSITORY")
+        return OciBlobs(url)
     if not parts.scheme:
         raise _unusable(url, "no scheme", "write file:///PATH for a folder")
     if find_spec("fsspec") is None:
@@ -72,7 +80,7 @@ def blobs_at(url: str) -> Blobs:
             lambda _: fsspec.core.url_to_fs(url, use_listings_cache=False)
         )
     except OutageError as error:
-        hint = "file://, http:// and https:// need no other package"
+        hint = "file://, http://, https:// and oci:// need no other package"
         raise _unusable(url, str(error), hint) from error
     return FsspecBlobs(files, folder)
 

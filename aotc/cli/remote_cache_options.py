@@ -44,7 +44,7 @@ def remote_cache_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--remote-cache",
             envvar=f"{VARIABLE}_REMOTE",
             metavar="URL",
-            help="A cache that hosts share, after the local one: https://…, s3://…, file://….",
+            help="A cache that hosts share, after the local one: https://…, oci://…, s3://….",
         ),
     ):
         function = option(function)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
 from aotc.build.pipeline import Built, build
+from aotc.cache.bounded import SECONDS
 from aotc.cache.sharing import share
 from aotc.cache.store import LocalStore
 from aotc.cli.group import cli
@@ -184,3 +188,34 @@ def test_options_that_say_nothing_useful_are_refused(
     result = CliRunner().invoke(cli, ["build", str(project / "shared.toml"), *place, *given])
     assert result.exit_code == code
     assert words in result.output
+
+
+def test_ctrl_c_does_not_wait_for_a_server_that_is_silent(
+    project: Path, storage: Path, tmp_path: Path
+) -> None:
+    key = generate_key_pair(tmp_path / "ci", None)
+    command = [sys.executable, str(SERVER), str(storage), "silent"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/cache"
+        build_command = [sys.executable, "-m", "aotc.cli.main", "build", "shared.toml"]
+        options = ["-o", str(tmp_path / "x.aotb"), "--cache", str(tmp_path / "cache")]
+        remote = ["--remote-cache", url, "--cache-key", str(key.private)]
+        with subprocess.Popen(
+            [*build_command, *options, *remote], cwd=project, stderr=subprocess.PIPE, text=True
+        ) as process:
+            while not connected(server.pid):
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            # Less than a request may take.
+            _, said = process.communicate(timeout=SECONDS - 5)
+        server.kill()
+    assert process.returncode == 130
+    assert said.splitlines()[-1] == "aborted"
+
+
+def connected(process: int) -> bool:
+    """Whether somebody is connected to this process."""
+    connections = psutil.Process(process).net_connections("tcp")
+    return any(found.status == psutil.CONN_ESTABLISHED for found in connections)

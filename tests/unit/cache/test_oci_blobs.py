@@ -1,0 +1,145 @@
+"""Entries of a cache lie in a repository of a registry, whatever it asks for before it is used."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from aotc.cache.bounded import OutageError
+from aotc.cache.oci_blobs import OciBlobs
+from aotc.cache.sharing import blobs_at
+from aotc.errors import UsageError
+
+NAME, OTHER = "ab" * 32, "cd" * 32
+DATA = bytes(range(256)) * 2000
+
+Start = Callable[[str], str]
+
+
+def unmoved(number: int) -> None:
+    """Nobody counts."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """A mode of oci_registry.py to HOST:PORT of a registry in a process of its own."""
+    running = []
+
+    def started(mode: str) -> str:
+        script = Path(__file__).with_name("oci_registry.py")
+        command = [sys.executable, str(script), str(tmp_path), mode]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout is not None
+        return f"127.0.0.1:{process.stdout.readline().strip()}"
+
+    yield started
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def works(blobs: OciBlobs) -> None:
+    assert blobs.read(NAME, 10**6, unmoved) is None
+    blobs.write(NAME, DATA, unmoved)
+    assert blobs.read(NAME, 10**6, unmoved) == DATA
+    blobs.write(NAME, b"newer", unmoved)
+    blobs.write(OTHER, b"newer", unmoved)
+    assert blobs.read(NAME, 10**6, unmoved) == b"newer" == blobs.read(OTHER, 10**6, unmoved)
+    blobs.write(NAME, DATA, unmoved)
+    with pytest.raises(OutageError, match="more than 1000 bytes"):
+        blobs.read(NAME, 1000, unmoved)
+
+
+@pytest.mark.parametrize("mode", ["open", "basic", "token", "elsewhere"])
+def test_entries_are_written_and_read(mode: str, start: Start) -> None:
+    secret = "" if mode == "open" else "me:secret@"
+    blobs = blobs_at(f"oci://{secret}{start(mode)}/team/cache")
+    assert isinstance(blobs, OciBlobs)
+    works(blobs)
+
+
+@pytest.mark.parametrize("mode", ["basic", "token"])
+@pytest.mark.parametrize("secret", ["", "me:wrong@"])
+def test_a_registry_that_does_not_know_us_is_an_outage(
+    mode: str, secret: str, start: Start
+) -> None:
+    blobs = OciBlobs(f"oci://{secret}{start(mode)}/team/cache")
+    with pytest.raises(OutageError, match="401"):
+        blobs.read(NAME, 1000, unmoved)
+    with pytest.raises(OutageError, match="401"):
+        blobs.write(NAME, DATA, unmoved)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"",
+        b"[]",
+        b'{"layers": []}',
+        b'{"layers": [{"digest": "../../../other/blobs/x", "size": 1}]}',
+    ],
+)
+def test_a_tag_that_is_no_entry_is_an_empty_one(
+    manifest: bytes, start: Start, tmp_path: Path
+) -> None:
+    blobs = OciBlobs(f"oci://{start('open')}/team/cache")
+    (tmp_path / f"tag-{NAME}").write_bytes(manifest)
+    assert blobs.read(NAME, 1000, unmoved) == b""
+
+
+def test_a_layer_that_was_collected_is_no_entry(start: Start, tmp_path: Path) -> None:
+    blobs = OciBlobs(f"oci://{start('open')}/team/cache")
+    blobs.write(NAME, DATA, unmoved)
+    manifest = json.loads((tmp_path / f"tag-{NAME}").read_bytes())
+    (tmp_path / manifest["layers"][0]["digest"]).unlink()
+    assert blobs.read(NAME, 10**6, unmoved) is None
+
+
+def test_a_token_server_without_tls_is_not_given_the_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blobs = OciBlobs("oci://me:secret@127.0.0.1:1/team/cache")
+    with pytest.raises(OutageError, match="no TLS"):
+        blobs._authorize('Bearer realm="http://tokens.example.com/"', unmoved)
+
+
+@pytest.mark.parametrize("url", ["oci://host", "oci:///x", "oci://host/Upper", "oci://host/a b"])
+def test_a_url_without_a_repository_is_refused(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        blobs_at(url)
+    assert caught.value.code == "AOTC-E062"
+
+
+@pytest.mark.registry
+@pytest.mark.skipif("AOTC_REGISTRY" not in os.environ, reason="make test-registry")
+def test_the_registry_of_the_distribution_project_takes_and_gives_entries(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path)}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+        "log": {"level": "error"},
+    }
+    (tmp_path / "config.yml").write_text(json.dumps(config))
+    command = [os.environ["AOTC_REGISTRY"], "serve", str(tmp_path / "config.yml")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            while process.poll() is None:
+                with socket.socket() as trial:
+                    if trial.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            works(OciBlobs(f"oci://127.0.0.1:{port}/team/cache"))
+        finally:
+            process.kill()
