@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -20,27 +21,43 @@ NATIVE = frozenset(
 
 
 @cache
-def of_python_and_ours() -> tuple[str, ...]:
-    """Folders of the standard library and of aotc: the version of Python and the digest of our own
-    code stand for them.
+def _installed() -> tuple[str, ...]:
+    """Folders of distributions. In most environments they lie within one of the standard library,
+    or within a checkout of ours.
     """
+    entries = [entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))]
     paths = sysconfig.get_paths()
-    ours = (aotc.__path__[0], aotc_runtime.__path__[0])
-    site = {paths["purelib"], paths["platlib"]}
-    return tuple(
-        os.path.join(folder, "")
-        for folder in dict.fromkeys((paths["stdlib"], paths["platstdlib"], *ours))
-        if folder not in site
-    )
+    return _ending_in_a_slash([*entries, paths["purelib"], paths["platlib"]])
+
+
+@cache
+def _of_python() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return _ending_in_a_slash([paths["stdlib"], paths["platstdlib"]])
+
+
+@cache
+def _ours() -> tuple[str, ...]:
+    return _ending_in_a_slash([aotc.__path__[0], aotc_runtime.__path__[0]])
+
+
+def is_of_python_or_ours(path: str) -> bool:
+    """Whether a file is of the standard library or of aotc: the version of Python and the digest of
+    our own code stand for it.
+    """
+    if path.startswith(_ours()):
+        return True
+    return path.startswith(_of_python()) and not path.startswith(_installed())
 
 
 @cache
 def folders() -> tuple[str, ...]:
     """Where installed code lies: a file below one of these is no file of the project."""
-    installed = [entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))]
-    paths = sysconfig.get_paths()
-    every = (*installed, paths["purelib"], paths["platlib"], *of_python_and_ours())
-    return tuple(dict.fromkeys(os.path.join(folder, "") for folder in every))
+    return tuple(dict.fromkeys((*_installed(), *_of_python(), *_ours())))
+
+
+def _ending_in_a_slash(folders: Iterable[str]) -> tuple[str, ...]:
+    return tuple(os.path.join(folder, "") for folder in dict.fromkeys(folders))
 
 
 def owned(distribution: Distribution, paths: set[str]) -> set[str]:

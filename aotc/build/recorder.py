@@ -199,7 +199,7 @@ class Recorder:
         looks for its plugins among installed packages, and the build allows it none.
         """
         while frame is not None and not self._is_project(name := frame.f_code.co_filename):
-            if self._is_library(name) and not name.startswith(libraries.of_python_and_ours()):
+            if self._is_library(name) and not libraries.is_of_python_or_ours(name):
                 return False
             frame = frame.f_back
         return frame is not None
@@ -243,7 +243,7 @@ class Recorder:
                 self._opened.setdefault(file, _state(file))
                 self._check_native({file}, Path(file).name)
         found: set[str] = set()
-        left = {path for path in loaded if not path.startswith(libraries.of_python_and_ours())}
+        left = {path for path in loaded if not libraries.is_of_python_or_ours(path)}
         for each in metadata.distributions():
             if owned := libraries.owned(each, left):
                 found.add(each.name)

@@ -159,7 +159,8 @@ def _small(bundle: Path) -> TargetParts:
         Blob(contents.blobs[profile.executable.digest], oci.EXECUTABLE_TYPE),
         Blob(contents.blobs[profile.fixture.digest], oci.FIXTURE_TYPE),
     ]
-    return TargetParts(msgspec.structs.replace(manifest, entry_points={name: small}), blobs)
+    changed = msgspec.structs.replace(manifest, entry_points={name: small}, evidence=msgspec.UNSET)
+    return TargetParts(changed, blobs)
 
 
 def _then(*steps: Callable[[Path], object]) -> Callable[[Path], None]:

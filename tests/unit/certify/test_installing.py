@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotc.certify.installing import requirements, why
+from aotc_runtime.errors import Finding
 
 PIP_UNREACHABLE = """\
 WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after \
@@ -33,6 +34,10 @@ The virtual environment was not created successfully because ensurepip is not
 available.  On Debian/Ubuntu systems, you need to install the python3-venv package"""
 
 
+def _why(said: str, tool: str) -> Finding:
+    return why("jaxlib 0.12.9", requirements("0.12.9"), said, tool)
+
+
 @pytest.mark.parametrize(
     ("said", "code"),
     [
@@ -47,17 +52,17 @@ available.  On Debian/Ubuntu systems, you need to install the python3-venv packa
     ],
 )
 def test_a_failed_installation_is_told_apart(said: str, code: str) -> None:
-    found = why("0.12.9", said, "/usr/bin/pip")
+    found = _why(said, "/usr/bin/pip")
     assert (found.code, found.where) == (code, "jaxlib 0.12.9")
 
 
 def test_versions_that_there_are_are_named() -> None:
-    assert "0.11.2, 0.12.0, 0.12.0.1" in why("0.12.9", PIP_NO_SUCH, "pip").found
+    assert "0.11.2, 0.12.0, 0.12.0.1" in _why(PIP_NO_SUCH, "pip").found
 
 
 def test_one_lost_connection_does_not_hide_that_a_version_does_not_exist() -> None:
     lost = PIP_UNREACHABLE.splitlines()[0]
-    assert why("0.12.9", f"{lost}\n{PIP_NO_SUCH}", "pip").code == "AOTC-E558"
+    assert _why(f"{lost}\n{PIP_NO_SUCH}", "pip").code == "AOTC-E558"
 
 
 def test_the_runtimes_requirements_are_installed_and_nothing_else() -> None:
