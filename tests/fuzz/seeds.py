@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root, read_unverified
-
-SMALL = 65_536
-"""Bytes: longer seeds slow a fuzzer down more than they tell it."""
-
 
 CERTIFICATE = json.dumps(
     {
@@ -83,7 +81,9 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
 
 def _beginning(archive: bytes) -> bytes:
     """The two small documents of an archive, and an end mark."""
-    return archive[:SMALL] if len(archive) < SMALL else archive[:2048] + bytes(1024)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as file:
+        third = file.getmembers()[2].offset
+    return archive[:third] + bytes(1024)
 
 
 def _between(text: str, first: str, last: str) -> bytes:

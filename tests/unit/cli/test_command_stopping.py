@@ -108,7 +108,7 @@ def test_a_stopped_build_ends_the_capture_and_removes_its_folder(
 ) -> None:
     with building(PROGRAM, (tmp_path / "traced").exists) as process:
         process.send_signal(number)
-        assert process.communicate() == ("", line)
+        assert process.communicate() == ("", f"capture: 0 of 1\n{line}")
     assert process.returncode == exit_code
     assert list((tmp_path / "temporary").iterdir()) == []
     with pytest.raises(ProcessLookupError):

@@ -282,7 +282,7 @@ def test_what_a_build_states_satisfies_the_rules_that_name_it(
 ) -> None:
     """The provenance of `aotc build` itself, as `aotc inspect` shows it."""
     bundle, genuine = digits_bundle
-    (claim,) = aotc("inspect", str(bundle), "--json").document["signatures"]
+    claim, _ = aotc("inspect", str(bundle), "--json").document["signatures"]
     sources, builder, finished = [*claim["sources"]], claim["builder"], claim["finished_on"]
     assert "digits.toml" in claim["sources"].values()
     rules = f"minimum_build_time = {finished}\naccepts.builders = [{builder!r}]\n"
