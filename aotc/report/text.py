@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aotc.report.shapes import shapes_lines
+from aotc_runtime.formats.statement import SBOM_TYPE
 from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
@@ -183,12 +184,16 @@ def print_bundle(report: dict[str, Any]) -> None:
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
     certificates = [claim for claim in report["signatures"] if "jaxlib" in claim]
-    claims = [_key_of(claim) for claim in report["signatures"] if claim not in certificates]
+    bills = [claim for claim in report["signatures"] if claim["predicate_type"] == SBOM_TYPE]
+    others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
+    claims = list(dict.fromkeys(_key_of(claim) for claim in others))
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
     page.line(f"signed  {signed}")
     for claim in certificates:
         said = f"jaxlib {claim['jaxlib']} for {claim['target']}: {claim['outcome']}"
         page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
+    for claim in bills:
+        page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
     for name in report["absent_targets"]:
         page.line(f"absent  {name}: signed with the others, left out of this copy")
     _print_targets(report["targets"], page)
