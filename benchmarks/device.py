@@ -109,7 +109,7 @@ def _target_of_this_device() -> str:
     from aotc_runtime.system import cuda
 
     kinds = set(cuda.detect().kinds)
-    for _, model in list_targets(ROOT):
+    for model in list_targets(ROOT)[0].values():
         device = target_of(model).device
         if isinstance(device, CudaDevice) and kinds and kinds <= set(device.kinds):
             return model.name

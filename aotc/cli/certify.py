@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.jaxlib_option import versions
 from aotc.cli.key_option import key_options, signer_of
-
-VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", re.ASCII)
-
-
-def _versions(
-    context: click.Context, option: click.Parameter, values: tuple[str, ...]
-) -> tuple[str, ...]:
-    """They become names of folders and arguments of an installer."""
-    for value in values:
-        if not VERSION.fullmatch(value):
-            raise click.BadParameter(f"{value!r} is no version, such as 0.12.0.", context, option)
-    return values
 
 
 @click.command()
@@ -31,7 +19,7 @@ def _versions(
     "jaxlibs",
     multiple=True,
     required=True,
-    callback=_versions,
+    callback=versions,
     metavar="VERSION",
     help="Run under this version; may repeat.",
 )

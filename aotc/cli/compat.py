@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.jaxlib_option import versions
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.facts import HostFacts
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     "--jaxlib",
     "jaxlibs",
     multiple=True,
+    callback=versions,
     metavar="VERSION",
     help="Assume this jaxlib on every host instead of its own; may repeat.",
 )
@@ -52,6 +54,8 @@ def compat(
     \b
     aotc compat digits-1.0.0.aotb --hosts facts/*.json
     """
+    from msgspec.structs import replace
+
     from aotc.build.compat import judge
     from aotc.compat.host_files import read_hosts
     from aotc.config.target import list_targets, target_of
@@ -63,7 +67,9 @@ def compat(
     def described() -> Mapping[str, HostFacts]:
         return read_hosts(named) if named else {"this host": host.detect_all()}
 
-    known = [target_of(model) for _, model in list_targets(Path.cwd())]
+    models, _ = list_targets(Path.cwd())
+    # By the names that `--target` takes.
+    known = [replace(target_of(model), name=path.stem) for path, model in models.items()]
     contents, rows = judge(bundle, described, jaxlibs, known, trust)
     document = compat_document(str(bundle), contents, rows, is_verified=trust is not None)
     if not out.json:

@@ -13,6 +13,9 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.formats.host_facts import KIND, SCHEMA, HostDocument
 from aotc_runtime.schema.facts import HostFacts
 
+SIZE_BYTES_MAX = 2**20
+"""The document of a machine with eight GPUs has about 3 KB."""
+
 HINT = "write it on that host: `aotc host-info > NAME.json`, or `python -m aotc_runtime host-info`"
 
 
@@ -46,7 +49,10 @@ def read_hosts(paths: Sequence[Path]) -> dict[str, HostFacts]:
 
 def _read(path: Path) -> HostFacts | Finding:
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(SIZE_BYTES_MAX + 1)
+        if len(data) > SIZE_BYTES_MAX:
+            return _finding(path, f"at most {SIZE_BYTES_MAX} bytes", "a larger file")
         head = msgspec.json.decode(data, type=_Head)
         if (head.kind, head.schema) != (KIND, SCHEMA):
             found = f"kind {head.kind or 'none'}, schema {head.schema}"

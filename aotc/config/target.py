@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aotc.config import document as toml
 from aotc.config import isa, tpu
-from aotc.config.problem import spell
+from aotc.config.problem import shorten, spell
 from aotc.config.target_models import (
     LINUX,
     MODELS,
@@ -31,6 +31,7 @@ from aotc_runtime.words import closest
 
 NATIVE = "native"
 TRIPLES = (LINUX,)
+SCHEMA = 1
 
 
 def builtin_folder() -> Path:
@@ -45,14 +46,31 @@ def search_folders(manifest_folder: Path) -> list[Path]:
     return [f for i, f in enumerate(folders) if f.is_dir() and f not in folders[:i]]
 
 
-def list_targets(manifest_folder: Path) -> Iterator[tuple[Path, TargetModel]]:
-    """Every target file found, in search order, sorted by name within a folder."""
-    seen: set[str] = set()
+def target_files(manifest_folder: Path) -> list[Path]:
+    """Every file that can be named, in search order, sorted within a folder; its name as a target
+    is `stem`, whatever the file calls it.
+    """
+    found: dict[str, Path] = {}
     for folder in search_folders(manifest_folder):
         for path in sorted(folder.glob("*.toml")):
-            if path.stem not in seen:
-                seen.add(path.stem)
-                yield path, _read(path)
+            # A pipe of that name would be waited for without end.
+            if path.is_file():
+                found.setdefault(path.stem, path)
+    return list(found.values())
+
+
+def list_targets(manifest_folder: Path) -> tuple[dict[Path, TargetModel], list[Finding]]:
+    """Every target that can be named, by its file; and what is wrong with the other files, of which
+    none keeps the rest from being used.
+    """
+    models: dict[Path, TargetModel] = {}
+    findings: list[Finding] = []
+    for path in target_files(manifest_folder):
+        try:
+            models[path] = _read(path)
+        except BuildManifestError as error:
+            findings += error.findings
+    return models, findings
 
 
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
@@ -67,7 +85,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
         for folder in search_folders(manifest_folder):
             if (folder / f"{name}.toml").is_file():
                 return folder / f"{name}.toml"
-        known = sorted({path.stem for path, _ in list_targets(manifest_folder)})
+        known = sorted(path.stem for path in target_files(manifest_folder))
         close = closest(name, [NATIVE, *known])
         choices = f"{NATIVE}, or one of: {', '.join(known)}"
     raise BuildManifestError(
@@ -181,6 +199,7 @@ def _table(name: str, items: Mapping[str, str]) -> list[str]:
 
 def _read(path: Path) -> TargetModel:
     document = toml.read(path, "target file")
+    toml.require_schema(document, SCHEMA)
     model = _parse(document)
     raise_if(_check(document, model))
     return model
@@ -197,8 +216,9 @@ def _parse(document: toml.Document) -> TargetModel:
 
 def _check(document: toml.Document, model: TargetModel) -> Iterator[Finding]:
     def unknown(path: tuple[str | int, ...], what: str, known: str, found: str) -> Finding:
+        expected = f"{what}: {known}"
         return document.finding(
-            "AOTC-E812", path, expected=f"{what}: {known}", found=found, hint="correct the name"
+            "AOTC-E812", path, expected=expected, found=shorten(found), hint="correct the name"
         )
 
     if model.triple not in TRIPLES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -13,11 +14,13 @@ LINUX = "x86_64-unknown-linux-gnu"
 
 Text = Annotated[str, Field(min_length=1)]
 Kinds = Annotated[list[Text], Field(min_length=1)]
+Words = Annotated[list[str], Field(max_length=512)]
+"""Features and the like: LLVM has some 200 of them, and each that is wrong is a finding."""
 Devices = Annotated[Size, Field(le=65536)]
 Capability = Annotated[
     str,
     accepting(
-        lambda v: len(v.split(".")) == 2 and all(part.isdecimal() for part in v.split(".")),
+        lambda v: re.fullmatch(r"[1-9][0-9]?\.[0-9]", v) is not None,
         'a compute capability such as "9.0"',
         "NVIDIA lists them by product: developer.nvidia.com/cuda-gpus",
     ),
@@ -38,8 +41,8 @@ class CpuModel(_Model):
     platform: Literal["cpu"]
     triple: str
     cpu: str
-    features: Annotated[list[str], Field(min_length=1)]
-    tuning: list[str] = []
+    features: Annotated[Words, Field(min_length=1)]
+    tuning: Words = []
     threads: Annotated[Size, Field(le=4096)]
     devices: Devices = 1
     options: dict[str, str] = {}

@@ -21,7 +21,7 @@ from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
 ROOT = Path(__file__).parents[2]
 WHEELS, MISSING = wheels.find(version("jaxlib"))
 DESCRIBED = bool(WHEELS and descriptions.texts_once(WHEELS.plugin))
-NAMES = [model.name for _, model in list_targets(ROOT) if model.platform == "cuda"]
+NAMES = [model.name for model in list_targets(ROOT)[0].values() if model.platform == "cuda"]
 
 pytestmark = [
     pytest.mark.cuda,

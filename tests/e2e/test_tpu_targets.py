@@ -24,7 +24,7 @@ from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
 
 ROOT = Path(__file__).parents[2]
 _, LIBTPU, MISSING = wheels.find()
-NAMES = [model.name for _, model in list_targets(ROOT) if model.platform == "tpu"]
+NAMES = [model.name for model in list_targets(ROOT)[0].values() if model.platform == "tpu"]
 
 pytestmark = [
     pytest.mark.tpu,

@@ -39,9 +39,10 @@ def detect(out: Output, name: str | None) -> None:
         file = file_text(host, name)
         out.result({"toml": file}, lambda: print(file, end=""))
         return
+    models, _ = list_targets(Path.cwd())
     runs = [
-        model.name
-        for _, model in list_targets(Path.cwd())
+        path.stem
+        for path, model in models.items()
         if model.platform == host.platform and set(target_of(model).features) <= set(host.features)
     ]
 

@@ -6,23 +6,35 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, report_findings
 
 
 @click.command("list")
 @command
-def list_(out: Output) -> None:
-    """List the targets that a manifest in the current folder can name."""
-    from aotc.config.target import list_targets
+def list_(out: Output) -> int | None:
+    """List the targets that a manifest in the current folder can name.
 
+    Ends with 3 if some file there is no target file; the others are listed all the same.
+    """
+    from aotc.config.target import list_targets
+    from aotc.errors import BuildManifestError
+    from aotc.report.text import printable
+
+    models, findings = list_targets(Path.cwd())
     found = [
-        {"name": model.name, "description": model.description, "path": str(path)}
-        for path, model in list_targets(Path.cwd())
+        {"name": path.stem, "description": model.description, "path": str(path)}
+        for path, model in models.items()
     ]
 
     def text() -> None:
         for target in found:
-            print(f"{target['name']:<20} {target['description']}")
+            print(f"{target['name']:<20} {printable(target['description'])}")
         print(f"{'native':<20} the host that builds, described by XLA")
 
+    if findings:
+        if not out.json:
+            text()
+        report_findings(out, tuple(findings), BuildManifestError.exit_code, targets=found)
+        return BuildManifestError.exit_code
     out.result({"targets": found}, text)
+    return None

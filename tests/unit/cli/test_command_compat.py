@@ -137,3 +137,16 @@ def test_bad_descriptions_are_refused(
     (tmp_path / "bad.json").write_text("{}")
     refused(["compat", str(digits_bundle[0]), "--hosts", "bad.json"], 2, "AOTC-E053")
     refused(["compat", describe("web1"), str(digits_bundle[0])], 5, "AOTC-E103")
+
+
+def test_a_slip_in_a_version_is_no_unknown_jaxlib(aotc: Run, digits_bundle: Bundle) -> None:
+    for value in ("", "x", "0.12.0\n", "0,12"):
+        assert aotc("compat", digits_bundle[0], "--jaxlib", value).exit_code == 2
+
+
+def test_a_broken_target_file_is_in_no_rollouts_way(
+    aotc: Run, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "broken.toml").write_text("schema = 2\n")
+    assert aotc("compat", digits_bundle[0]).exit_code == 0

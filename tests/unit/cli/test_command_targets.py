@@ -118,3 +118,39 @@ def test_a_host_is_written_as_a_target_file_for_others_of_its_kind(
     for key in ("cpu", "triple", "tuning", "threads"):
         assert shown[key] == host[key]
     refused(["targets", "detect", "--toml", "no name"], 2, "AOTC-E001")
+
+
+def test_targets_are_listed_by_the_names_that_they_can_be_called_by(
+    aotc: Run, tmp_path: Path
+) -> None:
+    text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "web.toml").write_text(text)
+    listed = aotc("targets", "list", "--json").document["targets"]
+    assert [t["name"] for t in listed if t["path"].startswith(str(tmp_path))] == ["web"]
+    assert aotc("targets", "show", "web").exit_code == 0
+    detected = aotc("targets", "detect", "--json").document["runs"]
+    assert ("web" in detected) == ("cpu-x86-64-v3" in detected)
+    assert len(detected) == len(set(detected))
+
+
+def test_the_other_targets_are_listed_beside_a_broken_file(aotc: Run, tmp_path: Path) -> None:
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "broken.toml").write_text("schema = 2\n")
+    done = aotc("targets", "list", "--json")
+    assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E810")
+    assert "cpu-x86-64-v3" in {target["name"] for target in done.document["targets"]}
+    done = aotc("targets", "list")
+    assert done.exit_code == 3 and done.codes == ["AOTC-E810"]
+    assert "cpu-x86-64-v3 " in done.stdout
+    assert aotc("targets", "detect").exit_code == 0
+
+
+def test_a_description_moves_no_cursor(aotc: Run, tmp_path: Path) -> None:
+    text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "web.toml").write_text(
+        text.replace('description = "', 'description = "\\u001b[31m\\n', 1)
+    )
+    lines = aotc("targets", "list").stdout.splitlines()
+    assert "\\x1b[31m" in next(line for line in lines if line.startswith("web "))

@@ -81,3 +81,10 @@ def test_every_bad_file_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "no.json").write_bytes(b"\xff{")
     bad = [tmp_path / "gone.json", tmp_path / "no.json", tmp_path / "b", double]
     assert refusals(good, *bad) == [("AOTC-E053", str(path)) for path in bad]
+
+
+def test_of_an_endless_file_only_the_beginning_is_read() -> None:
+    with pytest.raises(UsageError) as error:
+        read_hosts([Path("/dev/zero")])
+    (finding,) = error.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E053", "a larger file")

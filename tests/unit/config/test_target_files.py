@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,7 +80,19 @@ BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
     ),
     "another schema": (
         "schema = 1", "schema = 2",
-        "AOTC-E805", "box.toml:1 schema", "1", "2 (integer)", "correct the value",
+        "AOTC-E810", "box.toml:1 schema", "schema = 1", "2", "use the aotc",
+    ),
+    "another schema, with what only that one knows": (
+        'schema = 1\nname = "box"\nplatform = "cpu"', 'schema = 2\nplatform = "quantum"',
+        "AOTC-E810", "box.toml:1 schema", "schema = 1", "2", "use the aotc",
+    ),
+    "a processor with an endless name": (
+        "x86-64-v2", "x" * 100_000,
+        "AOTC-E812", "box.toml:5 cpu", "x86-64-v4", "xxx...", "correct the name",
+    ),
+    "more features than there are": (
+        '"sse2", "64bit"', ", ".join(['"sse9"'] * 600),
+        "AOTC-E805", "box.toml:6 features", "at most 512", "(array)", "",
     ),
     "no TOML": (
         "threads = 2", "threads = ",
@@ -121,6 +134,7 @@ def test_a_bad_target_is_one_finding_with_its_place_and_what_to_do(
     assert expected in finding.expected
     assert found in finding.found
     assert hint in finding.hint
+    assert len(str(finding)) < 5000
 
 
 def test_a_good_target_is_sorted_and_without_repetition(write: Callable[[str], Path]) -> None:
@@ -132,7 +146,7 @@ def test_a_good_target_is_sorted_and_without_repetition(write: Callable[[str], P
 
 @pytest.mark.parametrize("path", sorted((ROOT / "targets").glob("*.toml")), ids=lambda p: p.stem)
 def test_shipped_targets_have_their_file_name_and_a_description(path: Path) -> None:
-    (found,) = [model for place, model in list_targets(ROOT) if place == path]
+    (found,) = [model for place, model in list_targets(ROOT)[0].items() if place == path]
     assert found.name == path.stem
     assert found.description
 
@@ -177,6 +191,9 @@ def test_the_platform_decides_what_describes_a_device(write: Callable[[str], Pat
         (CUDA, 'device = "NVIDIA H100 80GB HBM3"\n', "", "AOTC-E804", "box.toml:1 device"),
         (CUDA, '"9.0"', '"9"', "AOTC-E805", "box.toml:6 compute_capability"),
         (CUDA, '"9.0"', '"sm_90"', "AOTC-E805", "box.toml:6 compute_capability"),
+        (CUDA, '"9.0"', '"09.0"', "AOTC-E805", "box.toml:6 compute_capability"),
+        (CUDA, '"9.0"', '"٩.٠"', "AOTC-E805", "box.toml:6 compute_capability"),
+        (CUDA, '"9.0"', '"100.0"', "AOTC-E805", "box.toml:6 compute_capability"),
         (CUDA, "devices = 4", "devices = 0", "AOTC-E805", "box.toml:8 devices"),
         (CUDA, "devices = 4", "threads = 4", "AOTC-E803", "box.toml:8 threads"),
         (TPU, '["TPU v5 lite"]', "[]", "AOTC-E805", "box.toml:5 kinds"),
@@ -226,3 +243,17 @@ def test_a_misspelt_target_is_answered_with_the_one_it_resembles(tmp_path: Path)
     with pytest.raises(BuildManifestError) as caught:
         read_target("cpu-x86-64-v33", tmp_path)
     assert caught.value.findings[0].hint == "did you mean cpu-x86-64-v3?"
+
+
+def test_a_broken_file_and_a_pipe_keep_no_other_target_from_being_used(tmp_path: Path) -> None:
+    folder = tmp_path / "targets"
+    folder.mkdir()
+    (folder / "box.toml").write_text(GOOD)
+    (folder / "broken.toml").write_text("schema = 1\n")
+    os.mkfifo(folder / "pipe.toml")
+    models, findings = list_targets(tmp_path)
+    assert folder / "box.toml" in models
+    assert {finding.where.partition(":")[0] for finding in findings} == {f"{folder}/broken.toml"}
+    with pytest.raises(BuildManifestError) as caught:
+        read_target("boks", tmp_path)
+    assert caught.value.code == "AOTC-E811"
