@@ -54,11 +54,9 @@ def compat(
     \b
     aotc compat digits-1.0.0.aotb --hosts facts/*.json
     """
-    from msgspec.structs import replace
-
     from aotc.build.compat import judge
     from aotc.compat.host_files import read_hosts
-    from aotc.config.target import list_targets, target_of
+    from aotc.config.target import known_targets
     from aotc.report.compat import compat_document, compat_findings, compat_lines
     from aotc_runtime.system import host
 
@@ -67,10 +65,7 @@ def compat(
     def described() -> Mapping[str, HostFacts]:
         return read_hosts(named) if named else {"this host": host.detect_all()}
 
-    models, _ = list_targets(Path.cwd())
-    # By the names that `--target` takes.
-    known = [replace(target_of(model), name=path.stem) for path, model in models.items()]
-    contents, rows = judge(bundle, described, jaxlibs, known, trust)
+    contents, rows = judge(bundle, described, jaxlibs, known_targets(Path.cwd()), trust)
     document = compat_document(str(bundle), contents, rows, is_verified=trust is not None)
     if not out.json:
         print(*compat_lines(document), sep="\n")

@@ -58,7 +58,7 @@ def report(
     from datetime import UTC, datetime
 
     from aotc.compat.host_files import read_hosts
-    from aotc.config.target import list_targets, target_of
+    from aotc.config.target import known_targets
     from aotc.packing.files import write_atomically
     from aotc.packing.places import REPORT, require_file_place
     from aotc.report.page.hosts import Asked
@@ -75,7 +75,7 @@ def report(
     require_file_place(output, REPORT)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
     facts = read_hosts(hosts) if hosts else {}
-    known = [target_of(model) for _, model in list_targets(Path.cwd())] if hosts else []
+    known = known_targets(Path.cwd()) if hosts else []
     read = review(open_bundle(bundle), policy, now)
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
     asked = Asked(facts, jaxlibs, known, policy, now)

@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from aotc.config import document as toml
 from aotc.config import isa, tpu
 from aotc.config.problem import shorten, spell
@@ -71,6 +73,12 @@ def list_targets(manifest_folder: Path) -> tuple[dict[Path, TargetModel], list[F
         except BuildManifestError as error:
             findings += error.findings
     return models, findings
+
+
+def known_targets(manifest_folder: Path) -> list[Target]:
+    """Every target that can be named, under the name by which it can."""
+    models, _ = list_targets(manifest_folder)
+    return [replace(target_of(model), name=path.stem) for path, model in models.items()]
 
 
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
