@@ -12,6 +12,9 @@ from typing import Any
 from aotc.cache.bounded import Moved
 from aotc.cache.http_requests import CHUNK_BYTES, read_all
 
+OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
+"""They have no folders: a bucket that is missing is a wrong name, and none is to be made."""
+
 
 class FsspecBlobs:
     """Blobs in a folder of a file system. files: `fsspec.AbstractFileSystem`."""
@@ -32,17 +35,23 @@ class FsspecBlobs:
         try:
             self._write(name, data, moved)
         except FileNotFoundError:
-            # Object stores have no folders, and asking them to make one can be forbidden.
+            if OBJECT_STORES & set(_protocols(self._files)):
+                raise
             self._files.makedirs(self._folder, exist_ok=True)
             self._write(name, data, moved)
 
     def _write(self, name: str, data: bytes, moved: Moved) -> None:
         path = f"{self._folder}/{name}"
         # Object stores show an object when it is whole; in a folder a renamed file is.
-        renamed = "file" in self._files.protocol
+        renamed = "file" in _protocols(self._files)
         written = f"{path}.{secrets.token_hex(4)}.part" if renamed else path
         with self._files.open(written, "wb") as file:
             for start in range(0, len(data), CHUNK_BYTES):
                 moved(file.write(data[start : start + CHUNK_BYTES]))
         if renamed:
             self._files.mv(written, path)
+
+
+def _protocols(files: Any) -> tuple[str, ...]:
+    """One or several, depending on the file system."""
+    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)

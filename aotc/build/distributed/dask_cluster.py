@@ -27,13 +27,13 @@ LOOK_SECONDS = 5.0
 """Between two looks at the workers."""
 
 PATIENCE_SECONDS = 60.0
-"""Without any worker, until a build gives up: as long as it takes to start new ones."""
+"""As long as it takes to start new workers."""
 
 
 class DaskCluster(Cluster):
-    """The workers of a Dask scheduler. client: `distributed.Client`."""
+    """The workers of a Dask scheduler. client: `distributed.Client`.  patience: as of `connect`."""
 
-    def __init__(self, client: Any, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: Any, patience: float) -> None:
         self._client, self._patience = client, patience
         # Tasks are told apart by their builds, not by what Dask takes for the same call.
         self._executor = client.get_executor(pure=False)
@@ -80,9 +80,9 @@ class DaskCluster(Cluster):
             return
 
 
-def connect(url: str) -> DaskCluster:
+def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
     """The cluster at dask://HOST:PORT or, with Dask's own settings for certificates,
-    dask+tls://HOST:PORT.
+    dask+tls://HOST:PORT. patience: seconds without any worker, until a build gives up.
 
     Raises UsageError: AOTC-E064 another URL, or Dask is not installed, E065 no answer.
     """
@@ -107,7 +107,7 @@ def connect(url: str) -> DaskCluster:
                 hint="start one with `dask scheduler`, and workers with `dask worker`",
             )
         ) from error
-    return DaskCluster(client)
+    return DaskCluster(client, patience)
 
 
 def _address(url: str) -> str:

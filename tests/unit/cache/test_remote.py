@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from aotc.cache.fsspec_blobs import FsspecBlobs
 from aotc.cache.http_blobs import HttpBlobs
 from aotc.cache.remote import RemoteStore, SharedStore
 from aotc.cache.seal import Seals
@@ -124,6 +126,31 @@ def test_a_server_that_is_not_there_is_asked_twice(monkeypatch: pytest.MonkeyPat
     store.put(KEY, b"data")
     assert len(asked) == 2
     assert "refused" in store.notes()[0]
+
+
+@pytest.mark.parametrize(("protocol", "made"), [("memory", True), (("s3", "s3a"), False)])
+def test_a_folder_that_is_missing_is_made_and_a_bucket_is_not(
+    protocol: str | tuple[str, ...], made: bool
+) -> None:
+    class Files:
+        """A file system in which nothing exists."""
+
+        def __init__(self) -> None:
+            self.protocol, self.made = protocol, list[str]()
+
+        def open(self, path: str, mode: str) -> BytesIO:
+            if not self.made:
+                raise FileNotFoundError(path)
+            return BytesIO()
+
+        def makedirs(self, path: str, *, exist_ok: bool) -> None:
+            self.made.append(path)
+
+    files = Files()
+    store = RemoteStore(FsspecBlobs(files, "place"), "place", Seals(OURS, TRUSTED), 10_000)
+    store.put(KEY, b"data")
+    assert files.made == (["place"] if made else [])
+    assert ("FileNotFoundError" in str(store.notes())) is not made
 
 
 def test_more_than_the_limit_is_neither_read_nor_written(storage: Path, server: Server) -> None:
