@@ -48,9 +48,11 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(60)
         if MODE == "broken":
             self.answer(500, b"")
+        if self.path == "/visited":
+            (FOLDER / "visited").write_text(self.headers.get("Authorization", ""))
         if MODE == "redirect":
             self.send_response(302)
-            self.send_header("Location", f"http://127.0.0.2:{self.server.server_port}/")
+            self.send_header("Location", f"http://localhost:{self.server.server_port}/visited")
             self.send_header("Content-Length", "0")
             self.end_headers()
         return MODE in ("silent", "broken", "redirect")

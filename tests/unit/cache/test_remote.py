@@ -181,6 +181,13 @@ def test_a_password_is_sent_and_never_shown(storage: Path, server: Server) -> No
     assert "cret" not in str(gone.notes()) and "hidden" not in str(gone.notes())
 
 
+def test_a_redirect_is_not_followed_with_the_password(storage: Path, server: Server) -> None:
+    store = remote(server("redirect").replace("://", "://me:secret@"))
+    assert store.get(KEY) is None
+    assert "302" in store.notes()[0]
+    assert not (storage / "visited").exists()
+
+
 @pytest.mark.parametrize(
     "url", ["nowhere://x", "folder", "http://", "http://[", "http://a:b:c/", "s3://bucket/x"]
 )

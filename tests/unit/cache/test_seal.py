@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from hypothesis import given, strategies
 
 from aotc.cache.seal import PAYLOAD_TYPE, Refusal, Sealed, Seals
 from aotc.signing.signer import LocalSigner
@@ -63,6 +64,7 @@ def unsigned(envelope: dsse.Envelope) -> dsse.Envelope:
     return msgspec.structs.replace(envelope, signatures=())
 
 
+ENTRY = seals().seal(KEY, DATA)
 PAYLOAD = canonical.encode(Sealed(key=KEY, data=sha256(DATA)))
 
 ATTACKS = {
@@ -117,6 +119,28 @@ def test_its_check_is_what_refuses_an_entry_that_is(
     remove(Check(Seals.open, CHECKS[attack], lambda arms: None, ""), monkeypatch)
     assert seals().open(KEY, make()) != refusal
     assert isinstance(seals().open(KEY, make()), bytes)
+
+
+@given(strategies.data())
+def test_whatever_lies_there_is_the_entry_or_refused(data: strategies.DataObject) -> None:
+    entry = bytearray(ENTRY)
+    for _ in range(data.draw(strategies.integers(1, 4))):
+        at = data.draw(strategies.integers(0, len(entry)))
+        end = at + data.draw(strategies.integers(0, 3))
+        entry[at:end] = data.draw(strategies.binary(max_size=3))
+    found = seals().open(KEY, bytes(entry))
+    assert isinstance(found, Refusal) or found == DATA
+
+
+@given(strategies.binary(max_size=300))
+def test_bytes_that_nobody_sealed_are_refused(entry: bytes) -> None:
+    assert isinstance(seals().open(KEY, entry), Refusal)
+    assert isinstance(seals().open(KEY, entry + b"\n" + DATA), Refusal)
+
+
+def test_an_envelope_of_great_depth_is_refused() -> None:
+    assert seals().open(KEY, b"[" * 4000 + b"\n") is Refusal.DAMAGED
+    assert seals().open(KEY, b" " * 5000 + seals().seal(KEY, DATA)) is Refusal.DAMAGED
 
 
 def test_the_same_entry_is_sealed_with_the_same_bytes() -> None:
