@@ -184,7 +184,7 @@ def print_bundle(report: dict[str, Any]) -> None:
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
     certificates = [claim for claim in report["signatures"] if "jaxlib" in claim]
-    bills = [claim for claim in report["signatures"] if claim["predicate_type"] == SBOM_TYPE]
+    bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
     others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
     claims = list(dict.fromkeys(_key_of(claim) for claim in others))
     signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
