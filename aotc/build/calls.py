@@ -1,31 +1,59 @@
-"""What the project's own code asks that no file holds: clocks, chance, the system.
+"""What the project's own code asks that no opened file holds: clocks, chance, the system, paths.
 
 Every call that is made by the code of the project, and none of those that libraries make, is
-looked at (PEP 669): it costs the project's code alone.
+looked at (PEP 669): it costs the project's code alone. Functions that are handed over to be called
+by somebody else, as in `max(paths, key=os.path.getmtime)`, and those that the standard library
+calls for the project, as `glob` does, are seen as they begin, if they are written in Python.
 """
 
 from __future__ import annotations
 
 import datetime
 import getpass
+import glob
 import os
 import os.path
 import pathlib
 import platform
 import random
 import secrets
+import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from types import CodeType
-from typing import Any
+from functools import partial
+from inspect import unwrap
+from types import CodeType, FrameType
+from typing import Any, Protocol
 
 TOOL = 4
 """Of the six tools that Python knows, one that debuggers, coverage and profilers do not take."""
 
-type OnCall = Callable[[str], None]
-type OnPath = Callable[[str], None]
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def is_project(self, filename: str) -> bool:
+        """Whether code of this file is the project's."""
+
+    def asked_by_project(self, frame: FrameType | None) -> bool:
+        """Whether code of the project is what the standard library works for in this frame."""
+
+    def refuse(self, why: str) -> None:
+        """The clock, chance or the system was asked."""
+
+    def heard_look(self, path: str) -> None:
+        """The existence of something was asked for."""
+
+    def heard_size(self, path: str) -> None:
+        """The size of a file was asked for."""
+
+    def heard_link(self, path: str) -> None:
+        """It was asked where a path leads."""
+
+    def heard_relative(self, path: str) -> None:
+        """A path was made absolute."""
+
 
 CLOCK, CHANCE, SYSTEM = "the clock", "chance", "the system"
 
@@ -34,7 +62,9 @@ _ASKING: dict[str, tuple[Any, ...]] = {
         *(time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter),
         *(time.perf_counter_ns, time.process_time, time.localtime, time.gmtime, time.ctime),
         *(time.asctime, time.strftime, os.path.getmtime, os.path.getatime, os.path.getctime),
-        *(os.stat, os.lstat, pathlib.Path.stat, pathlib.Path.lstat),
+        *(os.stat, os.lstat, os.fstat, pathlib.Path.stat, pathlib.Path.lstat, os.DirEntry.stat),
+        *(time.process_time_ns, time.thread_time, time.thread_time_ns, time.clock_gettime),
+        *(time.clock_gettime_ns, os.times),
     ),
     CHANCE: (
         *(os.urandom, secrets.token_bytes, secrets.token_hex, secrets.token_urlsafe),
@@ -42,24 +72,51 @@ _ASKING: dict[str, tuple[Any, ...]] = {
         random.SystemRandom,
     ),
     SYSTEM: (
-        *(os.getpid, os.getppid, os.uname, os.getlogin, os.getcwd, pathlib.Path.cwd),
-        *(platform.node, platform.platform, platform.uname, getpass.getuser),
+        *(os.getpid, os.getppid, os.uname, os.getlogin, os.getcwd, os.getcwdb),
+        *(platform.node, platform.platform, platform.uname, getpass.getuser, uuid.getnode),
+        *(os.getuid, os.geteuid, os.getgid, os.getegid, os.getloadavg, os.statvfs),
+        *(shutil.disk_usage, pathlib.Path.owner, pathlib.Path.group),
     ),
 }
 ASKING = {id(function): what for what, functions in _ASKING.items() for function in functions}
 
-LOOKING = {
-    id(function)
+ASKING_CODE = {
+    unwrap(function).__code__: (what, function.__name__)
+    for what, functions in _ASKING.items()
+    for function in functions
+    if hasattr(function, "__code__")
+} | {pathlib.Path.cwd.__func__.__code__: (SYSTEM, "cwd")}  # type: ignore[attr-defined]
+"""Those that are written in Python: what they ask, and their name."""
+
+LOOKING = frozenset(
+    function.__code__
     for function in (
-        *(os.path.exists, os.path.lexists, os.path.isfile, os.path.isdir, os.path.islink),
-        *(os.path.getsize, os.access, pathlib.Path.exists, pathlib.Path.is_file),
-        *(pathlib.Path.is_dir, pathlib.Path.is_symlink),
+        *(os.path.exists, os.path.lexists, os.path.isfile, os.path.isdir),
+        *(pathlib.Path.exists, pathlib.Path.is_file, pathlib.Path.is_dir),
     )
-}
+)
+SIZES = frozenset({os.path.getsize.__code__})
+LINKS = frozenset(
+    function.__code__
+    for function in (
+        *(os.path.islink, os.path.realpath, os.path.samefile, os.path.ismount),
+        *(pathlib.Path.is_symlink, pathlib.Path.resolve, pathlib.Path.readlink),
+        pathlib.Path.samefile,
+    )
+)
+MADE_ABSOLUTE = frozenset({os.path.abspath.__code__, pathlib.Path.absolute.__code__})
+PATHS = LOOKING | SIZES | LINKS | MADE_ABSOLUTE
+"""Functions of the standard library that are written in Python; their paths come first."""
+
+WATCHED = PATHS | ASKING_CODE.keys()
+SECOND_PATHS = frozenset({os.path.samefile.__code__, pathlib.Path.samefile.__code__})
 
 NOW = frozenset({"now", "utcnow", "today"})
 SEEDS = frozenset({"seed", "set_state", "setstate"})
-NEED_A_SEED = frozenset({"default_rng", "RandomState", "Random", "SeedSequence", "PCG64"})
+NEED_A_SEED = frozenset(
+    {"default_rng", "RandomState", "Random", "SeedSequence"}
+    | {"PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"}
+)
 
 
 _SHARED = random.random.__self__  # type: ignore[attr-defined]
@@ -67,16 +124,10 @@ _SHARED = random.random.__self__  # type: ignore[attr-defined]
 
 
 class Calls:
-    """Watches what code of the project calls, in this process, from now on.
+    """Watches what code of the project calls, in this process, from now on."""
 
-    is_project: of a file name.  refuse: told what was asked and where.  looked: told a path whose
-    existence was asked for.
-    """
-
-    def __init__(
-        self, is_project: Callable[[str], bool], refuse: Callable[[str], None], looked: OnPath
-    ) -> None:
-        self._is_project, self._refuse, self._looked = is_project, refuse, looked
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         self._seeded: set[int] = set()
         monitoring = sys.monitoring
         monitoring.use_tool_id(TOOL, "aotc")
@@ -85,17 +136,64 @@ class Calls:
         monitoring.set_events(TOOL, monitoring.events.PY_START)
 
     def _started(self, code: CodeType, offset: int) -> Any:
-        if self._is_project(code.co_filename):
+        if code in WATCHED:
+            self._started_watched(code, sys._getframe(1))
+            return None
+        if code.co_filename == glob.__file__ or self._is_project(code, sys._getframe(1)):
             sys.monitoring.set_local_events(TOOL, code, sys.monitoring.events.CALL)
         return sys.monitoring.DISABLE
 
+    def _is_project(self, code: CodeType, frame: FrameType) -> bool:
+        """Also what it compiles itself or has compiled: `exec`, methods of dataclasses."""
+        if code.co_filename.startswith("<") and not code.co_filename.startswith("<frozen"):
+            return self._listener.asked_by_project(frame)
+        return self._listener.is_project(code.co_filename)
+
+    def _started_watched(self, code: CodeType, frame: FrameType) -> None:
+        if code in ASKING_CODE:
+            caller = frame.f_back
+            if caller is not None and self._is_project(caller.f_code, caller):
+                asked, name = ASKING_CODE[code]
+                self._refuse(asked, name, caller.f_code.co_filename)
+        elif self._listener.asked_by_project(frame):
+            count = 2 if code in SECOND_PATHS else 1
+            for name in code.co_varnames[:count]:
+                path = frame.f_locals[name]
+                if isinstance(path, str | bytes | os.PathLike):
+                    self._heard(code, os.fsdecode(path))
+
+    def _heard(self, code: CodeType, path: str) -> None:
+        if code in LOOKING:
+            self._listener.heard_look(path)
+        elif code in SIZES:
+            self._listener.heard_size(path)
+        elif code in LINKS:
+            self._listener.heard_link(path)
+        else:
+            self._listener.heard_relative(path)
+
     def _called(self, code: CodeType, offset: int, function: Any, first: Any) -> None:
+        if code.co_filename == glob.__file__:
+            self._called_by_glob(function, first, sys._getframe(1))
+            return
+        while type(function) is partial:
+            function, first = function.func, (*function.args, first)[0]
         asked = ASKING.get(id(function)) or self._asked_of_owner(function, first)
         if asked:
-            name = getattr(function, "__name__", "a function")
-            self._refuse(f"it asked {asked}: {name} in {code.co_filename}")
-        elif id(function) in LOOKING and isinstance(first, str | bytes | os.PathLike):
-            self._looked(os.fsdecode(first))
+            self._refuse(asked, getattr(function, "__name__", "a function"), code.co_filename)
+        elif isinstance(first, str | bytes | os.PathLike):
+            if function is os.access:
+                self._listener.heard_look(os.fsdecode(first))
+            elif function is os.readlink:
+                self._listener.heard_link(os.fsdecode(first))
+
+    def _called_by_glob(self, function: Any, first: Any, frame: FrameType) -> None:
+        """Of names without a wildcard it asks the system itself."""
+        if function is os.lstat and self._listener.asked_by_project(frame):
+            self._listener.heard_look(os.fsdecode(first))
+
+    def _refuse(self, asked: str, name: str, file: str) -> None:
+        self._listener.refuse(f"it asked {asked}: {name} in {file}")
 
     def _asked_of_owner(self, function: Any, first: Any) -> str | None:
         """Of a method, by whose it is; of what makes generators, by whether it got a seed."""

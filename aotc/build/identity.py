@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import os
 import platform
 import re
 import sys
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -58,8 +61,9 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]:
-    """Its version, and the digest of RECORD, which holds a digest of each file
-    (https://packaging.python.org/specifications/recording-installed-packages).
+    """Its version, the digest of RECORD, which holds a digest of each file
+    (https://packaging.python.org/specifications/recording-installed-packages), and files that
+    somebody has changed since.
 
     Without what differs between installations of the same wheel: scripts, which name their Python
     and lie outside of the packages, compiled files, and notes of the installer.
@@ -68,6 +72,39 @@ def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]
     lines = (found.read_text("RECORD") or "").splitlines()
     kept = sorted(line for line in lines if not _OF_INSTALLATION.match(line))
     yield f"files of package {name}", sha256("\n".join(kept).encode())
+    yield from _touched(name, found, lines)
+
+
+def _touched(name: str, found: Distribution, lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Files that are not as they were installed. Installers write RECORD last: a file is read only
+    if it is younger or has another size.
+    """
+    base = Path(str(found.locate_file("")))
+    rows = [row for row in csv.reader(lines) if len(row) == len(("path", "hash", "size"))]
+    own = next((row[0] for row in rows if row[0].endswith(".dist-info/RECORD")), "RECORD")
+    installed = _modified(base / own)
+    for path, digest, size in sorted(rows):
+        algorithm, _, stated = digest.partition("=")
+        if algorithm != "sha256" or path.startswith(("..", "/")) or path.endswith(".pyc"):
+            continue
+        try:
+            status = (base / path).stat()
+            if status.st_mtime_ns <= installed and size in ("", str(status.st_size)):
+                continue
+            data = (base / path).read_bytes()
+        except OSError:
+            yield f"file of package {name} {path}", "none"
+            continue
+        made = urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        if made != stated:
+            yield f"file of package {name} {path}", sha256(data)
+
+
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 @cache

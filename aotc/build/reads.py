@@ -33,15 +33,16 @@ EVERYTHING = "*"
 class Reads(Struct, frozen=True):
     """Names only, sorted. Paths below the manifest's folder are relative to it.
 
-    files: opened, also those that were not there.  looked: asked for whether they exist.  folders:
-    listed.  searched: folders searched for modules; modules: the names that were asked for.
-    environment: variables, "*" for all.  packages: distributions.  absent: modules that were not
-    found.  current_folder: whether a path was relative to it.  refusals: why the result is not to
-    be kept.
+    files: opened, also those that were not there.  looked: asked for whether they exist.  links:
+    asked for where they lead.  folders: listed.  searched: folders searched for modules; modules:
+    the names that were asked for.  environment: variables, "*" for all.  packages: distributions.
+    absent: modules that were not found.  current_folder: whether a path was relative to it.
+    refusals: why the result is not to be kept.
     """
 
     files: tuple[str, ...] = ()
     looked: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     searched: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class Looking:
     def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
         self._root, self._environment = root, environment
         self._digests: dict[Path, str] = {}
+        self._packages: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def parts(self, reads: Reads) -> Parts:
         """What is there now under these names, as parts of a key."""
@@ -71,23 +73,31 @@ class Looking:
             kind = "source file" if name.endswith(".py") else "file"
             yield f"{kind} {name}", self._digest(self._root / name)
         for name in reads.looked:
-            yield f"whether there is {name}", _kind(self._root / name)
+            yield f"whether there is {name}", kind_of(self._root / name)
+        for name in reads.links:
+            yield f"where {name} leads", _where(self._root / name, self._root)
         for name in reads.folders:
-            yield f"names in folder {name}", _names(self._root / name, None)
+            yield f"names in folder {name}", names_in(self._root / name)
         asked = frozenset(reads.modules)
         for name in reads.searched:
             yield f"modules in folder {name}", _names(self._root / name, asked)
         for name in reads.environment:
             yield f"environment {name}", variable(name, self._environment)
         for name in reads.packages:
-            try:
-                yield from identity.of_distribution(name, distribution(name))
-            except PackageNotFoundError:
-                yield f"package {name}", ABSENT
+            yield from self._package(name)
         if reads.current_folder:
-            yield "current folder", sha256(os.fsencode(Path.cwd()))
+            yield "current folder", current_folder()
         for name in reads.absent:
             yield f"module {name}", ABSENT if _is_absent(name) else "found"
+
+    def _package(self, name: str) -> tuple[tuple[str, str], ...]:
+        if name not in self._packages:
+            try:
+                found = tuple(identity.of_distribution(name, distribution(name)))
+            except PackageNotFoundError:
+                found = ((f"package {name}", ABSENT),)
+            self._packages[name] = found
+        return self._packages[name]
 
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
@@ -99,12 +109,22 @@ class Looking:
 
 
 def native_parts(environment: Mapping[str, str]) -> Parts:
-    """Variables that count whether or not anybody was seen to read them."""
-    return {
+    """Variables that count whether or not anybody was seen to read them, and the current folder
+    where it is on the import path.
+    """
+    parts = {
         f"environment {name}": variable(name, environment)
         for name in sorted(environment)
         if name in NATIVE_NAMES or name.startswith(NATIVE_PREFIXES)
     }
+    if not all(map(os.path.isabs, environment.get("PYTHONPATH", os.sep).split(os.pathsep))):
+        parts["current folder"] = current_folder()
+    return parts
+
+
+def current_folder() -> str:
+    """The digest of its path."""
+    return sha256(os.fsencode(Path.cwd()))
 
 
 def variable(name: str, environment: Mapping[str, str]) -> str:
@@ -118,10 +138,25 @@ def variable(name: str, environment: Mapping[str, str]) -> str:
     return sha256(text.encode(errors="surrogateescape"))
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """Whether there is a file or a folder."""
     if path.is_dir():
         return FOLDER
     return "a file" if path.exists() else ABSENT
+
+
+def _where(path: Path, root: Path) -> str:
+    """What a link says, and what is at its end: the same if all of it lies in another folder."""
+    end = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    if end.startswith(os.pardir):
+        end = os.path.realpath(path)
+    link = path.readlink() if path.is_symlink() else ABSENT
+    return sha256(f"{link}\0{end}".encode(errors="surrogateescape"))
+
+
+def names_in(folder: Path) -> str:
+    """The digest of the names in a folder."""
+    return _names(folder, None)
 
 
 def _names(folder: Path, modules: Iterable[str] | None) -> str:

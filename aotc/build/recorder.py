@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import source_from_cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
-from aotc.build import libraries
+from aotc.build import libraries, sources_only
 from aotc.build.calls import Calls
-from aotc.build.reads import EVERYTHING, Reads
+from aotc.build.listening import Environment, Imports
+from aotc.build.reads import Reads, kind_of, names_in
 
 REFUSED = {
     "socket.connect": "it used the network",
@@ -39,41 +40,11 @@ REFUSED = {
 }
 DEVICES = ("/dev/", "/proc/", "/sys/")
 HARMLESS_DEVICES = ("/dev/null",)
+MEMORY = "/dev/shm/"
+"""A folder like others, which is no device."""
+
 METADATA = ".dist-info/"
 NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
-
-
-class _Environment(type(os.environ)):  # type: ignore[misc]
-    """`os.environ`, telling which variables were asked for."""
-
-    asked: ClassVar[set[str]] = set()
-
-    def __getitem__(self, key: str | bytes) -> str:
-        self.asked.add(os.fsdecode(key))
-        return super().__getitem__(key)  # type: ignore[no-any-return]
-
-    def __iter__(self) -> Iterator[str]:
-        self.asked.add(EVERYTHING)
-        return super().__iter__()  # type: ignore[no-any-return]
-
-    def __len__(self) -> int:
-        self.asked.add(EVERYTHING)
-        return super().__len__()  # type: ignore[no-any-return]
-
-    def copy(self) -> dict[str, str]:
-        self.asked.add(EVERYTHING)
-        return super().copy()  # type: ignore[no-any-return]
-
-
-class _Imports:
-    """A finder that finds nothing, and hears every name; `importlib` raises no audit event."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set(sys.modules)
-
-    def find_spec(self, name: str, path: object, target: object = None) -> None:
-        """As `importlib.abc.MetaPathFinder`."""
-        self.names.add(name)
 
 
 class Recorder:
@@ -87,16 +58,19 @@ class Recorder:
         self._libraries = libraries.folders()
         self._opened: dict[str, tuple[int, ...] | None] = {}
         self._written: set[str] = set()
-        self._looked: set[str] = set()
-        self._listed: set[str] = set()
+        self._read_again: set[str] = set()
+        self._looked: dict[str, str] = {}
+        self._links: set[str] = set()
+        self._listed: dict[str, str] = {}
         self._searched: set[str] = set()
-        self._imports = _Imports()
+        self._imports = Imports()
         sys.meta_path.insert(0, self._imports)
         self._refusals: dict[str, None] = {}
         self._uses_current_folder = False
-        os.environ.__class__ = os.environb.__class__ = _Environment
+        os.environ.__class__ = os.environb.__class__ = Environment
         sys.addaudithook(self._heard)
-        Calls(self._is_project, self.refuse, self._heard_look)
+        Calls(self)
+        sources_only.install(lambda folder: self._is_library(os.path.join(folder, "")))
 
     def refuse(self, why: str) -> None:
         """The result is not to be kept. why: for people, with the place where it is known."""
@@ -106,20 +80,28 @@ class Recorder:
         """What was read until now."""
         packages, unowned = self._packages()
         files = {path for path in self._opened if not self._is_library(path)} | unowned
+        files |= self._read_again
         for path in sorted(files):
             if path in self._opened and self._opened[path] != _state(path):
                 self.refuse(f"{path} was changed while it was read")
+        for path, kind in sorted(self._looked.items()):
+            if kind != kind_of(Path(path)):
+                self.refuse(f"{path} came or went after it had asked whether it is there")
+        for path, listed in sorted(self._listed.items()):
+            if listed != names_in(Path(path)):
+                self.refuse(f"names in {path} changed after it had listed them")
         self._searched |= self._import_path()
         names = self._imports.names
         top = {name.partition(".")[0] for name in names}
         absent = {name for name in top if name not in sys.modules}
         return Reads(
             files=self._relative(files),
-            looked=self._relative(self._looked),
-            folders=self._relative(self._listed),
+            looked=self._relative(set(self._looked)),
+            links=self._relative(self._links),
+            folders=self._relative(set(self._listed)),
             searched=self._relative(self._searched),
             modules=tuple(sorted({part for name in names for part in name.split(".")})),
-            environment=tuple(sorted(_Environment.asked)),
+            environment=tuple(sorted(Environment.asked)),
             packages=tuple(sorted(packages)),
             absent=tuple(sorted(absent)),
             current_folder=self._uses_current_folder,
@@ -143,9 +125,12 @@ class Recorder:
             return
         name = self._absolute(os.fsdecode(path))
         self._note_current_folder(os.fsdecode(path), sys._getframe(2))
+        if name in self._written and flags & os.O_ACCMODE != os.O_WRONLY:
+            # The next time, it may find there what others have written.
+            self._read_again.add(name)
         if name.startswith(self._own) or name in self._written or name in self._opened:
             return
-        if name.startswith(DEVICES):
+        if name.startswith(DEVICES) and not name.startswith(MEMORY):
             if name not in HARMLESS_DEVICES and self._by_project(sys._getframe(2)):
                 self.refuse(f"it read {name}")
             return
@@ -154,11 +139,11 @@ class Recorder:
             return
         if name.endswith(".pyc"):
             name = _source_of(name)
-        if METADATA in name and not self._asked_by_project(sys._getframe(2)):
+        if METADATA in name and not self.asked_by_project(sys._getframe(2)):
             return
         state = _state(name)
         if state is None and name in sys.path:
-            return
+            return  # an archive of modules that is not there: searched, as folders are
         if state is None and mode is None and not os.path.isabs(os.fsdecode(path)):
             self.refuse(f"it opened {os.fsdecode(path)} in a folder that nobody knows")
         self._opened[name] = state
@@ -172,14 +157,37 @@ class Recorder:
             if not self._is_library(name + os.sep):
                 self._searched.add(name)
         elif caller.f_code.co_filename == metadata.__file__:
-            if self._asked_by_project(caller):
-                self._listed.add(name)
+            if self.asked_by_project(caller):
+                self._list(name)
         elif not name.startswith(self._own) and self._by_project(caller):
-            self._listed.add(name)
+            self._list(name)
 
-    def _heard_look(self, path: str) -> None:
+    def _list(self, folder: str) -> None:
+        if folder not in self._listed:
+            self._listed[folder] = ""  # listing it is heard again
+            self._listed[folder] = names_in(Path(folder))
+
+    def heard_look(self, path: str) -> None:
+        """As `aotc.build.calls.Listener`, and so the next three."""
+        self.heard_relative(path)
+        name = self._absolute(path)
+        if name not in self._looked and not name.startswith(self._own):
+            self._looked[name] = kind_of(Path(name))
+
+    def heard_size(self, path: str) -> None:
+        """Its size is a part of what it holds."""
+        self.heard_relative(path)
+        name = self._absolute(path)
+        self._opened.setdefault(name, _state(name))
+
+    def heard_link(self, path: str) -> None:
+        """Also where no link is yet."""
+        self.heard_relative(path)
+        self._links.add(self._absolute(path))
+
+    def heard_relative(self, path: str) -> None:
+        """In another current folder it would be another one."""
         self._uses_current_folder |= not os.path.isabs(path)
-        self._looked.add(self._absolute(path))
 
     def _note_current_folder(self, path: Any, frame: FrameType) -> None:
         """From another current folder, the program would have found another file."""
@@ -187,31 +195,40 @@ class Recorder:
             self._uses_current_folder |= self._by_project(frame)
 
     def _by_project(self, frame: FrameType | None) -> bool:
-        """Whether code of the project is among the callers."""
+        """Whether code of the project is among the callers. In another thread everything counts as
+        asked by the project, which need not be among them.
+        """
+        last = frame
         while frame is not None:
-            if self._is_project(frame.f_code.co_filename):
+            if self.is_project(frame.f_code.co_filename):
                 return True
-            frame = frame.f_back
-        return False
+            last, frame = frame, frame.f_back
+        return last is not None and last.f_code.co_filename == threading.__file__
 
-    def _asked_by_project(self, frame: FrameType | None) -> bool:
+    def asked_by_project(self, frame: FrameType | None) -> bool:
         """Whether it is code of the project that a function of the standard library works for: jax
         looks for its plugins among installed packages, and the build allows it none.
         """
-        while frame is not None and not self._is_project(name := frame.f_code.co_filename):
+        while frame is not None and not self.is_project(name := frame.f_code.co_filename):
             if self._is_library(name) and not libraries.is_of_python_or_ours(name):
                 return False
             frame = frame.f_back
         return frame is not None
 
-    def _is_project(self, filename: str) -> bool:
+    def is_project(self, filename: str) -> bool:
+        """Whether it is no code of libraries, and none that was made of a text."""
         return not filename.startswith("<") and not self._is_library(filename)
 
     def _is_library(self, path: str) -> bool:
         return path.startswith(self._libraries)
 
     def _absolute(self, path: str) -> str:
-        return os.path.normpath(os.path.join(os.getcwd(), path))
+        joined = os.path.join(os.getcwd(), path)
+        name = os.path.normpath(joined)
+        # ".." after a link is above the link's target.
+        if ".." in path and os.path.realpath(name) != os.path.realpath(joined):
+            return joined
+        return name
 
     def _relative(self, paths: set[str]) -> tuple[str, ...]:
         """Below the manifest's folder by their place there: another folder is another build of the
@@ -229,8 +246,8 @@ class Recorder:
             # Of a namespace package it is no list.
             paths.extend(getattr(module, "__path__", ()) or ())
         every = {self._absolute(path) for path in paths if isinstance(path, str)}
-        ours = {path for path in every if not self._is_library(path + os.sep)}
-        return set(filter(os.path.isdir, ours))
+        # Those that are not there are searched as soon as they are.
+        return {path for path in every if not self._is_library(path + os.sep)}
 
     def _packages(self) -> tuple[set[str], set[str]]:
         """The distributions of which something was loaded, and library files of none of them."""
@@ -270,4 +287,4 @@ def _state(path: str) -> tuple[int, ...] | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -8,7 +8,7 @@ one of them is as it was, so is the result, which lies under the key of both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec import Struct
 from aotc.build.reads import Looking, Reads
 from aotc.build.recording import Recording
 from aotc.cache.keys import Kind, Parts, Task, key_of
-from aotc.cache.tasks import OFF, Tasks
+from aotc.cache.tasks import NOT_KEPT, OFF, Tasks
 from aotc_runtime.digest import sha256
 
 RECIPES_KEPT = 16
@@ -76,6 +76,7 @@ def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[
     recording = Recording.read(worker.folder, worker.module)
     task = _task(worker, recording.parts)
     if refusals := recording.reads.refusals:
+        task = replace(task, parts={**task.parts, NOT_KEPT: ""})
         why = tuple(f"its result is never kept: {refusal}" for refusal in refusals)
         tasks.note(task, cached=False, seconds=seconds, why=why if tasks.store else (OFF,))
         return nothing

@@ -19,6 +19,9 @@ type Last = Mapping[str, Parts]
 FIRST = "not built before"
 GONE = "nothing has changed, but its result is not in the cache any more"
 OFF = "the cache is off"
+NOT_KEPT = "its result of the last build was not kept"
+"""Also a part, of a task whose result is never kept; no key is ever looked up that has it."""
+
 ALWAYS = ("every build does",)
 
 
@@ -122,6 +125,8 @@ class Tasks:
         before = self._last.get(task.name)
         if before is None:
             return (FIRST,)
+        if NOT_KEPT in before:
+            return (NOT_KEPT,)
         return tuple(map(str, changes(before, task.parts))) or (GONE,)
 
 

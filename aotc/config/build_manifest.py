@@ -322,7 +322,8 @@ def _manifest(
     document: Document, root: Path, model: BuildManifestModel, inputs: Inputs
 ) -> BuildManifest:
     def file(text: str | None) -> SourceFile | None:
-        return None if text is None else SourceFile(text, (root / text).resolve())
+        # Not resolved: whoever records what was read shall hear of the link, not of its target.
+        return None if text is None else SourceFile(text, root / text)
 
     def entry_point(name: str, entry: EntryPointModel) -> EntryPointSpec:
         trees = {key: tree for key, tree in inputs[name].items() if tree is not None}

@@ -1,0 +1,52 @@
+"""Modules of the user are compiled from their sources, whatever lies in `__pycache__`.
+
+Python takes bytecode for that of a source file of the same size and modification time, in whole
+seconds. Tools that set times (checkouts, archives, images) make other sources of the same size and
+time; a build that took the old bytecode would keep its result under the digest of the new source.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
+from typing import Any
+
+
+class _SourceLoader(SourceFileLoader):
+    """Neither reads bytecode nor writes it: that is what an OSError here stands for
+    (https://docs.python.org/3/library/importlib.html#importlib.abc.SourceLoader.path_stats).
+    """
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Raises OSError, always."""
+        raise OSError(path)
+
+
+_find_in = FileFinder.path_hook(
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (_SourceLoader, SOURCE_SUFFIXES),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+)
+
+
+def install(is_library: Callable[[str], bool]) -> None:
+    """From now on, in this process. is_library: of a folder; what lies there is loaded as ever."""
+
+    def hook(path: str) -> Any:
+        if is_library(path):
+            raise ImportError(path)
+        return _find_in(path)
+
+    sys.path_hooks.insert(0, hook)
+    for path in list(sys.path_importer_cache):
+        if not is_library(path):
+            del sys.path_importer_cache[path]
