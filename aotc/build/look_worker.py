@@ -58,7 +58,7 @@ def look(job: Job, progress: Progress) -> Answer:
         progress.started(f"calling {job.example}")
         try:
             made = example()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _refusal(
                 job.example,
                 "the example's function to return the arguments of a call",

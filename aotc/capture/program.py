@@ -89,13 +89,27 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
 
 
 def sources(root: Path) -> dict[str, str]:
-    """Digest of every Python file below the manifest's folder that has been imported."""
-    found: dict[str, str] = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and Path(file).is_relative_to(root) and Path(file).suffix == ".py":
-            found[Path(file).relative_to(root).as_posix()] = sha256(Path(file).read_bytes())
-    return dict(sorted(found.items()))
+    """Digest of every Python file below the manifest's folder that has been imported, and of every
+    archive there that one was imported from.
+    """
+    files = {
+        _file_of(Path(file), root)
+        for module in list(sys.modules.values())
+        if (file := getattr(module, "__file__", None))
+        and Path(file).is_relative_to(root)
+        and Path(file).suffix == ".py"
+    }
+    return {
+        file.relative_to(root).as_posix(): sha256(file.read_bytes())
+        for file in sorted(files - {root})
+    }
+
+
+def _file_of(path: Path, root: Path) -> Path:
+    """The file, or the archive it is in; the root if it is not there any more."""
+    while path != root and not path.is_file():
+        path = path.parent
+    return path
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))

@@ -40,7 +40,7 @@ def explain(
     Each with the profile and the targets it belongs to. Nothing of the bundle is loaded, so that
     targets of other machines are shown as well.
 
-    \\b
+    \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
     """
     require_choice(trust, untrusted)

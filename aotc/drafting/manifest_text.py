@@ -26,17 +26,17 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield "enable_x64 = true"
     for name, source in draft.weights.items():
         yield ""
-        yield f"[weights.{name}]"
+        yield f"[weights.{_key(name)}]"
         kind = "source" if source.endswith(".safetensors") else "init"
         yield f"{kind} = {_value(source)}"
     for name, dimension in draft.dimensions.items():
         yield ""
-        yield f"[dimensions.{name}]"
+        yield f"[dimensions.{_key(name)}]"
         yield f"range = [{dimension.low}, {dimension.high}]  # what calls may have"
         profiles = dimension.profiles
         shown = list(profiles) if isinstance(profiles, tuple) else profiles
         yield f"profiles = {_value(shown)}  # what is compiled; other sizes are refused"
-    at = f"entry_points.{draft.entry_point}"
+    at = f"entry_points.{_key(draft.entry_point)}"
     yield ""
     yield f"[{at}]"
     yield f"function = {_value(draft.function)}"
@@ -45,7 +45,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     if draft.static:
         yield f"static = {_value(dict(draft.static))}"
     for name, tree in draft.inputs.items():
-        yield f"inputs.{name} = {_input(tree)}"
+        yield f"inputs.{_key(name)} = {_input(tree)}"
     yield "tolerance = { rtol = 1e-5, atol = 1e-6 }  # against plain JAX"
     leaves = [item for name, tree in draft.inputs.items() for item in leaves_of(tree, name)]
     yield ""
@@ -86,7 +86,10 @@ def _value(value: Any) -> str:
 
 
 def _table(items: Iterator[tuple[str, str]]) -> str:
-    inside = ", ".join(
-        f"{key if _BARE.match(key) else _value(key)} = {text}" for key, text in items
-    )
+    inside = ", ".join(f"{_key(key)} = {text}" for key, text in items)
     return f"{{ {inside} }}" if inside else "{}"
+
+
+def _key(name: str) -> str:
+    """Quoted where TOML wants it: names of Python may have any letters."""
+    return name if _BARE.match(name) else _value(name)

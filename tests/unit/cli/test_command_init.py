@@ -65,6 +65,10 @@ def make_state():
     return (jnp.ones(3), jnp.ones(2))
 
 
+def leave():
+    raise SystemExit(0)
+
+
 def branches(x):
     return x if x.sum() > 0 else -x
 
@@ -252,3 +256,17 @@ def test_unknown_functions_and_targets_are_refused_before_anything_is_written(
     assert run("init", "program:nope").codes == ["AOTC-E820"]
     assert run("init", "program:annotated", "--target=cpu-x86-64-v9").codes == ["AOTC-E811"]
     assert not list(tmp_path.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])
+def test_names_that_toml_wants_quoted_are_and_the_manifests_own_rules_refuse_them(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    done = run("init", "program:annotated", "--input=image=f32[4]", f"--entry-point={name}")
+    assert (done.exit_code, done.codes) == (3, ["AOTC-E805"])
+    written = tomllib.loads((tmp_path / "program.toml").read_text())
+    assert list(written["entry_points"]) == [name]
+
+
+def test_an_example_that_exits_is_one_that_fails(run: Run) -> None:
+    assert run("init", "program:annotated", "--example=program:leave").codes == ["AOTC-E082"]
