@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -26,7 +27,8 @@ class Processes:
 
     @contextmanager
     def started(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-        """A child process, killed if the block ends before it. options: as `subprocess.Popen`'s.
+        """A child process, killed if the block ends before it. options: as `subprocess.Popen`'s;
+        with process_group=0 the processes that it started are killed with it.
 
         Raises StoppedError after `stop`.
         """
@@ -38,7 +40,7 @@ class Processes:
         try:
             yield process
         finally:
-            process.kill()
+            _kill(process)
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
@@ -50,7 +52,17 @@ class Processes:
         with self._lock:
             self._stopped = True
             for process in self._running:
-                process.kill()
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[Any]) -> None:
+    if process.poll() is not None:
+        return
+    # A process that leads no group of its own is in ours.
+    with suppress(ProcessLookupError):
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def end_with_parent() -> None:

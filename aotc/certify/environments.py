@@ -70,9 +70,16 @@ class Environments:
         with temporary_folder(self.folder, f".{place.name}.") as made:
             install(made, jaxlib, self.processes)
             (made / SEAL).write_bytes(msgspec.json.encode(_digests(made), order="sorted"))
-            remove_folder(place)
+            _clear(place)
             made.rename(place)
         make_room(self.folder, CACHE_BYTES_MAX, place)
+
+
+def _clear(place: Path) -> None:
+    """Whatever stands there: a link goes, and not what it leads to."""
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    remove_folder(place)
 
 
 def cache_folder() -> Path:

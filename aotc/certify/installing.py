@@ -49,6 +49,29 @@ def install(folder: Path, jaxlib: str, processes: Processes) -> None:
     E559).
     """
     install_packages(folder, requirements(jaxlib), f"jaxlib {jaxlib}", processes)
+    require_spelling(folder, jaxlib)
+
+
+def require_spelling(folder: Path, jaxlib: str) -> None:
+    """Refuse an environment whose jaxlib calls itself otherwise. To installers 0.12 and 0.12.0 are
+    one version (PEP 440); certificates and loaders compare texts. Raises ResourceError (AOTC-E558).
+    """
+    end = ".dist-info"
+    found = [path.name for path in folder.glob(f"lib/python*/site-packages/jaxlib-*{end}")]
+    names = sorted(name.removeprefix("jaxlib-").removesuffix(end) for name in found)
+    if names == [jaxlib]:
+        return
+    raise ResourceError(
+        Finding(
+            code="AOTC-E558",
+            where=f"jaxlib {jaxlib}",
+            expected="the version as jaxlib itself spells it",
+            found=", ".join(names) or "no jaxlib after the installation",
+            hint=f"certify with --jaxlib {names[0]}"
+            if names
+            else "look at what pip or uv is configured to install",
+        )
+    )
 
 
 def install_packages(folder: Path, wanted: Sequence[str], where: str, processes: Processes) -> None:
@@ -83,6 +106,8 @@ def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: P
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**kept, "PYTHONDONTWRITEBYTECODE": "1"},
+        # Of venv, ensurepip is the one that writes.
+        process_group=0,
         encoding="utf-8",
         errors="replace",
     ) as process:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 import threading
@@ -17,6 +19,28 @@ def test_leaving_the_block_ends_the_process() -> None:
     with pytest.raises(KeyboardInterrupt), Processes().started(SLEEPING) as process:
         raise KeyboardInterrupt
     assert process.returncode == -9
+
+
+GRANDPARENT = (
+    sys.executable,
+    "-c",
+    "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', "
+    "'import time; time.sleep(60)']); print(child.pid, flush=True); child.wait()",
+)
+
+
+@pytest.mark.parametrize("by_stopping", [False, True])
+def test_what_a_process_with_a_group_started_ends_with_it(by_stopping: bool) -> None:
+    processes = Processes()
+    with processes.started(GRANDPARENT, stdout=subprocess.PIPE, process_group=0) as process:
+        assert process.stdout is not None
+        grandchild = int(process.stdout.readline())
+        watched = os.pidfd_open(grandchild)
+        if by_stopping:
+            processes.stop()
+    # Readable when it has ended.
+    assert select.select([watched], [], [], 30)[0] == [watched]
+    os.close(watched)
 
 
 def test_stopping_ends_what_other_threads_wait_for_and_starts_nothing_more() -> None:

@@ -120,3 +120,24 @@ def test_what_was_cut_off_while_it_was_installed_leaves_nothing(
     assert "jaxlib==0.12.0" in found.expected
     assert len(lines) == 1 and "jaxlib 0.12.0" in lines[0]
     assert [path.suffix for path in tmp_path.iterdir()] == [LOCK]
+
+
+@pytest.mark.parametrize("kind", ["nothing", "file", "link", "dangling", "folder"])
+def test_an_environment_takes_the_place_of_whatever_is_there(tmp_path: Path, kind: str) -> None:
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    match kind:
+        case "file":
+            place.touch()
+        case "link":
+            place.symlink_to(elsewhere)
+        case "dangling":
+            place.symlink_to(tmp_path / "gone")
+        case "folder":
+            (place / "bin").mkdir(parents=True)
+    environments._clear(place)
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made").rename(place)
+    assert place.is_dir() and not place.is_symlink()
+    assert (elsewhere / "kept").is_file()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from aotc.certify.installing import requirements, why
-from aotc_runtime.errors import Finding
+from aotc.certify.installing import require_spelling, requirements, why
+from aotc_runtime.errors import Finding, ResourceError
 
 PIP_UNREACHABLE = """\
 WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after \
@@ -70,3 +72,13 @@ def test_the_runtimes_requirements_are_installed_and_nothing_else() -> None:
     assert wanted[0] == "jaxlib==0.12.0"
     names = {text.split(">")[0].split("=")[0].strip() for text in wanted}
     assert names == {"jaxlib", "cryptography", "msgspec", "numpy"}
+
+
+def test_another_spelling_of_a_version_is_told_the_right_one(tmp_path: Path) -> None:
+    (tmp_path / "lib/python3.13/site-packages/jaxlib-0.12.0.dist-info").mkdir(parents=True)
+    require_spelling(tmp_path, "0.12.0")
+    with pytest.raises(ResourceError) as refused:
+        require_spelling(tmp_path, "0.12")
+    (found,) = refused.value.findings
+    assert (found.code, found.where, found.found) == ("AOTC-E558", "jaxlib 0.12", "0.12.0")
+    assert "--jaxlib 0.12.0" in found.hint
