@@ -33,6 +33,8 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
 
     Raises UsageError: AOTC-E060 a folder that others may write, or none at all, E061 no size.
     """
+    if place == "":
+        raise _unusable("", "no name of a folder")
     folder = default_folder(environment) if place is None else Path(place)
     size = size_of(limit)
     try:
@@ -65,7 +67,7 @@ def size_of(text: str | None) -> int:
     return size
 
 
-def _unusable(folder: Path, found: str) -> UsageError:
+def _unusable(folder: Path | str, found: str) -> UsageError:
     return UsageError(
         Finding(
             code="AOTC-E060",

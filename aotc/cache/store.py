@@ -8,8 +8,10 @@ When an entry was last used is the file's modification time.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -89,16 +91,13 @@ class LocalStore:
         """As `Store`. A damaged entry is removed, so that it is made anew."""
         path = self._path(key)
         try:
-            with path.open("rb") as file:
-                start = file.read(len(MAGIC) + DIGEST_BYTES)
-                data = file.read()
+            start, data = _read(path, len(MAGIC) + DIGEST_BYTES)
         except OSError:
             return None
         if start != MAGIC + _digest(key, data):
             with self._lock:
                 self._damaged.append(path.name)
-            with suppress(OSError):
-                path.unlink()
+            _remove(path)
             return None
         with suppress(OSError):
             os.utime(path)
@@ -136,7 +135,7 @@ class LocalStore:
     def read_record(self, name: str) -> bytes | None:
         """What the last build of this name left; None if it left nothing."""
         try:
-            return (self.folder / RECORDS / name).read_bytes()
+            return _read(self.folder / RECORDS / name, 0)[1]
         except OSError:
             return None
 
@@ -170,8 +169,7 @@ class LocalStore:
                 for path, status in entries:
                     if left <= limit:
                         break
-                    with suppress(FileNotFoundError):
-                        path.unlink()
+                    _remove(path)
                     left -= status.st_size
                     removed, freed = removed + 1, freed + status.st_size
                 self._forget_old_records()
@@ -211,7 +209,7 @@ class LocalStore:
                 for path in folder.iterdir():
                     if set(path.name) <= HEX:
                         with suppress(FileNotFoundError):
-                            yield path, path.stat()
+                            yield path, path.lstat()
 
     def _tidy(self) -> None:
         """Remove what killed builds had begun to write."""
@@ -224,6 +222,36 @@ class LocalStore:
 
 def _digest(key: str, data: bytes) -> bytes:
     return sha256_bytes(key.encode() + b"\n" + sha256_bytes(data))
+
+
+def _read(path: Path, head: int) -> tuple[bytes, bytes]:
+    """A file's first bytes, and the others; none of what is no file: that may have no end, or nobody
+    who writes it.
+
+    Raises OSError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return b"", b""
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b"", b""
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(head), file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Whatever it is."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            remove_folder(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _write(path: Path, *chunks: bytes) -> None:

@@ -50,3 +50,9 @@ def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         size_of(text)
     assert caught.value.code == "AOTC-E061"
+
+
+def test_a_folder_without_a_name_is_refused_rather_than_the_current_one() -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store("", None, {})
+    assert caught.value.code == "AOTC-E060"

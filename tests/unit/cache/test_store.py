@@ -98,3 +98,30 @@ def test_clearing_leaves_nothing_but_names_that_are_not_ours(store: LocalStore) 
     assert store.clear().entries == 1
     assert store.read_record("0") is None and store.contents().entries == 0
     assert (store.folder / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "endless", "pipe"])
+def test_what_is_no_file_is_no_entry_and_makes_room_for_one(store: LocalStore, kind: str) -> None:
+    store.put(KEY, b"data")
+    path = file_of(store, KEY)
+    outside = store.folder.parent / "outside"
+    path.rename(outside)
+    match kind:
+        case "folder":
+            (path / "inner").mkdir(parents=True)
+        case "link":
+            path.symlink_to(outside)
+        case "endless":
+            path.symlink_to("/dev/zero")
+        case _:
+            os.mkfifo(path)
+    assert store.get(KEY) is None
+    store.put(KEY, b"new")
+    assert store.get(KEY) == b"new" and outside.exists()
+    assert store.notes() == ("damaged entries of the cache, made anew: 1",)
+
+
+def test_a_record_that_is_no_file_is_none(store: LocalStore) -> None:
+    (store.folder / "records").mkdir(parents=True)
+    os.mkfifo(store.folder / "records" / "ab")
+    assert not store.read_record("ab")
