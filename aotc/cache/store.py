@@ -225,8 +225,8 @@ def _digest(key: str, data: bytes) -> bytes:
 
 
 def _read(path: Path, head: int) -> tuple[bytes, bytes]:
-    """A file's first bytes, and the others; none of what is no file: that may have no end, or nobody
-    who writes it.
+    """A file's first bytes, and the others; none of what is no file: that may have no end, or
+    nobody who writes it.
 
     Raises OSError.
     """
