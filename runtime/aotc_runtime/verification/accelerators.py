@@ -34,12 +34,13 @@ def device_findings(
         )
     if not has.devices:
         return
-    if strange := sorted(set(has.kinds) - set(needs.kinds)):
+    strange = sorted(set(has.kinds) - set(needs.kinds))
+    if strange or not has.kinds:
         yield Finding(
             code="AOTC-E508",
             where=where,
             expected=" or ".join(needs.kinds),
-            found=", ".join(strange),
+            found=", ".join(strange) or "unknown",
             hint="add a target for these devices and build again, or run on the expected ones",
         )
     if needs.compute_capability and needs.compute_capability != has.compute_capability:

@@ -122,6 +122,7 @@ def test_a_host_that_offers_just_what_is_required_has_no_findings() -> None:
         ({"requires": CUDA}, {"accelerators": (gpus(plugin=""),)}, ["AOTC-E403"]),
         ({"requires": CUDA}, {"accelerators": (gpus(plugin="0.12.1"),)}, ["AOTC-E403"]),
         ({"requires": CUDA}, {"accelerators": (gpus(kinds=("H100", "L4")),)}, ["AOTC-E508"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(kinds=()),)}, ["AOTC-E508"]),
         ({"requires": CUDA}, {"accelerators": (gpus(compute_capability="8.0"),)}, ["AOTC-E508"]),
         ({"requires": CUDA}, {"accelerators": (gpus(driver="12.9"),)}, ["AOTC-E509"]),
         ({"requires": CUDA}, {"accelerators": (gpus(driver=""),)}, ["AOTC-E509"]),
