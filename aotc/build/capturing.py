@@ -119,6 +119,7 @@ def capture(
 
     on_stage("capture", 0, total)
     keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
+    on_stage("capture", total, total)  # what comes from a cache has told nothing by then
     return source.staging.read_program(), keep
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from aotc.cache.keys import Kind
@@ -21,13 +22,14 @@ STAGES = {
 
 
 class Meter:
-    """Counts tasks by stage."""
+    """Counts tasks by stage, and when they ran."""
 
     def __init__(self, on_stage: OnStage, on_done: OnDone) -> None:
         self._on_stage, self._on_done = on_stage, on_done
         self._lock = threading.Lock()
         self._done: Counter[str] = Counter()
         self._total: dict[str, int] = {}
+        self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def expect(self, kind: Kind, total: int) -> None:
         """So many tasks of this kind there will be."""
@@ -41,5 +43,21 @@ class Meter:
         with self._lock:
             if stage := STAGES.get(done.task.kind):
                 self._done[stage] += 1
+                ended = time.perf_counter()
+                self._spans[stage].append((ended - done.seconds, ended))
                 self._on_stage(stage, self._done[stage], self._total.get(stage, 0))
             self._on_done(done)
+
+    def seconds(self, kind: Kind) -> float:
+        """How long at least one task of this kind was running; tasks of another one may have, too.
+
+        A stage may hold tasks of several kinds, and a worker more tasks than it has time for: from
+        when to when a stage went on says nothing of what its tasks take.
+        """
+        with self._lock:
+            spans = sorted(self._spans[STAGES[kind]])
+        total, until = 0.0, float("-inf")
+        for begin, end in spans:
+            total += max(0.0, end - max(begin, until))
+            until = max(until, end)
+        return total

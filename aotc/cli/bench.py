@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.completion import target_names
 
 THREADS_MAX = 1024
 SECONDS_RANGE = (0.001, 3600)
@@ -25,7 +26,11 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("entry_point", required=False)
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
-@click.option("--target", help="A target of the bundle; default: best for this host.")
+@click.option(
+    "--target",
+    shell_complete=target_names,
+    help="A target of the bundle; default: best for this host.",
+)
 @click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
 @click.option(
     "--threads",

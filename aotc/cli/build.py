@@ -156,7 +156,8 @@ def build(
         write_atomically(save_tuning, [tuning_files.encode(built.tuning_file)])
     from aotc.report.build import build_report
 
-    out.result(build_report(built), lambda: _print(built, out, explain=explain))
+    report = {**build_report(built), "reproduced": True if again else None}
+    out.result(report, lambda: _print(built, out, explain=explain, reproduced=again is not None))
 
 
 def _print_output(process: str, text: str) -> None:
@@ -171,11 +172,13 @@ def _print_task(done: Done) -> None:
     sys.stderr.write(f"{done.task.name}: {seconds}\n")
 
 
-def _print(built: Built, out: Output, *, explain: bool) -> None:
+def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> None:
     from aotc.report.tasks import print_tasks
     from aotc.report.text import print_build
 
     print_build(built, verbose=out.verbose)
+    if reproduced:
+        print("again   reproduced: a second build gave the same root")
     if explain:
         print_tasks(built.tasks)
     for note in built.notes:

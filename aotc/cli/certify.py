@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.completion import target_names
 from aotc.cli.jaxlib_option import versions
 from aotc.cli.key_option import key_options, signer_of
 
@@ -29,7 +30,9 @@ from aotc.cli.key_option import key_options, signer_of
     type=click.Path(path_type=Path),
     help="Whom to believe that the bundle may be run; default: the public part of --key.",
 )
-@click.option("--target", help="A target of the bundle; default: all of them.")
+@click.option(
+    "--target", shell_complete=target_names, help="A target of the bundle; default: all of them."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1, max=1e6),

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.completion import target_names
 from aotc.cli.verified import require_choice, verified_options
 
 
@@ -23,7 +24,9 @@ from aotc.cli.verified import require_choice, verified_options
     help="As traced, as XLA optimized it, or the kernels' instructions.",
 )
 @click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
-@click.option("--target", help="Only this target; default: all of the bundle.")
+@click.option(
+    "--target", shell_complete=target_names, help="Only this target; default: all of the bundle."
+)
 @command
 def explain(
     out: Output,

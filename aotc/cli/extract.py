@@ -7,12 +7,18 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.completion import target_names
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
-    "--target", "targets", multiple=True, required=True, help="A target to keep; may repeat."
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    shell_complete=target_names,
+    help="A target to keep; may repeat.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
 @click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
@@ -33,11 +39,13 @@ def extract(
         raise click.UsageError("pass --output for a file, or --layout for a folder")
     from aotc.packing.bundle import Form
     from aotc.packing.extracting import extract as extract_targets
+    from aotc.packing.places import require_other_place
     from aotc.report.copies import copy_lines, extract_report
     from aotc_runtime.system.store import open_bundle
 
     place = output or layout
     assert place is not None, "one of the two was given"
+    require_other_place(place, bundle)
     form = Form.LAYOUT if layout else Form.ARCHIVE
     report = extract_report(extract_targets(open_bundle(bundle), targets, place, form))
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))

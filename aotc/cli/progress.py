@@ -1,8 +1,11 @@
-"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins."""
+"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins,
+and one as it ends.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,15 +19,20 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         yield lambda stage, done, total: None
         return
     if not sys.stderr.isatty():
-        begun: set[str] = set()
+        begun: dict[str, float] = {}
+        ended: set[str] = set()
 
-        def begin(stage: str, done: int, total: int) -> None:
+        def lines(stage: str, done: int, total: int) -> None:
             if stage not in begun:
-                begun.add(stage)
+                begun[stage] = time.perf_counter()
                 sys.stderr.write(f"{stage}: 0 of {total}\n" if total else f"{stage}\n")
-                sys.stderr.flush()
+            if 0 < total <= done and stage not in ended:
+                ended.add(stage)
+                seconds = time.perf_counter() - begun[stage]
+                sys.stderr.write(f"{stage}: {done} of {total}, {seconds:.1f} s\n")
+            sys.stderr.flush()
 
-        yield begin
+        yield lines
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.completion import target_names
 
 
 def _tolerance(context: click.Context, option: click.Parameter, value: float) -> float:
@@ -20,7 +21,11 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("entry_point")
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
-@click.option("--target", help="A target of the bundle; default: best for this host.")
+@click.option(
+    "--target",
+    shell_complete=target_names,
+    help="A target of the bundle; default: best for this host.",
+)
 @click.option(
     "--input", "inputs", multiple=True, help="NAME=@x.npy, @all.npz or NAME=8x64xf32[=1]."
 )

@@ -7,13 +7,17 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.completion import target_names
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
 @click.option(
-    "--target", default="host", help="A target of the bundle; default: best for this host."
+    "--target",
+    default="host",
+    shell_complete=target_names,
+    help="A target of the bundle; default: best for this host.",
 )
 @click.option(
     "--openssf",

@@ -88,6 +88,27 @@ def require_folder_place(path: Path) -> None:
         raise _holds_something_else(path, expected, "a folder or file with other things in it")
 
 
+def require_other_place(path: Path, source: Path) -> None:
+    """Refuse to write a part of a bundle where the whole of it lies, by whatever path.
+
+    Raises UsageError (AOTC-E054).
+    """
+    try:
+        same = path.samefile(source)
+    except OSError:
+        return  # one of them is not there, of which whoever opens it tells more
+    if same:
+        raise UsageError(
+            Finding(
+                code="AOTC-E054",
+                where=str(path),
+                expected="another place than that of the bundle to extract from",
+                found=f"the same as {source}, which would lose its other targets",
+                hint="name a new file or folder; nothing was written",
+            )
+        )
+
+
 def _what_is_there(path: Path, replaceable: Kind) -> str:
     """What must not be replaced; empty if nothing is there that matters. Raises OSError."""
     try:

@@ -58,15 +58,15 @@ def render(findings: Sequence[Finding]) -> str:
 
 
 class AotcError(Exception):
-    """Base of every error that aotc raises on purpose; carries one or more findings."""
+    """Base of every error that aotc raises on purpose; carries findings, each of them once."""
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, *findings: Finding) -> None:
         if not findings:
             raise ValueError("an AotcError needs at least one Finding")
-        super().__init__(*findings)
-        self.findings: tuple[Finding, ...] = findings
+        self.findings: tuple[Finding, ...] = tuple(dict.fromkeys(findings))
+        super().__init__(*self.findings)
 
     @property
     def code(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.completion import target_names
 
 
 @click.command()
@@ -29,7 +30,7 @@ from aotc.cli.common import Output, command, report_findings
     help="The most padding per element asked for, such as 0.15.",
 )
 @click.option("--entry", help="The entry point; needed if several have dimensions.")
-@click.option("--target", help="Only this target of the bundle.")
+@click.option("--target", shell_complete=target_names, help="Only this target of the bundle.")
 @command
 def check(
     out: Output,

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, note_ignored
+from aotc.cli.completion import target_names
 
 
 @click.command()
@@ -27,7 +28,9 @@ from aotc.cli.common import Output, command, note_ignored
     help="The most profiles.",
 )
 @click.option("--entry", help="The entry point; needed if several have dimensions.")
-@click.option("--target", help="The target; the manifest's first by default.")
+@click.option(
+    "--target", shell_complete=target_names, help="The target; the manifest's first by default."
+)
 @click.option(
     "--max-bytes",
     type=click.IntRange(min=1),

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command, report_findings
+from aotc.cli.completion import target_names
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=target_names)
 @command
 def check(out: Output, name: str) -> int | None:
     """Compile a trivial program for a target, and say whether this host could run it.
@@ -22,7 +23,7 @@ def check(out: Output, name: str) -> int | None:
     from aotc.errors import CompileError
     from aotc.report.targets import check_document, print_check
 
-    checked = check_target(resolve_target(name, Path.cwd(), "NAME"))
+    checked = check_target(resolve_target(name, Path.cwd(), "aotc targets check"))
     document = check_document(checked)
     if checked.compiler:
         report_findings(out, checked.compiler, CompileError.exit_code, **document)

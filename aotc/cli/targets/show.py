@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.completion import target_names
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=target_names)
 @click.option("--toml", is_flag=True, help="Print a target file that needs nothing else.")
 @command
 def show(out: Output, name: str, toml: bool) -> None:
@@ -25,7 +26,7 @@ def show(out: Output, name: str, toml: bool) -> None:
     from aotc.report.targets import target_document
     from aotc.report.text import print_target
 
-    target = resolve_target(name, Path.cwd(), "NAME")
+    target = resolve_target(name, Path.cwd(), "aotc targets show")
     if toml:
         file = file_text(self_contained(target), target.name)
         out.result({"toml": file}, lambda: print(file, end=""))

@@ -90,10 +90,13 @@ def missing_target(
             found="a target that was left out of it (`aotc extract`)",
             hint="take the whole bundle, or extract this target from it",
         )
+    from aotc_runtime.words import did_you_mean
+
+    otherwise = "`aotc inspect` shows a bundle's targets; without one, this host's best is chosen"
     return Finding(
         code="AOTC-E505",
         where=wanted,
         expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
         found="no such target",
-        hint="pass one of these, or leave the target out to choose for this host",
+        hint=did_you_mean(wanted, manifests, otherwise),
     )

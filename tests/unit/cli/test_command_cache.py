@@ -101,3 +101,22 @@ def test_verbose_builds_have_a_line_for_each_task_as_it_ends(aotc: Run, tmp_path
     lines = aotc(*build, "-v").stderr.splitlines()
     assert "executable f for cpu-x86-64-v3: cached" in lines
     assert any(line.startswith("pack: ") and line.endswith(" s") for line in lines)
+
+
+def test_a_build_that_was_reproduced_says_so_and_how_long_plain_jax_ran(
+    aotc: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache")
+    once = aotc(*build, "--json").document
+    assert once["reproduced"] is None
+    assert list(once["seconds"]) == ["capture", "compile", "reference", "parity", "pack"]
+    for task, stage in (("executable f for cpu-x86-64-v3", "compile"), ("reference", "reference")):
+        (ran,) = (each["seconds"] for each in once["tasks"] if each["task"] == task)
+        assert once["seconds"][stage] == pytest.approx(ran, abs=1e-6) and ran > 0
+    twice = aotc(*build, "--check-reproducible")
+    assert "reproduced: a second build gave the same root\n" in twice.stdout
+    for stage in ("capture", "compile", "reference", "parity"):
+        assert f"{stage}: 0 of 1\n" in twice.stderr and f"{stage}: 1 of 1, " in twice.stderr
+    assert aotc(*build, "--check-reproducible", "--json").document["reproduced"] is True

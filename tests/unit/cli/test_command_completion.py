@@ -39,6 +39,10 @@ def test_bash_takes_the_function(aotc: Run, tmp_path: Path) -> None:
         ("aotc build --lay", {"plain,--layout"}),
         ("aotc build --target nat", {"plain,native"}),
         ("aotc targets sh", {"plain,show"}),
+        ("aotc targets show nat", {"plain,native"}),
+        ("aotc targets check nat", {"plain,native"}),
+        ("aotc extract b.aotb --target nat", {"plain,native"}),
+        ("aotc profiles suggest m.toml --target nat", {"plain,native"}),
     ],
 )
 def test_commands_options_and_targets_are_completed(words: str, answers: set[str]) -> None:

@@ -179,6 +179,18 @@ def test_extracting_and_looking_at_it(aotc: Run, one: Path, two: Path, policy: P
     assert (reason["absent"], [c["target"] for c in reason["candidates"]]) == ([BUILT], ["other"])
 
 
+@pytest.mark.parametrize("option", ["--output", "--layout"])
+def test_the_bundle_to_extract_from_is_never_overwritten(
+    refused: Run, one: Path, two: Path, aotc: Run, option: str
+) -> None:
+    aotc("merge", one, two, option, "c", "--unsigned-inputs")
+    Path("link").symlink_to("c")
+    for place in ("c", "./c", "link"):
+        refused(["extract", "c", "--target", "other", option, place], 2, "AOTC-E054")
+    assert aotc("inspect", "c", "--json").document["absent_targets"] == []
+    assert aotc("extract", "c", "--target", "other", option, "d").exit_code == 0
+
+
 def test_extracting_what_is_not_there(refused: Run, one: Path) -> None:
     refused(["extract", str(one), "--target", "nope", "-o", "s.aotb"], 7, "AOTC-E505")
     refused(["extract", str(one), "--target", BUILT], 2, "AOTC-E001")

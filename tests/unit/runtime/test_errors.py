@@ -65,6 +65,12 @@ def test_all_findings_are_raised_together_as_the_family_of_the_first() -> None:
     ]
 
 
+def test_equal_findings_are_reported_once() -> None:
+    first, other = finding("AOTC-E401"), finding("AOTC-E401", found="another")
+    error = AotcError(first, other, finding("AOTC-E401"))
+    assert error.findings == (first, other) == error.args
+
+
 def test_no_findings_raise_nothing() -> None:
     raise_if(())
 
