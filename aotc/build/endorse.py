@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.errors import raise_if
@@ -20,7 +21,15 @@ from aotc_runtime.verification.contents import Contents, read_envelopes, read_ro
 from aotc_runtime.verification.keys import load_public_key
 
 
-def endorse(path: Path, signer: Signer) -> Attestation:
+@dataclass(frozen=True, slots=True)
+class Endorsed:
+    """added: whether the bundle got the attestation; false where it had one that says the same."""
+
+    attestation: Attestation
+    added: bool
+
+
+def endorse(path: Path, signer: Signer) -> Endorsed:
     """Add this signer's attestation to a bundle, after checking every digest in it.
 
     A bundle that this key has signed the same way before is left as it is. Raises
@@ -35,9 +44,10 @@ def endorse(path: Path, signer: Signer) -> Attestation:
     subject = f"{manifest.name}-{manifest.version}"
     attestation = attest(contents.root_digest, subject, endorsement(), signer)
     envelopes, _ = read_envelopes(source, read_root(source))
-    if not any(_is_attested(envelope, attestation, signer) for envelope in envelopes):
+    added = not any(_is_attested(envelope, attestation, signer) for envelope in envelopes)
+    if added:
         with_attestation(path, attestation.envelope)
-    return attestation
+    return Endorsed(attestation, added)
 
 
 def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:

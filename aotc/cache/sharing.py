@@ -72,7 +72,9 @@ def blobs_at(url: str) -> Blobs:
     if not parts.scheme:
         raise _unusable(url, "no scheme", "write file:///PATH for a folder")
     if find_spec("fsspec") is None:
-        raise _unusable(url, "fsspec is not installed", "pip install 'aotc[remote]'")
+        raise _unusable(
+            url, "fsspec is not installed", "from a clone: pip install ./runtime '.[remote]'"
+        )
     import fsspec
 
     try:

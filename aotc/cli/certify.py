@@ -72,7 +72,7 @@ def certify(
     from aotc.report.certify import certify_document, certify_findings, certify_lines
     from aotc_runtime.errors import family_of
     from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-    from aotc_runtime.verification.trust import read_policy
+    from aotc_runtime.verification.trust import certifier_keys, read_policy
 
     if key is None and trust is None:
         raise click.UsageError("--trust or --key has to be given: a bundle is machine code")
@@ -102,6 +102,13 @@ def certify(
             on_fixture=on_fixture,
         )
     document = certify_document(str(bundle), made)
+    if trust is not None and key is not None:
+        document["key_is_certifier"] = is_certifier = made.key_id in certifier_keys(policy)
+        if not is_certifier:
+            note(
+                f"note: {key} is no certifier of {trust}, so these certificates do not count there;"
+            )
+            note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
     if not out.json:
         print(*certify_lines(made), sep="\n")
     if findings := tuple(certify_findings(made)):

@@ -43,6 +43,10 @@ from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
 
+OF_COMMANDS = ("--json", "-v", "--verbose")
+"""Options that every command has, and no group."""
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="aotc", message="aotc %(version)s")
 def cli() -> None:
@@ -139,6 +143,14 @@ def _misused(error: click.ClickException, out: Output) -> int:
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
+    found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
+    if (
+        isinstance(error, click.NoSuchOption)
+        and error.option_name in OF_COMMANDS
+        and isinstance(context and context.command, click.Group)
+    ):
+        found = f"{error.option_name} in front of a command"
+        hint = f"it goes behind the command: `{name} COMMAND ... {error.option_name}`"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
     return fail(
         out,
@@ -147,8 +159,8 @@ def _misused(error: click.ClickException, out: Output) -> int:
                 code="AOTC-E001",
                 where=name,
                 expected=" ".join(usage.removeprefix("Usage: ").split()),
-                found=error.format_message(),
-                hint=f"`{name} --help` shows the arguments and options",
+                found=found,
+                hint=hint,
             )
         ),
     )

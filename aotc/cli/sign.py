@@ -23,12 +23,15 @@ def sign(out: Output, bundle: Path, key: str, passphrase_file: Path | None) -> N
     """
     from aotc.build.endorse import endorse
 
-    attestation = endorse(bundle, signer_of(key, passphrase_file))
+    made = endorse(bundle, signer_of(key, passphrase_file))
+    attestation = made.attestation
     document = {
         "bundle": str(bundle),
         "root_digest": attestation.root_digest,
         "key_id": attestation.key_id,
+        "added": made.added,
     }
+    done = "signed" if made.added else "nothing added: signed before was"
     out.result(
-        document, lambda: print(f"signed {attestation.root_digest}\nwith key {attestation.key_id}")
+        document, lambda: print(f"{done} {attestation.root_digest}\nwith key {attestation.key_id}")
     )

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aotc.compat.matrix import Cell, Level, Row
+from aotc.compat.matrix import Cell, Evidence, Level, Row
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats.certificate import PASSED
 from aotc_runtime.verification.contents import Contents
 
 WIDTH = 80
@@ -79,10 +80,10 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
         if row.build_for:
             hint = f"build for {row.build_for[0]} too, and `aotc merge` what that gives"
         elif row.level is Level.UNKNOWN:
-            accepted = row.cells[0].evidence.accepts_jaxlib[-1]
+            evidence = row.cells[0].evidence
             hint = (
-                f"install jaxlib {accepted} there, or build with jaxlib {row.facts.jaxlib} too, "
-                "or `aotc certify` it by a certifier of --trust"
+                f"install jaxlib {evidence.accepts_jaxlib[-1]} there, or build with jaxlib "
+                f"{row.facts.jaxlib} too, or {_by_certificate(evidence)}"
             )
         else:
             hint = row.cells[0].findings[0].hint
@@ -93,6 +94,17 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             found=f"none: {reasons}",
             hint=hint,
         )
+
+
+def _by_certificate(evidence: Evidence) -> str:
+    """How a certificate would count: the one that is there already, if one passed."""
+    passed = next((claim for claim in evidence.claims if claim.outcome == PASSED), None)
+    if passed is None:
+        return "`aotc certify` it by a certifier of --trust"
+    return (
+        f"if you trust {', '.join(passed.keys)}, whose certificate does not count yet, "
+        "`aotc trust add-key trust.toml --key KEY --certifier`"
+    )
 
 
 def compat_lines(document: dict[str, Any]) -> list[str]:

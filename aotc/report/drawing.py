@@ -81,7 +81,7 @@ def require_drawable(path: Path) -> None:
                 where="--plot",
                 expected="matplotlib, which draws PNG files",
                 found="it is not installed",
-                hint="pip install 'aotc[plots]', or write a file that ends in .svg",
+                hint="write a .svg file, or from a clone: pip install ./runtime '.[plots]'",
             )
         )
 

@@ -115,7 +115,10 @@ def open_key(uri: str, ask: Ask) -> TokenKey:
         import pkcs11  # noqa: F401 - whether it is there
     except ImportError as error:
         raise _error(
-            "AOTC-E018", "the package python-pkcs11", str(error), "pip install 'aotc[pkcs11]'"
+            "AOTC-E018",
+            "the package python-pkcs11",
+            str(error),
+            "from a clone: pip install ./runtime '.[pkcs11]'",
         ) from error
     return TokenKey(parsed, _pin(parsed, ask))
 

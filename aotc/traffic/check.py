@@ -12,6 +12,7 @@ from aotc.traffic.log import Traffic
 from aotc.traffic.serve import Served, serve
 from aotc.traffic.space import Space
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import OutOfProfilePolicy
 
 OFFENDERS = 10
 
@@ -137,7 +138,7 @@ def gate(
             expected=f"profiles for at least {min_coverage:.6g} of all calls",
             found=f"{checked.coverage:.6g}: {checked.requests - checked.covered} of "
             f"{checked.requests} calls have none; most often {sizes} ({worst.reason})",
-            hint="`aotc profiles suggest MANIFEST --traffic` finds profiles that serve them",
+            hint=_hint(checked),
         )
     if max_padding is not None and checked.padding > max_padding:
         worst = checked.padded[0]
@@ -151,6 +152,16 @@ def gate(
             f"{'once' if worst.count == 1 else f'{worst.count} times'}",
             hint="`aotc profiles suggest MANIFEST --traffic` finds profiles that fit better",
         )
+
+
+def _hint(checked: Checked) -> str:
+    suggest = "`aotc profiles suggest MANIFEST --traffic` finds profiles that serve them"
+    space = checked.space
+    failing = [a.name for a in space.axes if a.policy is OutOfProfilePolicy.FAIL]
+    if not failing or all(each.reason != space.unserved for each in checked.uncovered):
+        return suggest
+    stated = ", ".join(f'out_of_profile.{name} = "pad"' for name in failing)
+    return f"serve sizes between profiles by padding, {stated}; then {suggest}"
 
 
 def calls_text(calls: tuple[Calls, ...]) -> str:

@@ -293,13 +293,16 @@ def _unreadable(path: Path, found: str) -> UsageError:
 
 
 def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) -> UsageError:
+    line = ", ".join(f'"{name}": 3' for name in missing)
     return UsageError(
         Finding(
             code="AOTC-E041",
             where=str(path),
-            expected=f"columns named after the dimensions, {', '.join(missing)} among them",
+            expected="JSON lines, or CSV with columns named after the dimensions, "
+            f"{', '.join(missing)} among them",
             found=", ".join(header)[:200] or "an empty file",
-            hint="begin the file with a line of column names; a column `count` is optional",
+            hint=f"write a line such as {{{line}}} for each call, or begin the file with a line of "
+            "column names; `count` is optional",
         )
     )
 

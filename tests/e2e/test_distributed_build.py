@@ -233,7 +233,7 @@ def test_a_missing_dask_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("aotc.build.distributed.dask_cluster.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
-    assert "aotc[dask]" in caught.value.findings[0].hint
+    assert "'.[dask]'" in caught.value.findings[0].hint
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -77,3 +78,11 @@ def test_links_between_pages_lead_somewhere() -> None:
         prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_printed_program_over_several_devices_is_the_one_that_is_built() -> None:
+    page = (ROOT / "docs" / "build-manifest.md").read_text()
+    section = page.partition("\n## Programs over several devices\n")[2]
+    printed = section.partition("```toml\n")[2].partition("```\n")[0]
+    built = (ROOT / "manifests" / "parallel.toml").read_text()
+    assert tomllib.loads(printed) == tomllib.loads(built)

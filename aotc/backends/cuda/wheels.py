@@ -22,7 +22,7 @@ NEEDED = {
 }
 """Distribution to the file in it that is used, and what that is."""
 
-HINT = "`pip install 'aotc[cuda13]'` (1.3 GB with jaxlib; it needs no GPU)"
+HINT = "from a clone: `pip install ./runtime '.[cuda13]'` (1.3 GB with jaxlib; it needs no GPU)"
 
 
 @dataclass(frozen=True, slots=True)

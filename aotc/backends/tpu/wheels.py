@@ -10,7 +10,7 @@ from aotc_runtime.errors import Finding
 
 PLUGIN = "libtpu"
 LIBRARY = "libtpu.so"
-HINT = "`pip install 'aotc[tpu]'` (0.6 GB more; it needs no TPU)"
+HINT = "from a clone: `pip install ./runtime '.[tpu]'` (0.6 GB more; it needs no TPU)"
 
 _PINNED = re.compile(r"\Alibtpu *== *([0-9.]+?)\.\*")
 

@@ -24,7 +24,7 @@ def disassemble(objects: Iterable[bytes]) -> Iterator[str]:
                 where="--stage asm",
                 expected="the package capstone, which disassembles",
                 found="none",
-                hint="pip install 'aotc[explain]'",
+                hint="from a clone: pip install ./runtime '.[explain]'",
             )
         ) from error
     machines = {

@@ -8,12 +8,16 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 
+RUN = ("cpu",)
+"""Platforms that programs were run on (docs/targets.md); for the others they were only compiled."""
+
 
 @click.command("list")
 @command
 def list_(out: Output) -> int | None:
     """List the targets that a manifest in the current folder can name.
 
+    run: programs for such a platform were run.  compiled only: never, no device was at hand.
     Ends with 3 if some file there is no target file; the others are listed all the same.
     """
     from aotc.config.target import list_targets
@@ -22,14 +26,21 @@ def list_(out: Output) -> int | None:
 
     models, findings = list_targets(Path.cwd())
     found = [
-        {"name": path.stem, "description": model.description, "path": str(path)}
+        {
+            "name": path.stem,
+            "description": model.description,
+            "path": str(path),
+            "platform": model.platform,
+            "platform_checked": "run" if model.platform in RUN else "compiled only",
+        }
         for path, model in models.items()
     ]
 
     def text() -> None:
         for target in found:
-            print(f"{target['name']:<20} {printable(target['description'])}")
-        print(f"{'native':<20} the host that builds, described by XLA")
+            checked, description = target["platform_checked"], printable(target["description"])
+            print(f"{target['name']:<20} {checked:<14} {description}")
+        print(f"{'native':<20} {'run':<14} the host that builds, described by XLA")
 
     if findings:
         if not out.json:

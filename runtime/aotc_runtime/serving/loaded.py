@@ -84,6 +84,9 @@ class LoadedBundle:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entry_points)
 
+    def __len__(self) -> int:
+        return len(self._entry_points)
+
     def __contains__(self, name: object) -> bool:
         return name in self._entry_points
 

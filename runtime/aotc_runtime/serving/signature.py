@@ -51,11 +51,19 @@ def bind(
                 code="AOTC-E601",
                 where=name,
                 expected=f"{name}{signature}",
-                found=str(error),
+                found=_found(error, signature, kwargs),
                 hint=_hint(signature, len(args), kwargs, spec),
             )
         ) from error
     return [bound.arguments[parameter] for parameter in signature.parameters]
+
+
+def _found(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any]) -> str:
+    """What Python says, and the names it does not get to for want of a required argument."""
+    unknown = [name for name in kwargs if name not in signature.parameters]
+    if "unexpected" in str(error) or not unknown:
+        return str(error)
+    return f"{error}; no parameter is called {', '.join(map(repr, unknown))}"
 
 
 def _hint(
@@ -69,6 +77,8 @@ def _hint(
         return f"leave {' and '.join(supplied)} out: the loader passes what marks the real sizes"
     plain = "pass the parameters of the signature, by position or by name"
     left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
+    if len(unknown) == len(left) == 1:
+        return f"did you mean {left[0]}?"
     return did_you_mean(unknown[0], left, plain) if unknown else plain
 
 

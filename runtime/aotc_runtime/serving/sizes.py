@@ -84,9 +84,16 @@ def no_profile(
             expected=f"one of the profiles {profiles}; calls outside of them "
             + (policies or OutOfProfilePolicy.FAIL.value),
             found=f"{asked} ({given})" if asked else given,
-            hint="call with a profile's sizes, or add this one to `profiles` and build again",
+            hint=f"call with a profile's sizes, or {_otherwise(spec)} and build again",
         )
     )
+
+
+def _otherwise(spec: EntryPoint) -> str:
+    """What to change in the build manifest, so that a call like this is served."""
+    failing = [d for d, policy in policies_of(spec).items() if policy is OutOfProfilePolicy.FAIL]
+    stated = ", ".join(f'out_of_profile.{dimension} = "pad"' for dimension in failing)
+    return "add this one to `profiles`" + f" or state {stated}," * bool(stated)
 
 
 def _refused(where: str, expected: str, found: str) -> Finding:

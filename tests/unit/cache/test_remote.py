@@ -211,7 +211,7 @@ def test_a_url_for_fsspec_names_the_extra_if_it_is_missing(
     monkeypatch.setattr("aotc.cache.sharing.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         blobs_at("s3://bucket/x")
-    assert "aotc[remote]" in caught.value.findings[0].hint
+    assert "'.[remote]'" in caught.value.findings[0].hint
 
 
 def test_a_remote_cache_whose_entries_nobody_vouches_for_is_refused(tmp_path: Path) -> None:

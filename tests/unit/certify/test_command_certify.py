@@ -71,6 +71,7 @@ def test_a_certified_jaxlib_loads_where_the_policy_names_the_certifier_and_nowhe
     done = certify(bundle, "--trust", policy, "--key", key)
     assert (done.exit_code, done.document["certificates_added"]) == (0, 1)
     (trial,) = done.document["trials"]
+    assert done.document["key_is_certifier"] is False
     assert (trial["outcome"], trial["jaxlib"]) == ("passed", running_jaxlib)
     assert {"label", "max_abs", "ulp_max", "seconds"} <= trial["fixtures"][0].keys()
     assert trial["packages"]["jaxlib"] == running_jaxlib

@@ -100,7 +100,7 @@ def test_two_of_three_keys_reach_a_threshold_of_two(aotc: Run, refused: Run, bun
 def test_signing_adds_and_changes_nothing_but_the_index(aotc: Run, bundle: Path) -> None:
     aotc("keygen", "k", "--plain")
     before = content(bundle)
-    aotc("sign", "b", "--key", "k.key")
+    assert aotc("sign", "b", "--key", "k.key", "--json").document["added"] is True
     after = content(bundle)
     assert before.keys() < after.keys()
     assert {name for name in before if after[name] != before[name]} == {"index.json"}
@@ -112,7 +112,8 @@ def test_a_key_signs_once(aotc: Run, bundle: Path, kind: str) -> None:
     aotc("sign", "b", "--key", "k.key")
     before, count = content(bundle), attestations(bundle)
     status = bundle.stat()
-    assert aotc("sign", "b", "--key", "k.key").exit_code == 0
+    assert aotc("sign", "b", "--key", "k.key", "--json").document["added"] is False
+    assert "nothing added" in aotc("sign", "b", "--key", "k.key").stdout
     assert (content(bundle), attestations(bundle)) == (before, count)
     assert bundle.stat().st_ino == status.st_ino, "not written again"
 

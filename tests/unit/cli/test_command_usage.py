@@ -64,6 +64,23 @@ def test_a_misused_command_is_told_what_is_wrong_and_how_it_is_used(
     assert f"{where} --help" in finding["hint"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "form"),
+    [
+        (["--json", "verify", "b"], "aotc COMMAND ... --json"),
+        (["-v", "verify", "b"], "aotc COMMAND ... -v"),
+        (["targets", "--json", "list"], "aotc targets COMMAND ... --json"),
+    ],
+)
+def test_an_option_of_commands_in_front_of_them_is_sent_behind(
+    aotc: Run, arguments: list[str], form: str
+) -> None:
+    done = aotc(*arguments)
+    told = done.stdout + done.stderr
+    assert done.exit_code == 2 and "AOTC-E001" in told
+    assert form in told and "--version" not in told
+
+
 @pytest.mark.parametrize("arguments", [[], ["targets"], ["trust"]])
 def test_a_group_alone_shows_its_help(aotc: Run, arguments: list[str]) -> None:
     done = aotc(*arguments)

@@ -9,6 +9,7 @@ import pytest
 from unit.runtime.samples import PROFILE, host, manifest
 
 from aotc.compat.matrix import BuildParity, Claim, Level, Word, matrix
+from aotc.report.compat import compat_findings
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.choice import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.facts import HostFacts
@@ -57,6 +58,10 @@ def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() 
     (row,) = matrix(bundle(), on(ELSEWHERE), [], [], claims)
     assert (row.runs, row.level) == (None, Level.UNKNOWN)
     assert row.cells[0].evidence.claims == (CLAIM,) and row.cells[0].evidence.certified is None
+    (finding,) = compat_findings([row])
+    assert "aotc trust add-key trust.toml --key KEY --certifier" in finding.hint
+    (row,) = matrix(bundle(), on(ELSEWHERE), [], [])
+    assert "aotc certify" in next(compat_findings([row])).hint
 
 
 @pytest.mark.parametrize(

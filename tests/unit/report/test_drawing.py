@@ -57,7 +57,7 @@ def test_a_png_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UsageError) as caught:
         require_drawable(Path("a.png"))
     assert caught.value.findings[0].code == "AOTC-E047"
-    assert "aotc[plots]" in caught.value.findings[0].hint
+    assert "'.[plots]'" in caught.value.findings[0].hint
     require_drawable(Path("a.svg"))
 
 

@@ -97,4 +97,4 @@ def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(UsageError) as caught:
         open_key(f"pkcs11:object=k{MODULE}", lambda prompt: "1234")
     assert caught.value.code == "AOTC-E018"
-    assert "aotc[pkcs11]" in caught.value.findings[0].hint
+    assert "'.[pkcs11]'" in caught.value.findings[0].hint

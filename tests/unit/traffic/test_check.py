@@ -70,6 +70,13 @@ def test_the_gate_opens_exactly_at_its_limits(checked: Checked) -> None:
     assert list(gate(checked, None, None)) == []
 
 
+def test_too_little_coverage_is_told_which_dimension_could_be_padded(checked: Checked) -> None:
+    (finding,) = gate(checked, 1.0, None)
+    assert 'out_of_profile.batch = "pad"' in finding.hint and "seq" not in finding.hint
+    (finding,) = gate(check_traffic(SPACE, traffic(((9, 10), 2)), "cpu"), 1.0, None)
+    assert "out_of_profile" not in finding.hint, "no policy serves what is not accepted"
+
+
 def test_findings_name_the_worst_offender(checked: Checked) -> None:
     coverage, padding = gate(checked, 1.0, 0.0)
     assert "batch=2, seq=10" in coverage.found

@@ -97,6 +97,9 @@ def test_wrong_arguments_are_refused_with_the_signature(digits: LoadedBundle) ->
 
 def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(digits: LoadedBundle) -> None:
     assert refused(digits, imge=image(8)).findings[0].hint == "did you mean image?"
+    (other,) = refused(digits, y=image(8)).findings
+    assert "'image'" in other.found and other.found.endswith("no parameter is called 'y'")
+    assert other.hint == "did you mean image?"
     assert "did you mean" not in refused(digits, image(8), imge=1).findings[0].hint
     with pytest.raises(ShapeError) as caught:
         digits["predct"]
@@ -148,6 +151,7 @@ def test_an_unknown_entry_point_is_refused_with_the_known_ones(digits: LoadedBun
         digits["prefill"]
     assert caught.value.code == "AOTC-E602" and "predict" in caught.value.findings[0].expected
     assert "predict" in digits and "prefill" not in digits and list(digits) == ["predict"]
+    assert len(digits) == 1
 
 
 def test_calls_from_many_threads_are_all_served_and_counted(digits: LoadedBundle) -> None:

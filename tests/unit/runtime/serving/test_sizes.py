@@ -45,6 +45,7 @@ def test_a_size_that_was_not_compiled_names_every_profile(prefill: EntryPoint) -
     assert finding.code == "AOTC-E611"
     assert finding.found == "batch=1,seq=17 (tokens int32[1, 17])"
     assert "batch=1,seq=16; batch=1,seq=32; batch=2,seq=16" in finding.expected
+    assert 'out_of_profile.batch = "pad"' in finding.hint
 
 
 def test_sizes_that_exist_but_not_together_are_told_as_the_profile_they_ask_for(
