@@ -17,8 +17,8 @@ RUN = ("cpu",)
 def list_(out: Output) -> int | None:
     """List the targets that a manifest in the current folder can name.
 
-    run: programs for such a platform were run.  compiled only: never, no device was at hand.
-    Ends with 3 if some file there is no target file; the others are listed all the same.
+    Beside each is its platform: programs were run on it, or compiled for it only, never run on a
+    device. docs/targets.md says how each target was checked. Ends with 3 if some file there is no target file; the others are listed all the same.
     """
     from aotc.config.target import list_targets
     from aotc.errors import BuildManifestError
@@ -38,9 +38,9 @@ def list_(out: Output) -> int | None:
 
     def text() -> None:
         for target in found:
-            checked, description = target["platform_checked"], printable(target["description"])
-            print(f"{target['name']:<20} {checked:<14} {description}")
-        print(f"{'native':<20} {'run':<14} the host that builds, described by XLA")
+            checked = f"{target['platform']}: {target['platform_checked']}"
+            print(f"{target['name']:<20} {checked:<20} {printable(target['description'])}")
+        print(f"{'native':<20} {'cpu: run':<20} the host that builds, described by XLA")
 
     if findings:
         if not out.json:
