@@ -8,8 +8,8 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 
-RUN = ("cpu",)
-"""Platforms that programs were run on (docs/targets.md); for the others they were only compiled."""
+CHECKED = {"cpu": "run", "cuda": "compiled only", "tpu": "compiled only", "rocm": "not compiled"}
+"""By platform, how far programs for it were taken: docs/targets.md."""
 
 
 @click.command("list")
@@ -18,7 +18,9 @@ def list_(out: Output) -> int | None:
     """List the targets that a manifest in the current folder can name.
 
     Beside each is its platform: programs were run on it, or compiled for it only, never run on a
-    device. docs/targets.md says how each target was checked. Ends with 3 if some file there is no target file; the others are listed all the same.
+    device, or not even compiled. docs/targets.md says how each target was checked.
+
+    Ends with 3 if some file there is no target file; the others are listed all the same.
     """
     from aotc.config.target import list_targets
     from aotc.errors import BuildManifestError
@@ -31,7 +33,7 @@ def list_(out: Output) -> int | None:
             "description": model.description,
             "path": str(path),
             "platform": model.platform,
-            "platform_checked": "run" if model.platform in RUN else "compiled only",
+            "platform_checked": CHECKED[model.platform],
         }
         for path, model in models.items()
     ]
