@@ -227,6 +227,7 @@ def test_compat_lets_a_certificate_count_by_the_policys_word_alone(
         assert (done.exit_code, row["runs"], row["level"]) == (7, None, "unknown")
         (claim,) = row["targets"][0]["evidence"]["certificates"]
         assert (claim["jaxlib"], claim["outcome"]) == (running_jaxlib, "passed")
+        assert "add-key trust.toml --key KEY --certifier" in done.document["findings"][0]["hint"]
     done = aotc("compat", bundle, "--trust", with_certifier(policy, key), "--json")
     (row,) = done.document["hosts"]
     assert (done.exit_code, done.document["signatures_verified"]) == (0, True)
@@ -244,3 +245,15 @@ def test_compat_refuses_under_a_policy_what_it_does_not_trust(
     other.write_text(policy_text("digits", [key.with_suffix(".pub").read_text()]))
     done = aotc("compat", bundle, "--trust", other)
     assert (done.exit_code, done.codes) == (5, ["AOTC-E302"])
+
+
+def test_a_key_that_is_no_certifier_of_the_policy_is_noted_and_a_certifiers_is_not(
+    built_elsewhere: Made, certify: Any, aotc: Aotc, key: Path, running_jaxlib: str
+) -> None:
+    bundle, policy = built_elsewhere()
+    accepting = with_certifier(policy, key)
+    counts = certify(bundle, "--trust", accepting, "--key", key).document
+    assert counts["key_is_certifier"] is True
+    options = ("--key", key, "--jaxlib", running_jaxlib)
+    assert "is no certifier" in aotc("certify", bundle, "--trust", policy, *options).stderr
+    assert "is no certifier" not in aotc("certify", bundle, "--trust", accepting, *options).stderr
