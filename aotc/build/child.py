@@ -149,5 +149,7 @@ def finish(folder: Path) -> int:
 def report(folder: Path, error: AotcError) -> int:
     """In the child: leave the findings for the parent; the exit code to end with."""
     data = msgspec.json.encode([finding.to_json() for finding in error.findings])
-    (folder / FINDINGS_FILE).write_bytes(data)
+    part = folder / f"{FINDINGS_FILE}.part"  # whole or not there, should the disk be full
+    part.write_bytes(data)
+    part.rename(folder / FINDINGS_FILE)
     return error.exit_code

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from aotc.build import child
 from aotc.build.reads import Looking
 from aotc.build.recorder import Recorder
 from aotc.build.recording import Recording
-from aotc.build.staging import Staging
+from aotc.build.staging import FULL, Staging, no_scratch
 
 
 def main() -> int:
@@ -24,7 +25,14 @@ def main() -> int:
     environment = dict(os.environ)
     recorder = Recorder(root, folder)
     sys.argv = sys.argv[1:]
-    status: int = importlib.import_module(worker).main()
+    try:
+        status: int = importlib.import_module(worker).main()
+    except OSError as error:
+        if error.errno in FULL:
+            # What was cut off may leave room for saying so; if not, the parent finds none.
+            with suppress(OSError):
+                return child.report(folder, no_scratch(error))
+        raise
     if status == 0:
         if (unsteady := Staging(folder).unsteady).exists():
             recorder.refuse(unsteady.read_text())

@@ -16,6 +16,9 @@ from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a disk without room says."""
+
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
@@ -24,18 +27,19 @@ def scratch_folder() -> Iterator[Path]:
     try:
         folder = made.__enter__()
     except OSError as error:
-        raise _no_scratch(error) from error
+        raise no_scratch(error) from error
     with ExitStack() as stack:
         stack.push(made)
         try:
             yield folder
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in FULL:
                 raise
-            raise _no_scratch(error) from error
+            raise no_scratch(error) from error
 
 
-def _no_scratch(error: OSError) -> UsageError:
+def no_scratch(error: OSError) -> UsageError:
+    """AOTC-E003 for the folder that holds a build until it is written."""
     return UsageError(
         Finding(
             code="AOTC-E003",

@@ -110,7 +110,7 @@ def test_every_writing_command_says_that_the_place_is_read_only(
 
 
 @needs_mounts
-@pytest.mark.parametrize("size", ["100k", "180k", "600k"])
+@pytest.mark.parametrize("size", ["100k", "140k", "180k", "600k"])
 def test_a_build_without_room_for_its_temporary_files_says_so_and_leaves_nothing(
     size: str, work: Path
 ) -> None:
