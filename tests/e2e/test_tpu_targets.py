@@ -5,6 +5,7 @@ Needs the extra `tpu`, which `make test-tpu` installs.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import jax
@@ -106,6 +107,29 @@ def test_two_builds_are_the_same_bytes_whatever_the_environment_says(
     monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b")
     two = build(manifest, output=tmp_path / "2", targets=FAMILIES, cache=None)
     assert one.bundle.root_digest == two.bundle.root_digest
+
+
+def sharded(tmp_path: Path, model: int) -> Path:
+    """The sharded example over a mesh of 2 by so many devices."""
+    shutil.copytree(ROOT / "manifests" / "parallel", tmp_path / "parallel")
+    text = (ROOT / "manifests" / "parallel.toml").read_text()
+    manifest = tmp_path / "parallel.toml"
+    manifest.write_text(text.replace("model = 2 }", f"model = {model} }}"))
+    return manifest
+
+
+@pytest.mark.parametrize(("target", "model"), [("tpu-v5e-2x2", 2), ("tpu-v5e-2x4", 4)])
+def test_a_sharded_program_is_compiled_for_all_chips_of_a_topology(
+    target: str, model: int, tmp_path: Path
+) -> None:
+    manifest = sharded(tmp_path, model)
+    digests = set()
+    for name in ("first.aotb", "second.aotb"):
+        bundle = build(manifest, output=tmp_path / name, targets=(target,)).bundle
+        digests.add(bundle.root_digest)
+        (part,) = bundle.manifests.values()
+        assert part.requires.devices == part.target.devices == 2 * model
+    assert len(digests) == 1
 
 
 def test_linear_algebra_is_lowered_to_what_each_platform_has(tmp_path: Path) -> None:
