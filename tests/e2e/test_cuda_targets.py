@@ -6,6 +6,7 @@ Needs the wheels of the extra `cuda13`, which `make test-cuda` installs.
 from __future__ import annotations
 
 import os
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -101,6 +102,27 @@ def test_two_builds_are_the_same_bytes_whatever_the_environment_says(
         ROOT / "manifests" / "digits.toml", output=tmp_path / "2", targets=TARGETS, cache=None
     )
     assert one.bundle.root_digest == two.bundle.root_digest
+
+
+@pytest.mark.parametrize(("devices", "model"), [(4, 2), (8, 4)])
+def test_a_sharded_program_is_compiled_for_several_gpus(
+    devices: int, model: int, tmp_path: Path
+) -> None:
+    shutil.copytree(ROOT / "manifests" / "parallel", tmp_path / "parallel")
+    text = (ROOT / "manifests" / "parallel.toml").read_text()
+    text = text.replace("model = 2 }", f"model = {model} }}")
+    text = text.replace(
+        "[target.cpu-x86-64-v3]\ndevices = 4", f"[target.nvidia-h100]\ndevices = {devices}"
+    )
+    manifest = tmp_path / "parallel.toml"
+    manifest.write_text(text.replace('targets = ["cpu-x86-64-v3"]', 'targets = ["nvidia-h100"]'))
+    digests = set()
+    for name in ("first.aotb", "second.aotb"):
+        bundle = build(manifest, output=tmp_path / name).bundle
+        digests.add(bundle.root_digest)
+        (part,) = bundle.manifests.values()
+        assert part.requires.devices == devices
+    assert len(digests) == 1
 
 
 def test_linear_algebra_is_lowered_to_the_kernels_of_each_platform(tmp_path: Path) -> None:
