@@ -119,7 +119,8 @@ def capture(
 
     on_stage("capture", 0, total)
     keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
-    on_stage("capture", total, total)  # what comes from a cache has told nothing by then
+    if done < total:  # what comes from a cache has told nothing by then
+        on_stage("capture", total, total)
     return source.staging.read_program(), keep
 
 
