@@ -6,7 +6,6 @@ import csv
 import hashlib
 import os
 import platform
-import re
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from types import ModuleType
 import aotc
 import aotc_runtime
 from aotc.cache.keys import Parts
+from aotc.capture.packages import files_digest
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.host import libc
 
@@ -26,11 +26,6 @@ CPU_FACTS = frozenset(
     | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"}
 )
 """Of /proc/cpuinfo, on x86 and Arm: what code generation for the host and results can depend on."""
-
-_OF_INSTALLATION = re.compile(
-    r"\"?(?:\.\./|/|.*__pycache__/|[^/]*\.dist-info/(?:INSTALLER|REQUESTED|direct_url\.json|RECORD),)"
-)
-"""Lines of a RECORD."""
 
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """They decide which code a library's name stands for."""
@@ -61,18 +56,12 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]:
-    """Its version, the digest of RECORD, which holds a digest of each file
-    (https://packaging.python.org/specifications/recording-installed-packages), and files that
-    somebody has changed since.
-
-    Without what differs between installations of the same wheel: scripts, which name their Python
-    and lie outside of the packages, compiled files, and notes of the installer.
+    """Its version, the digest of what it says of its files, and files that somebody has changed
+    since.
     """
     yield f"package {name}", found.version
-    lines = (found.read_text("RECORD") or "").splitlines()
-    kept = sorted(line for line in lines if not _OF_INSTALLATION.match(line))
-    yield f"files of package {name}", sha256("\n".join(kept).encode())
-    yield from _touched(name, found, lines)
+    yield f"files of package {name}", files_digest(found)
+    yield from _touched(name, found, (found.read_text("RECORD") or "").splitlines())
 
 
 def _touched(name: str, found: Distribution, lines: list[str]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import (
     Distribution,
@@ -13,8 +14,11 @@ from importlib.metadata import (
 from aotc.stages import Package
 from aotc_runtime.digest import sha256
 
-_NOT_OF_THE_PACKAGE = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json")
-"""Files beside a package's metadata that installers leave there."""
+_OF_INSTALLATION = re.compile(
+    r"\"?(?:\.\./|/|.*__pycache__/"
+    r"|[^/]*\.dist-info/(?:INSTALLER|REQUESTED|direct_url\.json|uv_cache\.json|RECORD),)"
+)
+"""Lines of a RECORD."""
 
 
 def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
@@ -30,7 +34,7 @@ def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
             package = distribution(name)
         except PackageNotFoundError:
             continue
-        found[normalized(package.name)] = Package(package.version, _files_digest(package))
+        found[normalized(package.name)] = Package(package.version, files_digest(package))
     return dict(sorted(found.items()))
 
 
@@ -39,17 +43,14 @@ def normalized(name: str) -> str:
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-"))
 
 
-def _files_digest(package: Distribution) -> str:
-    """SHA-256 of the sorted lines of RECORD, each a path with the SHA-256 of that file, but for
-    what installers add: the same for pip and uv, wherever the environment lies.
+def files_digest(package: Distribution) -> str:
+    """SHA-256 of the sorted lines of RECORD, each a path with the SHA-256 of that file: the same
+    for pip and uv, wherever the environment lies.
 
+    Without what differs between installations of the same wheel: scripts, which name their Python
+    and lie outside of the packages, compiled files, and notes of the installer.
     https://packaging.python.org/en/latest/specifications/recording-installed-packages
     """
     lines = (package.read_text("RECORD") or "").splitlines()
-    kept = sorted(line for line in lines if not _added(line.partition(",")[0]))
+    kept = sorted(line for line in lines if not _OF_INSTALLATION.match(line))
     return sha256("\n".join(kept).encode())
-
-
-def _added(path: str) -> bool:
-    outside = path.startswith(("../", "/"))
-    return outside or path.endswith(".pyc") or path.rpartition("/")[2] in _NOT_OF_THE_PACKAGE

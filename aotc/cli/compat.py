@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.common import Output, command, report_findings
-from aotc.cli.jaxlib_option import versions
+from aotc.cli.jaxlib_option import assumed_jaxlibs
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.facts import HostFacts
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="What `aotc host-info` printed on a host; more may follow. Default: this host.",
 )
-@click.option(
-    "--jaxlib",
-    "jaxlibs",
-    multiple=True,
-    callback=versions,
-    metavar="VERSION",
-    help="Assume this jaxlib on every host instead of its own; may repeat.",
-)
+@assumed_jaxlibs
 @click.option(
     "--trust",
     type=click.Path(path_type=Path),

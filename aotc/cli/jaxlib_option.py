@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -19,3 +21,15 @@ def versions(
         if not VERSION.fullmatch(value):
             raise click.BadParameter(f"{value!r} is no version, such as 0.12.0.", context, option)
     return values
+
+
+def assumed_jaxlibs[F: Callable[..., Any]](function: F) -> F:
+    """`--jaxlib` of commands that judge hosts, as `jaxlibs`."""
+    return click.option(
+        "--jaxlib",
+        "jaxlibs",
+        multiple=True,
+        callback=versions,
+        metavar="VERSION",
+        help="Assume this jaxlib on every host instead of its own; may repeat.",
+    )(function)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
+from aotc.cli.jaxlib_option import assumed_jaxlibs
 
 
 @click.command()
@@ -31,13 +32,7 @@ from aotc.cli.common import Output, command
     type=click.Path(path_type=Path),
     help="What `aotc host-info` printed on a host, for the matrix; may repeat.",
 )
-@click.option(
-    "--jaxlib",
-    "jaxlibs",
-    multiple=True,
-    metavar="VERSION",
-    help="Assume this jaxlib on every host instead of its own; may repeat.",
-)
+@assumed_jaxlibs
 @command
 def report(
     out: Output,
