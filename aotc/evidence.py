@@ -46,20 +46,18 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class FunctionCoverage(_Part, frozen=True):
     """A Python function of the program that ran while an entry point was traced.
 
-    name: its qualified name.  line: where it begins.  lines: that hold code.  traced: of these,
-    those that ran.  missed: the others, as ranges such as "12" and "14-18".
+    name: its qualified name.  lines: how many hold code.  traced: of these, how many ran. Which
+    these are says the provenance (`aotc.locations`).
     """
 
     name: str
-    line: int
     lines: int
     traced: int
-    missed: tuple[str, ...]
 
 
 class Coverage(_Part, frozen=True):
     """What of the program went into an entry point's modules: over all of its profiles, by file, as
-    the manifest's folder has it; functions by line.
+    the manifest's folder has it; functions by name.
     """
 
     files: dict[str, tuple[FunctionCoverage, ...]] = {}

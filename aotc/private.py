@@ -148,10 +148,13 @@ def source_frames(equation: Any) -> list[SourceFrame]:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Two sizes that may or may not be equal. file, line: of who asked, outside of jax.export."""
+    """Two sizes that may or may not be equal. file, line, function: of who asked, outside of
+    jax.export.
+    """
 
     file: str
     line: int
+    function: str
     text: str
 
 
@@ -188,7 +191,8 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
             is_asking = False
         if low <= 0 <= high:
             text = f"{self} == {other}"
-            found.append(Equality(frame.f_code.co_filename, frame.f_lineno, text))
+            code = frame.f_code
+            found.append(Equality(code.co_filename, frame.f_lineno, code.co_qualname, text))
         return answer
 
     kind.__eq__ = noted

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence
+from aotc.locations import EntryPointLines
 from aotc_runtime.schema.device import Compilation
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -84,7 +85,7 @@ class CapturedEntryPoint:
 
     specialized: dimension to where the program decides by its size.  undetermined: dimension to why
     it could not be traced at all its sizes at once; its axes were found by trial.  mesh: of the
-    devices that it runs on.
+    devices that it runs on.  lines: of the coverage and of what decides by a size.
     """
 
     name: str
@@ -104,6 +105,7 @@ class CapturedEntryPoint:
     symbolic: CapturedSymbolic | None = None
     mesh: Mesh | None = None
     coverage: Coverage = field(default_factory=Coverage)
+    lines: EntryPointLines = field(default_factory=EntryPointLines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,9 +156,10 @@ def _freeze(
         tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
         lifted=traced.lifted,
         mesh=mesh,
-        specialized=traced.symbolic.specialized,
+        specialized={name: each.what for name, each in traced.symbolic.specialized.items()},
         undetermined=traced.symbolic.undetermined,
         coverage=traced.coverage,
+        lines=traced.lines,
         symbolic=None
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),

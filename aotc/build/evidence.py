@@ -65,8 +65,10 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
     """
     for name, entry_point in program.entry_points.items():
         for dimension, reason in entry_point.specialized.items():
+            at = entry_point.lines.decisions.get(dimension)
             yield (
-                f"{name} is specialised to {dimension}: {reason}; each profile was traced by "
+                f"{name} is specialised to {dimension}: {reason}"
+                f"{f' ({at})' if at else ''}; each profile was traced by "
                 "itself, and there is no other way to serve other sizes"
             )
         for dimension, reason in entry_point.undetermined.items():

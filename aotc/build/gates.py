@@ -5,28 +5,40 @@ its manifest allows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from msgspec import UNSET
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.gates import Gates
-from aotc.evidence import XLA, Evidence, ExecutableEvidence, ProfileEvidence
+from aotc.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
+from aotc.locations import EntryPointLines
 from aotc.packing.bundle import TargetParts
 from aotc_runtime import canonical
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats import oci
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import label, sizes_text
 from aotc_runtime.schema.manifest import ProfileRecord
 
 SHOWN_MAX = 4
 """Functions with lines that were not traced, in one finding."""
 
+type Sizes = Mapping[str, int]
+
 type _Excess = tuple[str, str, str, str]
 """Gate, what is allowed, what was found, hint."""
 
 
-def check(manifest: BuildManifest, parts: Sequence[TargetParts]) -> Iterator[Finding]:
-    """AOTC-E975 for everything that goes beyond a gate, by the gate's name."""
+def check(
+    manifest: BuildManifest,
+    parts: Sequence[TargetParts],
+    lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
+) -> Iterator[Finding]:
+    """AOTC-E975 for everything that goes beyond a gate, by the gate's name; the profiles of an
+    entry point for a target in one.
+
+    lines: where the functions of each entry point stand.
+    """
     gates = manifest.gates
     if not any(gates.stated()):
         return
@@ -45,12 +57,26 @@ def check(manifest: BuildManifest, parts: Sequence[TargetParts]) -> Iterator[Fin
             known = evidence.entry_points[name]
             # The program is one for all targets.
             if part is parts[0]:
-                for excess in _of_coverage(gates, evidence, name):
+                at = lines.get(name, EntryPointLines())
+                for excess in _of_coverage(gates, evidence.entry_points[name].coverage, at):
                     yield finding(name, excess)
+            by_cause: dict[tuple[str, str, str], dict[str, list[Sizes]]] = {}
             for profile, told in zip(entry_point.profiles, known.profiles, strict=True):
-                place = f"{label(name, profile.sizes)} for {target}"
-                for excess in _of_executable(gates, profile, told):
-                    yield finding(place, excess)
+                for gate, expected, found, hint in _of_executable(gates, profile, told):
+                    same = by_cause.setdefault((gate, expected, hint), {})
+                    same.setdefault(found, []).append(profile.sizes)
+            for (gate, expected, hint), profiles in by_cause.items():
+                place, found = _told(name, target, profiles)
+                yield finding(place, (gate, expected, found, hint))
+
+
+def _told(name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]) -> tuple[str, str]:
+    """The place of a cause and what was found. profiles: by what was found in them."""
+    every = [sizes for group in profiles.values() for sizes in group]
+    if len(every) == 1:
+        return f"{label(name, every[0])} for {target}", next(iter(profiles))
+    told = (f"{found} ({', '.join(map(sizes_text, at))})" for found, at in profiles.items())
+    return f"{name} for {target}", "; ".join(told)
 
 
 def _evidence(part: TargetParts) -> Evidence:
@@ -79,8 +105,8 @@ def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:
         )
 
 
-def _of_coverage(gates: Gates, evidence: Evidence, name: str) -> Iterator[_Excess]:
-    limit, coverage = gates.min_coverage, evidence.entry_points[name].coverage
+def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> Iterator[_Excess]:
+    limit = gates.min_coverage
     if limit is None:
         return
     hint = "remove lines that this program never needs, or lower the gate"
@@ -89,10 +115,10 @@ def _of_coverage(gates: Gates, evidence: Evidence, name: str) -> Iterator[_Exces
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
     elif coverage.traced < limit * coverage.lines:
         missed = [
-            f"{file}:{','.join(function.missed)} in {function.name}"
+            f"{':'.join([file, *([','.join(at.missed)] if at else [])])} in {function.name}"
             for file, functions in coverage.files.items()
-            for function in functions
-            if function.missed
+            for function, at in zip(functions, lines.of(file, functions), strict=True)
+            if function.traced < function.lines
         ]
         more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []
         shown = "; ".join([*missed[:SHOWN_MAX], *more])

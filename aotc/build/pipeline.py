@@ -192,7 +192,8 @@ def build(
         unchecked = [parts.of(target, own(executables, target)) for target in whole]
         written = dict(zip(names, resolved, strict=True))
         limits = exceeded(manifest, written, unchecked, staging.folder)
-        failures.add([*limits, *gates.check(manifest, unchecked)])
+        lines = {name: each.lines for name, each in program.entry_points.items()}
+        failures.add([*limits, *gates.check(manifest, unchecked, lines)])
         with clock.stage("parity"):
             checking = Checking(tasks, workers, staging)
             meter.expect(Kind.PARITY, len(unchecked))

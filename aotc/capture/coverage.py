@@ -18,6 +18,7 @@ from typing import Any
 
 from aotc import private
 from aotc.evidence import ControlFlow, Coverage, FunctionCoverage
+from aotc.locations import FunctionLines
 
 _INSTALLED = ("site-packages", "dist-packages")
 """Folders of packages that are not the program, even where an environment lies beside it."""
@@ -37,23 +38,32 @@ class Recording:
         self._codes: dict[int, CodeType] = {}
         self._lines: dict[int, set[int]] = {}
 
-    def coverage(self) -> Coverage:
-        """What has run so far, by file and line, without functions that hold no code."""
+    def coverage(self) -> tuple[Coverage, dict[str, tuple[FunctionLines, ...]]]:
+        """What has run so far, by file, without functions that hold no code; and its lines, in the
+        same order.
+        """
         # Of lambdas on one line, or a file imported twice, nobody could tell which is meant.
-        places: dict[str, dict[tuple[int, str], tuple[set[int], set[int]]]] = {}
+        places: dict[str, dict[tuple[str, int], tuple[set[int], set[int]]]] = {}
         for number, code in self._codes.items():
             if lines := code_lines(code):
                 file = Path(code.co_filename).relative_to(self._root).as_posix()
-                place = (code.co_firstlineno, code.co_qualname)
+                place = (code.co_qualname, code.co_firstlineno)
                 every, ran = places.setdefault(file, {}).setdefault(place, (set(), set()))
                 every |= lines
                 ran |= lines & self._lines[number]
-        return Coverage(
-            files={
-                file: tuple(_function(*place, *found[place]) for place in sorted(found))
-                for file, found in sorted(places.items())
-            }
-        )
+        files: dict[str, tuple[FunctionCoverage, ...]] = {}
+        located: dict[str, tuple[FunctionLines, ...]] = {}
+        for file, found in sorted(places.items()):
+            functions = [(name, line, *found[name, line]) for name, line in sorted(found)]
+            files[file] = tuple(
+                FunctionCoverage(name=name, lines=len(lines), traced=len(ran))
+                for name, _, lines, ran in functions
+            )
+            located[file] = tuple(
+                FunctionLines(name=name, line=line, missed=tuple(ranges(lines - ran)))
+                for name, line, lines, ran in functions
+            )
+        return Coverage(files=files), located
 
     def _started(self, code: CodeType, offset: int) -> object:
         if not self._is_program(code):
@@ -105,16 +115,6 @@ def code_lines(code: CodeType) -> set[int]:
     """The lines of a function that hold code of its body: neither its `def` nor a docstring."""
     resumed = next((i.offset for i in dis.get_instructions(code) if i.opname == "RESUME"), 0)
     return {line for _, end, line in code.co_lines() if line and end > resumed + _RESUME_BYTES}
-
-
-def _function(line: int, name: str, every: set[int], ran: set[int]) -> FunctionCoverage:
-    return FunctionCoverage(
-        name=name,
-        line=line,
-        lines=len(every),
-        traced=len(ran),
-        missed=tuple(ranges(every - ran)),
-    )
 
 
 def ranges(lines: Iterable[int]) -> Iterator[str]:

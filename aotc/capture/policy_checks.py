@@ -38,7 +38,7 @@ def findings(
                 code="AOTC-E838",
                 where=where,
                 expected=f"a program that does the same at every size of {dimension}",
-                found=reason,
+                found=str(reason),
                 hint="ask no size in Python: jnp.where, jax.lax.cond and jnp.arange take any; or "
                 "split the function into two entry points, or leave the policy at fail",
             )
@@ -79,7 +79,7 @@ def _without_axes(
 def _without_module(
     where: str, dimension: str, policy: PolicySpec, symbolic: Symbolic
 ) -> Iterator[Finding]:
-    reasons = [*symbolic.specialized.items(), *symbolic.undetermined.items()]
+    reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
     if isinstance(policy, CompileSpec) and reasons:
         other, reason = reasons[0]
         expected = "a function that jax can trace at all sizes at once, to compile it for any"

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import jax
 import jaxlib
@@ -29,11 +30,20 @@ def user_line(error: BaseException, root: Path) -> str | None:
     """The innermost line of a traceback in the manifest's folder, "model.py:12"; else the innermost
     that is neither ours nor jax's.
     """
-    frames = traceback.extract_tb(error.__traceback__)[::-1]
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
-    for frame in (*own, *(frame for frame in frames if is_users(frame.filename))):
-        return place(frame.filename, frame.lineno, root)
+    for code, line in _user_frames(error, root):
+        return place(code.co_filename, line, root)
     return None
+
+
+def user_function(error: BaseException, root: Path) -> str | None:
+    """The function that this line is in."""
+    return next((code.co_qualname for code, _ in _user_frames(error, root)), None)
+
+
+def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, int]]:
+    every = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
+    yield from ((c, line) for c, line in every if Path(c.co_filename).is_relative_to(root))
+    yield from ((c, line) for c, line in every if is_users(c.co_filename))
 
 
 def describe(error: BaseException, root: Path) -> str:

@@ -38,6 +38,19 @@ _POWER = re.compile(r"(\w+)\^(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
+class Specialized:
+    """A line of the program that decides by a size. place: "model.py:12".  what: the function and
+    what it does, without numbers of lines: "f in model.py asks whether n > 8".
+    """
+
+    place: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
 class Symbolic:
     """What can be said of all sizes.
 
@@ -47,7 +60,7 @@ class Symbolic:
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
-    specialized: dict[str, str] = field(default_factory=dict)
+    specialized: dict[str, Specialized] = field(default_factory=dict)
     undetermined: dict[str, str] = field(default_factory=dict)
 
 
@@ -73,15 +86,17 @@ def analyze(
         shapes = (_inputs(call_at, shapes_of, accepted, relations) or shapes[0], shapes[1])
     if failure is None and shapes is not None:
         return Symbolic((_written(shapes[0]), _written(shapes[1])))
-    specialized: dict[str, str] = {}
+    specialized: dict[str, Specialized] = {}
     undetermined: dict[str, str] = {}
     for name, known in accepted.items():
         alone = {**concrete, **symbols({name: known}, ())}
         _, found = _evaluate(call_at, shapes_of, alone, root)
-        if found is not None:
-            (specialized if found.is_users else undetermined)[name] = found.reason
+        if isinstance(found, Specialized):
+            specialized[name] = found
+        elif found is not None:
+            undetermined[name] = found
     if failure is not None and not specialized and not undetermined:
-        undetermined = dict.fromkeys(accepted, failure.reason)
+        undetermined = dict.fromkeys(accepted, str(failure))
     # A program that only asks whether two sizes are equal traces; that it asked is what counts.
     written = None if shapes is None else (_written(shapes[0]), _written(shapes[1]))
     return Symbolic(None if specialized else written, specialized, undetermined)
@@ -153,20 +168,13 @@ def export_module(
     return module, [name for name in named if name is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """is_users: a line of the program decides by a size; else it is jax that needs to know it."""
-
-    reason: str
-    is_users: bool
-
-
 def _evaluate(
     call_at: CallAt,
     shapes_of: Callable[[FlatCall, Any], Shapes],
     sizes: Mapping[str, Any],
     root: Path,
-) -> tuple[Shapes | None, _Failure | None]:
+) -> tuple[Shapes | None, Specialized | str | None]:
+    """Shapes, and where the program decides by a size, or why jax needs to know it."""
     equalities: list[private.Equality] = []
     try:
         with _unfiltered(), private.undecided_equalities(equalities):
@@ -177,24 +185,32 @@ def _evaluate(
         return None, _failure(error, root)
     for equality in equalities:
         if raised.is_users(equality.file):
-            line = raised.place(equality.file, equality.line, root)
-            return shapes, _Failure(f"{line} asks whether {equality.text}", True)
+            place = raised.place(equality.file, equality.line, root)
+            found = _specialized(place, equality.function, f"asks whether {equality.text}")
+            return shapes, found
     return shapes, None
 
 
-def _failure(error: BaseException, root: Path) -> _Failure:
+def _specialized(place: str, function: str, does: str) -> Specialized:
+    return Specialized(place, f"{function} in {place.rpartition(':')[0]} {does}")
+
+
+def _failure(error: BaseException, root: Path) -> Specialized | str:
     while isinstance(error, AotcError) and error.__cause__ is not None:
         error = error.__cause__
     line = raised.user_line(error, root) or "an unknown line"
+    function = raised.user_function(error, root) or "a function"
     frames = traceback.extract_tb(error.__traceback__)[::-1]
     asking = next((f for f in frames if not f.filename.endswith("shape_poly.py")), None)
     is_users = asking is not None and raised.is_users(asking.filename)
     if compared := _COMPARISON.search(str(error)):
-        verb = "asks" if is_users else "makes jax ask"
-        return _Failure(f"{line} {verb} whether {' '.join(compared.groups())}", is_users)
+        asked = " ".join(compared.groups())
+        if not is_users:
+            return f"{line} makes jax ask whether {asked}"
+        return _specialized(line, function, f"asks whether {asked}")
     if is_users and _NEEDS_NUMBER.search(str(error)):
-        return _Failure(f"{line} needs the size as a number", True)
-    return _Failure(f"{line}: {type(error).__name__}: {_first_line(error)}", False)
+        return _specialized(line, function, "needs the size as a number")
+    return f"{line}: {type(error).__name__}: {_first_line(error)}"
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from aotc.capture.weights import CLOSURE, Weights
 from aotc.config.build_manifest import BuildManifest, CompileSpec, EntryPointSpec
 from aotc.errors import BuildManifestError, CaptureError, raise_if
 from aotc.evidence import ControlFlow, Coverage
+from aotc.locations import Decision, EntryPointLines
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
@@ -90,6 +91,7 @@ class TracedEntryPoint:
     symbolic: Symbolic
     exported: ExportedEntryPoint | None
     coverage: Coverage
+    lines: EntryPointLines
 
 
 def _where(name: str, sizes: Mapping[str, int]) -> str:
@@ -218,6 +220,7 @@ def trace_entry_point(
     spread = spread_of(manifest, name, weights_spread, calls)
     with coverage.recording(manifest.root) as recorded:
         profiles = tuple(trace_profile(call, sizes, manifest.root, spread) for call, sizes in calls)
+    covered, functions = recorded.coverage()
     first = profiles[0]
     raise_if(refuse.check_profiles([(_where(name, p.sizes), p.outputs) for p in profiles]))
     tree.check_paths(first.outputs, f"{name} result")
@@ -303,8 +306,14 @@ def trace_entry_point(
         profiles=profiles,
         symbolic=found,
         exported=exported,
-        coverage=recorded.coverage(),
+        coverage=covered,
+        lines=EntryPointLines(functions, _decisions(found)),
     )
+
+
+def _decisions(found: Symbolic) -> dict[str, Decision]:
+    places = {name: each.place.rpartition(":") for name, each in found.specialized.items()}
+    return {n: Decision(file, int(line)) for n, (file, _, line) in places.items() if line.isdigit()}
 
 
 def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:

@@ -257,7 +257,7 @@ def _compiled(executable: ReviewedExecutable) -> dict[str, dict[str, Any]]:
 
 
 def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:
-    """Evidence that differs in what is not compared, such as the numbers of lines."""
+    """Evidence that differs in what is not compared."""
     told = {change.kind for change in changes} & {"coverage", "operations", "placement"}
     for name in sorted(before.targets.keys() & after.targets.keys()):
         refs = [r.targets[name].manifest.evidence for r in (before, after)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ from msgspec import UnsetType
 
 from aotc.build.memory import call_bytes, total_bytes
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
+from aotc.locations import EntryPointLines, read_locations
 from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc_runtime.decoders import decoder
@@ -17,7 +20,7 @@ from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
 from aotc_runtime.schema.mesh import Mesh
@@ -33,6 +36,7 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
     """
     contents, envelopes = read_unverified(source)
     first = next(iter(contents.manifests.values()))
+    lines = _lines(envelopes)
     return {
         "bundle": source.name,
         "name": first.name,
@@ -41,7 +45,7 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
         "signatures": [claim for envelope in envelopes for claim in _claims(envelope)],
         "signatures_verified": False,
         "targets": {
-            name: manifest_report(m, evidence_of(m, contents))
+            name: manifest_report(m, evidence_of(m, contents), lines)
             for name, m in contents.manifests.items()
         },
         "absent_targets": list(contents.absent),
@@ -49,11 +53,24 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
     }
 
 
-def _claims(data: bytes) -> list[dict[str, Any]]:
-    """Who says they signed, and with what provenance."""
+def _opened(data: bytes) -> tuple[dsse.Envelope, Statement]:
     envelope = decode_foreign(data, dsse.Envelope, where="attestation")
     payload = dsse.decode_base64(envelope.payload, where="attestation")
-    statement = decode_foreign(payload, Statement, where="attestation")
+    return envelope, decode_foreign(payload, Statement, where="attestation")
+
+
+def _lines(envelopes: Sequence[bytes]) -> dict[str, EntryPointLines]:
+    """By entry point, of the first provenance that says where in the sources they stand."""
+    for _, statement in map(_opened, envelopes):
+        is_provenance = statement.predicateType == PROVENANCE_TYPE
+        if is_provenance and (found := read_locations(msgspec.json.decode(statement.predicate))):
+            return found
+    return {}
+
+
+def _claims(data: bytes) -> list[dict[str, Any]]:
+    """Who says they signed, and with what provenance."""
+    envelope, statement = _opened(data)
     predicate = msgspec.json.decode(statement.predicate)
     definition = predicate.get("buildDefinition", {}) if isinstance(predicate, dict) else {}
     return [
@@ -102,9 +119,13 @@ def _certificate(statement: Statement) -> dict[str, Any]:
     }
 
 
-def manifest_report(manifest: BundleManifest, evidence: Evidence | None = None) -> dict[str, Any]:
+def manifest_report(
+    manifest: BundleManifest,
+    evidence: Evidence | None = None,
+    lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
+) -> dict[str, Any]:
     """One target: requirements, toolchain, weights and entry points, with their evidence if it was
-    read.
+    read. lines: by entry point, where in the sources it is.
     """
     told = evidence.entry_points if evidence else {}
     return {
@@ -125,6 +146,7 @@ def manifest_report(manifest: BundleManifest, evidence: Evidence | None = None) 
         },
         "entry_points": {
             name: _entry_point(entry_point, told.get(name), manifest.mesh)
+            | ({"lines": msgspec.to_builtins(lines[name])} if name in lines else {})
             for name, entry_point in manifest.entry_points.items()
         },
     }

@@ -14,12 +14,13 @@ from msgspec import UNSET, UnsetType
 
 from aotc.build.believe import read_believed
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
+from aotc.locations import EntryPointLines, read_locations
 from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import dsse, oci
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.formats.statement import Statement
+from aotc_runtime.formats.statement import PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
 from aotc_runtime.schema.mesh import Mesh
@@ -109,6 +110,18 @@ class Review:
     sizes: Mapping[str, int]
     contents: Contents
     envelopes: tuple[bytes, ...]
+
+    def lines(self, entry_point: str) -> EntryPointLines:
+        """Where in the sources what the evidence tells of an entry point is, by the first build's
+        provenance that says so; of a verified bundle, by one that somebody signed who counts.
+        """
+        for claim in self.claims:
+            believed = claim.predicate_type == PROVENANCE_TYPE and (
+                claim.counts or not self.verified
+            )
+            if believed and (found := read_locations(claim.predicate).get(entry_point)):
+                return found
+        return EntryPointLines()
 
     def executables(self) -> Iterator[ReviewedExecutable]:
         """Those of all targets."""

@@ -156,7 +156,9 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
 def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     """What was traced of an entry point, and who does its work, if its evidence was read."""
     if coverage := entry.get("coverage"):
-        missed = sum(bool(f["missed"]) for found in coverage["files"].values() for f in found)
+        missed = sum(
+            f["traced"] < f["lines"] for found in coverage["files"].values() for f in found
+        )
         rest = f", {count(missed, 'function')} not whole" if missed else ""
         yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
     told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]

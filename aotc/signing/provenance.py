@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from aotc.config.build_manifest import BuildManifest
+from aotc.locations import stated_at
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats.statement import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
@@ -82,7 +83,7 @@ def provenance(
             },
             "internalParameters": internal,
             "resolvedDependencies": [
-                *_files(program.sources | dict(materials.files)),
+                *_files(program.sources | dict(materials.files), program),
                 *_packages(program.packages),
             ],
         },
@@ -166,8 +167,17 @@ def _builder(builder_id: str) -> dict[str, Any]:
     return {"id": builder_id, "version": {"aotc": version("aotc")}}
 
 
-def _files(digests: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"name": name, "digest": hexes(digest)} for name, digest in sorted(digests.items())]
+def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[str, Any]]:
+    """Sources say at which of their lines is what the evidence tells of."""
+    lines = {name: entry_point.lines for name, entry_point in program.entry_points.items()}
+    return [
+        {
+            "name": name,
+            "digest": hexes(digest),
+            **({"annotations": told} if (told := stated_at(lines, name)) else {}),
+        }
+        for name, digest in sorted(digests.items())
+    ]
 
 
 def _packages(packages: Mapping[str, Package]) -> list[dict[str, Any]]:

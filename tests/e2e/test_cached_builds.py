@@ -114,9 +114,13 @@ def test_going_back_to_what_was_built_before_runs_nothing(project: Project) -> N
     assert set(ran(project.build())) == {"pack"}
 
 
-def test_a_comment_runs_the_program_and_no_compiler(project: Project) -> None:
+def test_a_comment_runs_the_program_and_no_compiler_and_gives_the_same_bundle(
+    project: Project, prepared: tuple[Project, Built]
+) -> None:
     (project.root / "left.py").write_text(f"# a comment\n{LEFT}")
-    assert set(ran(project.build())) == {"capture", "reference", "pack"}
+    built = project.build()
+    assert set(ran(built)) == {"capture", "reference", "pack"}
+    assert built.bundle.root_digest == prepared[1].bundle.root_digest
 
 
 def test_a_module_that_hides_another_is_noticed(project: Project) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.locations import EntryPointLines
 from aotc.report.page.parts import (
     Facts,
     Group,
@@ -55,7 +56,7 @@ def _parts(review: Review, names: list[str]) -> Iterator[Part]:
         for members, _ in groups:
             targets = [target for target, _ in members]
             title = name if len(targets) == len(review.targets) else f"{name} for {listed(targets)}"
-            yield Group(title, tuple(_entry_point(members)))
+            yield Group(title, tuple(_entry_point(members, review.lines(name))))
 
 
 def _dimensions(manifest: BundleManifest) -> list[tuple[str, str, str, str]]:
@@ -80,7 +81,7 @@ def _interface(entry_point: EntryPoint) -> Any:
     return told, [profile.sizes for profile in entry_point.profiles]
 
 
-def _entry_point(members: list[tuple[str, EntryPoint]]) -> Iterator[Part]:
+def _entry_point(members: list[tuple[str, EntryPoint]], lines: EntryPointLines) -> Iterator[Part]:
     _, first = members[0]
     tolerance = f"relative {first.tolerance.rtol}, absolute {first.tolerance.atol}"
     profiles = [sizes_text(profile.sizes) or "without sizes" for profile in first.profiles]
@@ -89,7 +90,13 @@ def _entry_point(members: list[tuple[str, EntryPoint]]) -> Iterator[Part]:
         ("profiles", "; ".join(profiles)),
         ("tolerance", tolerance),
         ("relations", listed(first.relations)),
-        ("specialised", listed(f"{d}: {why}" for d, why in first.specialized.items())),
+        (
+            "specialised",
+            listed(
+                f"{d}: {why}" + (f" ({lines.decisions[d]})" if d in lines.decisions else "")
+                for d, why in first.specialized.items()
+            ),
+        ),
         (
             "closed-over arrays",
             listed(f"{c.tensor} {c.dtype.value}{list(c.shape)}" for c in first.lifted),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import UNSET
 
 from aotc.evidence import Coverage, ExecutableEvidence, FunctionCoverage
+from aotc.locations import EntryPointLines, FunctionLines
 from aotc.report.page.executables import place
 from aotc.report.page.parts import (
     Cell,
@@ -49,18 +50,21 @@ def _capture(review: Review) -> Iterator[Part]:
         "A line that did not run while an entry point was traced is not in its module: Python "
         "decided against it. Functions of installed packages are not counted."
     )
+    located = [(name, (coverage, review.lines(name))) for name, coverage in known]
     groups = [
-        (listed(dict.fromkeys(names)), coverage)
-        for names, coverage in alike(known)
+        (listed(dict.fromkeys(names)), coverage, lines)
+        for names, (coverage, lines) in alike(located)
         if coverage.files
     ]
     yield from bars(
         "Lines of the program, in functions that ran",
-        [(name, {"traced": c.traced, "not traced": c.lines - c.traced}) for name, c in groups],
+        [(name, {"traced": c.traced, "not traced": c.lines - c.traced}) for name, c, _ in groups],
         in_bytes=False,
     )
+    if not any(lines.functions for _, _, lines in groups):
+        yield Text("No provenance of a build says at which lines these functions stand.")
     columns = ("Function", "Entry point", "File", ">Line", ">Lines", ">Traced", "Not traced")
-    rows = [row for name, coverage in groups for row in _functions(name, coverage)]
+    rows = [row for group in groups for row in _functions(*group)]
     yield table("Functions of the program", columns, rows)
     flow = ("Executable", ">Equations", ">Conditionals", ">Branches", ">While loops", ">Scans")
     yield table(
@@ -77,14 +81,19 @@ def _capture(review: Review) -> Iterator[Part]:
     )
 
 
-def _functions(entry_point: str, coverage: Coverage) -> Iterator[tuple[Cell, ...]]:
+def _functions(
+    entry_point: str, coverage: Coverage, lines: EntryPointLines
+) -> Iterator[tuple[Cell, ...]]:
     for file, functions in coverage.files.items():
-        for f in functions:
-            yield f.name, entry_point, file, str(f.line), str(f.lines), str(f.traced), _missed(f)
+        for f, at in zip(functions, lines.of(file, functions), strict=True):
+            line = str(at.line) if at else "-"
+            yield f.name, entry_point, file, line, str(f.lines), str(f.traced), _missed(f, at)
 
 
-def _missed(function: FunctionCoverage) -> Cell:
-    return Mark(listed(function.missed), "bad") if function.missed else "-"
+def _missed(function: FunctionCoverage, at: FunctionLines | None) -> Cell:
+    if function.traced == function.lines:
+        return "-"
+    return Mark(listed(at.missed) if at else f"{function.lines - function.traced} lines", "bad")
 
 
 def placement(review: Review) -> Section:

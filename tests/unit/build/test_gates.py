@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from aotc.build.pipeline import build
 from aotc.cli.group import cli
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.gates import Gates
-from aotc.evidence import Evidence
+from aotc.errors import BudgetExceededError
+from aotc.evidence import Coverage, Evidence
+from aotc.locations import EntryPointLines, FunctionLines
 from aotc.packing.bundle import Blob, TargetParts
 from aotc_runtime import canonical
 from aotc_runtime.errors import Finding
@@ -119,8 +122,82 @@ def test_custom_calls_are_named(gated: tuple[BuildManifest, list[TargetParts]]) 
 def test_lines_that_were_not_traced_are_named(
     gated: tuple[BuildManifest, list[TargetParts]],
 ) -> None:
-    (found,) = findings(gated, min_coverage=1.0)
-    assert "gated.py:8 in helper" in found.found
+    manifest, parts = gated
+    bare = list(gates.check(replace(manifest, gates=Gates(min_coverage=1.0)), parts))
+    assert [f.found.endswith("; not gated.py in helper") for f in bare] == [True]
+    names = [f.name for f in coverage_of(parts[0]).files["gated.py"]]
+    missed = {"helper": ("8",)}
+    functions = (FunctionLines(name=n, line=1, missed=missed.get(n, ())) for n in names)
+    lines = EntryPointLines({"gated.py": tuple(functions)})
+    located = replace(manifest, gates=Gates(min_coverage=1.0))
+    (found,) = gates.check(located, parts, {"f": lines})
+    assert found.found.endswith("; not gated.py:8 in helper")
+
+
+def coverage_of(part: TargetParts) -> Coverage:
+    (data,) = [blob.data for blob in part.blobs if blob.media_type == oci.EVIDENCE_TYPE]
+    return canonical.decode(data, Evidence, where="evidence").entry_points["f"].coverage
+
+
+def test_a_build_names_the_lines_that_were_not_traced(tmp_path: Path) -> None:
+    (tmp_path / "gated.py").write_text(PROGRAM)
+    (tmp_path / "gated.toml").write_text(MANIFEST + "[gates]\nmin_coverage = 1.0\n")
+    with pytest.raises(BudgetExceededError) as refused:
+        build(tmp_path / "gated.toml", output=tmp_path / "gated.aotb")
+    assert ["gated.py:8 in helper" in f.found for f in refused.value.findings] == [True]
+
+
+def profiles_of(parts: TargetParts, sizes: Sequence[int], temp_bytes: Sequence[int]) -> TargetParts:
+    """The same with that many profiles of the one executable, of these temporaries."""
+    entry = parts.manifest.entry_points["f"]
+    records = tuple(
+        msgspec.structs.replace(
+            entry.profiles[0],
+            sizes={"n": size},
+            memory=msgspec.structs.replace(entry.profiles[0].memory, temp_bytes=found),
+        )
+        for size, found in zip(sizes, temp_bytes, strict=True)
+    )
+    entry = msgspec.structs.replace(entry, profiles=records)
+
+    def with_profiles(blob: Blob) -> Blob:
+        if blob.media_type != oci.EVIDENCE_TYPE:
+            return blob
+        evidence = canonical.decode(blob.data, Evidence, where="evidence")
+        told = evidence.entry_points["f"]
+        told = msgspec.structs.replace(told, profiles=told.profiles * len(records))
+        return Blob(
+            canonical.encode(msgspec.structs.replace(evidence, entry_points={"f": told})),
+            blob.media_type,
+        )
+
+    manifest = msgspec.structs.replace(parts.manifest, entry_points={"f": entry})
+    return TargetParts(manifest, [with_profiles(blob) for blob in parts.blobs])
+
+
+def test_one_cause_in_several_profiles_is_one_finding(
+    gated: tuple[BuildManifest, list[TargetParts]],
+) -> None:
+    manifest, parts = gated
+    many = (manifest, [profiles_of(part, [1, 8, 64], [9, 9, 9]) for part in parts])
+    same = "1 lapack_spotrf_ffi (n=1, n=8, n=64)"
+    found = findings(many, forbid_libraries=("LAPACK", "XLA"))
+    assert [f.found for f in found if f.expected == "no work done by LAPACK"] == [
+        f"{V3}: {same}",
+        f"{V4}: {same}",
+    ]
+    assert len(found) == 4
+
+
+def test_what_differs_between_profiles_is_told_for_each(
+    gated: tuple[BuildManifest, list[TargetParts]],
+) -> None:
+    manifest, parts = gated
+    many = (manifest, [profiles_of(parts[0], [1, 2, 4, 8], [9, 100, 100, 200])])
+    (found,) = findings(many, max_temp_memory=16)
+    assert found.found == f"{V3}: 100 (n=2, n=4); 200 (n=8)"
+    (found,) = findings(many, max_temp_memory=150)
+    assert found.found == "f[n=8] for cpu-x86-64-v3: 200"
 
 
 def test_a_gate_that_cannot_be_judged_refuses(

@@ -60,8 +60,8 @@ def test_a_program_that_decides_by_a_size_is_told_with_its_line(
 ) -> None:
     f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
     assert f.specialized.keys() == {"batch"}
-    assert f.specialized["batch"].startswith("program.py:")
-    assert f.specialized["batch"].endswith(reason)
+    assert f.specialized["batch"] == f"f in program.py {reason}"
+    assert f.lines.decisions["batch"].file == "program.py"
     assert f.outputs[0].shape == ("batch", 4)
 
 

@@ -14,6 +14,8 @@ from capturing import BATCHED, Capture
 
 from aotc.capture.coverage import code_lines, ranges, recording
 from aotc.evidence import Coverage, FunctionCoverage
+from aotc.locations import FunctionLines
+from aotc.stages import CapturedEntryPoint
 
 TWO = """
 [entry_points.f]
@@ -31,6 +33,11 @@ def by_name(coverage: Coverage) -> dict[str, FunctionCoverage]:
     return {function.name: function for function in coverage.files["program.py"]}
 
 
+def lines_of(entry_point: CapturedEntryPoint) -> dict[str, FunctionLines]:
+    known = entry_point.lines.of("program.py", entry_point.coverage.files["program.py"])
+    return {lines.name: lines for lines in known if lines is not None}
+
+
 def test_a_branch_that_python_does_not_take_is_missed(capture: Capture) -> None:
     found = capture(
         """
@@ -41,10 +48,11 @@ def test_a_branch_that_python_does_not_take_is_missed(capture: Capture) -> None:
             return x * 2
         """
     )
-    functions = by_name(found.program.entry_points["f"].coverage)
+    entry_point = found.program.entry_points["f"]
+    functions = by_name(entry_point.coverage)
     assert set(functions) == {"f"}
-    f = functions["f"]
-    assert (f.lines, f.traced) == (4, 2)
+    assert (functions["f"].lines, functions["f"].traced) == (4, 2)
+    f = lines_of(entry_point)["f"]
     assert f.missed == (f"{f.line + 2}-{f.line + 3}",)
 
 
@@ -58,7 +66,9 @@ def test_profiles_of_an_entry_point_count_together(capture: Capture) -> None:
         """,
         BATCHED,
     )
-    assert by_name(found.program.entry_points["f"].coverage)["f"].missed == ()
+    f = by_name(found.program.entry_points["f"].coverage)["f"]
+    assert (f.traced, f.lines) == (3, 3)
+    assert lines_of(found.program.entry_points["f"])["f"].missed == ()
 
 
 def test_a_function_that_jax_has_traced_before_counts_for_each_entry_point(
@@ -154,7 +164,7 @@ def test_installed_packages_and_files_elsewhere_are_not_the_program(tmp_path: Pa
     with recording(tmp_path) as seen:
         for name in files:
             namespace[name]()
-    assert {file: [f.name for f in found] for file, found in seen.coverage().files.items()} == {
+    assert {file: [f.name for f in found] for file, found in seen.coverage()[0].files.items()} == {
         "model/own.py": ["own"]
     }
 
@@ -169,4 +179,50 @@ def test_nothing_is_recorded_outside_of_the_block(tmp_path: Path) -> None:
     with recording(tmp_path) as again:
         namespace["second"]()
     for found, name in ((seen, "first"), (again, "second")):
-        assert [f.name for f in found.coverage().files["own.py"]] == [name]
+        assert [f.name for f in found.coverage()[0].files["own.py"]] == [name]
+
+
+ONE = """
+def a(x):
+    if x:
+        return 1
+    return 2
+
+def f(x):
+    return (lambda y: y + a(1))(x) + (lambda y: y * 2)(x)
+"""
+
+SAME = """
+# A comment.
+
+def f(x):
+    # Another.
+    return (lambda y: y + a(1))(x) + (lambda y: y * 2)(x)
+
+def a(x):
+    if x:
+        return 1
+    # And another.
+    return 2
+"""
+
+
+def test_comments_and_the_order_of_functions_change_their_lines_and_not_the_evidence(
+    tmp_path: Path,
+) -> None:
+    found = []
+    for source in (ONE, SAME):
+        namespace: dict[str, Callable[[int], int]] = {}
+        exec(compile(source, str(tmp_path / "own.py"), "exec"), namespace)
+        with recording(tmp_path) as seen:
+            namespace["f"](3)
+        found.append(seen.coverage())
+    (first, first_lines), (second, second_lines) = found
+    assert first == second
+    assert [(f.name, f.traced, f.lines) for f in first.files["own.py"]] == [
+        ("a", 2, 3),
+        ("f", 1, 1),
+        ("f.<locals>.<lambda>", 1, 1),
+    ]
+    assert [(f.line, f.missed) for f in first_lines["own.py"]] == [(2, ("5",)), (7, ()), (8, ())]
+    assert [(f.line, f.missed) for f in second_lines["own.py"]] == [(8, ("12",)), (4, ()), (6, ())]

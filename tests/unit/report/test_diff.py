@@ -169,10 +169,9 @@ def test_profiles_and_versions_that_one_of_them_lacks_are_named(base: Review, ma
     assert kinds(found) == ["identity"]
 
 
-def test_other_line_numbers_are_another_evidence_and_nothing_else(base: Review, make: Make) -> None:
-    found = diff(base, make("\ndef f", "\n\n\ndef f"), lines_max=9)
-    assert kinds(found) == ["evidence"]
-    assert broken(found, "evidence") and broken(found) and not broken(found, "coverage")
+def test_other_line_numbers_are_the_same_bundle(base: Review, make: Make) -> None:
+    found = diff(base, make("\ndef f", "\n# A comment.\n\ndef f"), lines_max=9)
+    assert found.is_same and kinds(found) == []
 
 
 def test_targets_and_toolchains_are_compared(base: Review) -> None:

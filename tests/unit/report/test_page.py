@@ -87,6 +87,32 @@ def test_what_was_built_from_what_is_there(lm: Read, lm_review: Review) -> None:
     assert any("not in the bundle" in text for text in lm.texts("p"))
 
 
+def test_lines_of_the_program_stand_where_the_provenance_has_them(
+    digits_bundle: Bundle,
+) -> None:
+    read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
+    coverage = read.targets["cpu-x86-64-v3"].coverage("predict")
+    assert coverage is not None
+    lines = read.lines("predict").of("digits/model.py", coverage.files["digits/model.py"])
+    source = Path("manifests/digits/model.py").read_text().splitlines()
+    for function, at in zip(coverage.files["digits/model.py"], lines, strict=True):
+        assert at is not None and f"def {function.name}(" in source[at.line - 1]
+    assert not any("at which lines" in text for text in paragraphs(page_read(read)).splitlines())
+
+
+def test_lines_that_nobody_signed_who_counts_are_not_shown(digits_bundle: Bundle) -> None:
+    read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
+    assert read.lines("predict").functions
+    unsigned = replace(read, claims=tuple(replace(claim, counts=()) for claim in read.claims))
+    assert not unsigned.lines("predict").functions
+    assert "at which lines" in paragraphs(page_read(unsigned))
+    assert replace(unsigned, verified=False).lines("predict") == read.lines("predict")
+
+
+def page_read(found: Review) -> Read:
+    return read_page(render(page_of(found, asked(), None)))
+
+
 def test_a_page_without_a_policy_says_that_nobody_was_asked(digits_bundle: Bundle) -> None:
     page = read_page(bytes_of(digits_bundle[0]))
     assert "No trust policy was asked" in paragraphs(page)
