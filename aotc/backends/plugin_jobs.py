@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
-from aotc.backends import worker_process
-from aotc.backends.worker_process import LINES_SHOWN, cost_of, failure, memory_of
+from aotc.backends.worker_folder import Problem
+from aotc.backends.worker_process import LINES_SHOWN, Answer, cost_of, failure, memory_of
 from aotc.backends.xla.custom_calls import is_callback, targets
-from aotc.backends.xla.worker import Problem, Result
 from aotc.errors import CompileError, quoted
-from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
-from aotc.temporaries import temporary_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.device import Compilation
 
@@ -42,60 +34,30 @@ class Platform:
     correct: str
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """What a worker made of a job, and the lines it printed."""
-
-    result: Result
-    serialized: bytes
-    said: list[str]
-
-
-def compile_in(
-    processes: Processes,
-    worker: Sequence[str],
-    job: CompileJob,
-    request: Struct,
-    environment: Callable[[Path], Mapping[str, str]],
-    seconds_max: float,
-) -> Compiled:
-    """Run a worker in a folder of its own. environment: the worker's, for that folder.
-
-    Raises CompileError: AOTC-E902 it crashed, E903 it took too long.
-    """
-    with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
-        (folder / "job.json").write_bytes(msgspec.json.encode(request))
-        (folder / "module.bin").write_bytes(job.module.artifact)
-        said = worker_process.run(processes, worker, folder, job, environment(folder), seconds_max)
-        result = (folder / worker_process.RESULT_FILE).read_bytes()
-        serialized = (folder / "executable.bin").read_bytes()
-    return Compiled(msgspec.json.decode(result, type=Result), serialized, said)
-
-
 def executable(
-    job: CompileJob, compiled: Compiled, platform: Platform, compilation: Compilation
+    job: CompileJob, answer: Answer, platform: Platform, compilation: Compilation
 ) -> Executable:
     """The executable that was made. Raises CompileError: AOTC-E901 the compiler refused, E904 a
     custom call the runtime cannot serve, E906 an unknown jaxlib, E908 a device that the plugin does
     not know.
     """
-    result = compiled.result
+    result = answer.result
     if result.problem:
-        raise _problem(job, compiled, platform)
+        raise _problem(job, answer, platform)
     called = targets(result.hlo_text)
     if refused := [name for name in called if not platform.is_allowed(name)]:
         raise _refused_calls(job, refused, platform)
     return Executable(
-        serialized=compiled.serialized,
-        digest=sha256(compiled.serialized),
+        serialized=answer.serialized,
+        digest=sha256(answer.serialized),
         isa=(),
         tuning=(),
         custom_call_targets=called,
-        memory=memory_of(result.memory, result.memory.get("code", len(compiled.serialized))),
+        memory=memory_of(result.memory, result.memory.get("code", len(answer.serialized))),
         cost=cost_of(result.cost),
         thunks=steps(result.hlo_text),
         compile_seconds=result.compile_seconds,
-        diagnostics=tuple(compiled.said),
+        diagnostics=tuple(answer.said),
         compilation=compilation,
         evidence=result.evidence,
     )
@@ -114,9 +76,9 @@ def steps(hlo_text: str) -> dict[str, int]:
     return dict(sorted(kinds.items()))
 
 
-def _problem(job: CompileJob, compiled: Compiled, platform: Platform) -> CompileError:
-    result = compiled.result
-    words = quoted(result.words, compiled.said[-LINES_SHOWN:])
+def _problem(job: CompileJob, answer: Answer, platform: Platform) -> CompileError:
+    result = answer.result
+    words = quoted(result.words, answer.said[-LINES_SHOWN:])
     if result.problem is Problem.JAXLIB:
         return failure(
             "AOTC-E906",

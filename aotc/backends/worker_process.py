@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc.backends import pass_log
+from msgspec import Struct
+
+from aotc.backends import pass_log, worker_folder
+from aotc.backends.worker_folder import Result
 from aotc.errors import CompileError, quoted
 from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob
-from aotc.temporaries import require_room
+from aotc.temporaries import require_room, temporary_folder
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Cost, Memory
 
@@ -22,50 +27,82 @@ SECONDS_MAX = 1800.0
 LINES_SHOWN = 12
 """Of what the compiler printed, the last ones: an assertion and its stack take about ten."""
 
-RESULT_FILE = "result.json"
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker made of a job, and the lines it printed."""
+
+    result: Result
+    serialized: bytes
+    said: list[str]
 
 
-def run(
-    processes: Processes,
-    worker: Sequence[str],
-    folder: Path,
-    job: CompileJob,
-    environment: Mapping[str, str],
-    seconds_max: float,
-) -> list[str]:
-    """Run a worker in its folder to its end; the lines it printed.
+class CompileWorkers:
+    """The workers of one backend.
 
-    Raises CompileError: AOTC-E903 it took too long, E902 it crashed; OSError if it had no room.
+    command: compiles what it finds in its working folder.  seconds_max: how long it may take for
+    one executable.
     """
-    try:
-        with processes.started(
-            worker,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        ) as process:
-            printed, _ = process.communicate(timeout=seconds_max)
-    except subprocess.TimeoutExpired as error:
-        raise failure(
-            "AOTC-E903",
-            job,
-            f"an executable within {seconds_max:g} s",
-            "none",
-            "simplify the program, or report it to XLA",
-        ) from error
-    said: list[str] = printed.decode(errors="replace").strip().splitlines()
-    if process.returncode != 0 or not (folder / RESULT_FILE).exists():
-        require_room(folder)
-        raise failure(
-            "AOTC-E902",
-            job,
-            "the compiler process to finish",
-            quoted(describe_status(process.returncode), pass_log.split(said)[1][-LINES_SHOWN:]),
-            "a crash of XLA or LLVM: try another target, and report it with these lines",
-        )
-    return said
+
+    def __init__(self, command: Sequence[str], seconds_max: float) -> None:
+        self._command = tuple(command)
+        self._seconds_max = seconds_max
+        self._processes = Processes()
+
+    def compile(
+        self,
+        job: CompileJob,
+        request: Struct,
+        environment: Callable[[Path], Mapping[str, str]],
+        furnish: Callable[[Path], None] = lambda folder: None,
+    ) -> Answer:
+        """Run a worker in a folder of its own. request: what it decodes.  environment: the
+        worker's, for that folder.  furnish: puts more into the folder.
+
+        Raises CompileError: AOTC-E902 it crashed, E903 it took too long; OSError if it had no room.
+        """
+        with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
+            worker_folder.give(folder, request, job.module.artifact)
+            furnish(folder)
+            said = self._run(folder, job, environment(folder))
+            return Answer(*worker_folder.take(folder), said)
+
+    def stop(self) -> None:
+        """End what is being compiled; those calls raise, and later ones do."""
+        self._processes.stop()
+
+    def _run(self, folder: Path, job: CompileJob, environment: Mapping[str, str]) -> list[str]:
+        """Run a worker to its end; the lines it printed."""
+        try:
+            with self._processes.started(
+                self._command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ) as process:
+                printed, _ = process.communicate(timeout=self._seconds_max)
+        except subprocess.TimeoutExpired as error:
+            raise failure(
+                "AOTC-E903",
+                job,
+                f"an executable within {self._seconds_max:g} s",
+                "none",
+                "simplify the program, or report it to XLA",
+            ) from error
+        said: list[str] = printed.decode(errors="replace").strip().splitlines()
+        if process.returncode != 0 or not (folder / worker_folder.RESULT).exists():
+            require_room(folder)
+            last = pass_log.split(said)[1][-LINES_SHOWN:]
+            raise failure(
+                "AOTC-E902",
+                job,
+                "the compiler process to finish",
+                quoted(describe_status(process.returncode), last),
+                "a crash of XLA or LLVM: try another target, and report it with these lines",
+            )
+        return said
 
 
 def environment(**more: str) -> dict[str, str]:

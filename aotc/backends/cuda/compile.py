@@ -8,14 +8,13 @@ from importlib.metadata import version
 
 from msgspec.structs import replace
 
-from aotc.backends import plugin_jobs, worker_process
+from aotc.backends import plugin_jobs
 from aotc.backends.cuda import custom_calls, descriptions, wheels
 from aotc.backends.cuda.wheels import Wheels
 from aotc.backends.cuda.worker import Job
-from aotc.backends.worker_process import SECONDS_MAX
+from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environment
 from aotc.backends.xla.compile import built_with
 from aotc.errors import CompileError, raise_if
-from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import Compilation, CudaDevice
@@ -44,9 +43,7 @@ class CudaBackend:
     platform = "cuda"
 
     def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._worker = tuple(worker)
-        self._seconds_max = seconds_max
-        self._processes = Processes()
+        self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
@@ -69,25 +66,18 @@ class CudaBackend:
             triple=job.target.triple,
             options={**job.target.options, **job.options},
         )
-        compiled = plugin_jobs.compile_in(
-            self._processes,
-            self._worker,
-            job,
-            request,
-            lambda folder: worker_process.environment(),
-            self._seconds_max,
-        )
+        answer = self._workers.compile(job, request, lambda folder: environment())
         claims = descriptions.claims(text)
         return plugin_jobs.executable(
             job,
-            compiled,
+            answer,
             PLATFORM,
             Compilation(without_device=True, left_out=LEFT_OUT, claims=claims),
         )
 
     def stop(self) -> None:
         """End what is being compiled; those calls raise, and later ones do."""
-        self._processes.stop()
+        self._workers.stop()
 
 
 def _wheels() -> Wheels:

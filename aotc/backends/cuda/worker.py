@@ -4,17 +4,11 @@ that are described there. Uses jaxlib and the plugin alone.
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from pathlib import Path
+from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from aotc.backends.worker_process import RESULT_FILE
-from aotc.backends.xla.worker import Problem, Result
-from aotc.processes import end_with_parent
+from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, telling
 
 NEUTRAL_CPU = "x86-64"
 """What executables say of the processor that compiled them, whichever it was."""
@@ -32,58 +26,45 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
 
 
-def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
-    """Compile; the executable's bytes, or a problem in the result."""
+@telling
+def compile_job(job: Job, artifact: bytes) -> Made:
+    """Compile for the described GPUs."""
     from aotc.backends.xla import plugins, private, topology
+    from aotc.backends.xla.artifacts import compile_artifact, require_names
     from aotc.backends.xla.examine import examine_module
     from aotc_runtime.schema.kernels import cuda_module
 
-    if absent := private.missing((*private.NAMES, *plugins.NAMES)):
-        return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
-    called: tuple[str, ...] = ()
+    require_names((*private.NAMES, *plugins.NAMES))
     try:
         plugin = plugins.load("cuda", job.plugin)
         described = plugins.describe(
             plugin, {"target_config": job.text, "topology": f"1x1x{job.devices}"}
         )
     except private.XlaError as error:
-        return Result(problem=Problem.TARGET, words=str(error)), b""
+        raise ProblemError(Problem.TARGET, str(error)) from error
     try:
-        described = topology.with_host(described, job.triple, NEUTRAL_CPU)
+        hosted = topology.with_host(described, job.triple, NEUTRAL_CPU)
     except topology.UnknownTopologyError as error:
-        return Result(problem=Problem.JAXLIB, words=str(error)), b""
-    try:
-        module = private.read_artifact(artifact)
-        called = tuple(private.custom_call_targets(module))
-        operations = private.operations(module)
-        plugins.register_cuda_kernels(
-            plugin, {name for target in called if (name := cuda_module(target))}
-        )
-        started = time.perf_counter()
-        executable = plugins.compile_for(described, module, job.options)
-    except (private.XlaError, private.MlirError, ValueError) as error:
-        return Result(problem=Problem.PROGRAM, words=str(error), called=called), b""
-    result = Result(
-        called=called,
-        compile_seconds=time.perf_counter() - started,
-        hlo_text=private.hlo_text(executable),
-        memory=private.memory(executable),
-        cost=private.cost(private.cpu_client(), executable),
-        evidence=examine_module(private.hlo_proto(executable), operations, job.options),
+        raise ProblemError(Problem.JAXLIB, str(error)) from error
+
+    def register(module: Any, called: tuple[str, ...]) -> None:
+        kernels = {name for target in called if (name := cuda_module(target))}
+        plugins.register_cuda_kernels(plugin, kernels)
+
+    made = compile_artifact(
+        artifact, register, lambda module: plugins.compile_for(hosted, module, job.options)
     )
-    return result, executable.serialize()
-
-
-def main() -> None:
-    end_with_parent()
-    job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
-    result, serialized = compile_job(job, Path("module.bin").read_bytes())
-    Path("executable.bin").write_bytes(serialized)
-    Path(RESULT_FILE).write_bytes(msgspec.json.encode(result))
-    # Nothing that follows is of use, and taking the plugin down takes time.
-    sys.stdout.flush()
-    os._exit(0)
+    hlo_proto = private.hlo_proto(made.executable)
+    result = Result(
+        called=made.called,
+        compile_seconds=made.seconds,
+        hlo_text=private.hlo_text(made.executable),
+        memory=private.memory(made.executable),
+        cost=private.cost(private.cpu_client(), made.executable),
+        evidence=examine_module(hlo_proto, made.operations, job.options),
+    )
+    return result, made.executable.serialize()
 
 
 if __name__ == "__main__":
-    main()
+    answer(Job, compile_job)

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from aotc.backends import plugin_jobs, worker_process
+from aotc.backends import plugin_jobs
 from aotc.backends.tpu import wheels
 from aotc.backends.tpu.worker import Job
-from aotc.backends.worker_process import SECONDS_MAX
+from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environment
 from aotc.backends.xla.compile import built_with
 from aotc.config import tpu
 from aotc.errors import raise_if
-from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.schema.device import Compilation, TpuDevice
 from aotc_runtime.schema.kernels import TPU_BUILT_IN, is_tpu_call
@@ -39,9 +38,7 @@ class TpuBackend:
     platform = "tpu"
 
     def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._worker = tuple(worker)
-        self._seconds_max = seconds_max
-        self._processes = Processes()
+        self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib, XLA and libtpu. Raises CompileError (AOTC-E907)."""
@@ -63,16 +60,14 @@ class TpuBackend:
             devices=job.target.devices,
             options={**job.target.options, **job.options},
         )
-        compiled = plugin_jobs.compile_in(
-            self._processes, self._worker, job, request, _environment, self._seconds_max
-        )
+        answer = self._workers.compile(job, request, _environment)
         return plugin_jobs.executable(
-            job, compiled, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
+            job, answer, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
         )
 
     def stop(self) -> None:
         """End what is being compiled; those calls raise, and later ones do."""
-        self._processes.stop()
+        self._workers.stop()
 
 
 def _library() -> tuple[Path, str]:
@@ -88,7 +83,7 @@ def _environment(folder: Path) -> dict[str, str]:
     It would ask the cloud's metadata server for minutes, and let one process at a time into it by a
     file in /tmp.
     """
-    return worker_process.environment(
+    return environment(
         TPU_SKIP_MDS_QUERY="1",
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",
         # Of the slice that this machine is a part of, which concerns none that is described.

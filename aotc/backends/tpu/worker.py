@@ -6,17 +6,9 @@ One executable per process: libtpu numbers modules, and the numbers are in the b
 
 from __future__ import annotations
 
-import os
-import sys
-import time
-from pathlib import Path
-
-import msgspec
 from msgspec import Struct
 
-from aotc.backends.worker_process import RESULT_FILE
-from aotc.backends.xla.worker import Problem, Result
-from aotc.processes import end_with_parent
+from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, telling
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,53 +24,41 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
 
 
-def compile_job(job: Job, artifact: bytes) -> tuple[Result, bytes]:
-    """Compile; the executable's bytes, or a problem in the result."""
+@telling
+def compile_job(job: Job, artifact: bytes) -> Made:
+    """Compile for the described TPUs."""
     from aotc.backends.xla import plugins, private
+    from aotc.backends.xla.artifacts import compile_artifact, require_names
     from aotc.backends.xla.examine import examine_module
 
-    if absent := private.missing((*private.NAMES, *plugins.NAMES)):
-        return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
+    require_names((*private.NAMES, *plugins.NAMES))
     try:
         plugin = plugins.load("tpu", job.plugin)
         plugins.initialize("tpu")
         described = plugins.describe(plugin, job.description, job.topology)
         kinds = plugins.kinds(described)
     except private.XlaError as error:
-        return Result(problem=Problem.TARGET, words=str(error)), b""
+        raise ProblemError(Problem.TARGET, str(error)) from error
     if len(kinds) < job.devices or not set(kinds) <= set(job.kinds):
         words = f"{len(kinds)} devices, {' and '.join(sorted(set(kinds)))}"
-        return Result(problem=Problem.TARGET, words=words), b""
-    called: tuple[str, ...] = ()
-    try:
-        module = private.read_artifact(artifact)
-        called = tuple(private.custom_call_targets(module))
-        operations = private.operations(module)
-        started = time.perf_counter()
-        executable = plugins.compile_for(described, module, job.options)
-    except (private.XlaError, private.MlirError, ValueError) as error:
-        return Result(problem=Problem.PROGRAM, words=str(error), called=called), b""
-    result = Result(
-        called=called,
-        compile_seconds=time.perf_counter() - started,
-        hlo_text=private.hlo_text(executable),
-        memory={**private.memory(executable), "code": plugins.code_bytes(executable)},
-        cost=plugins.cost(executable),
-        evidence=examine_module(private.hlo_proto(executable), operations, job.options),
+        raise ProblemError(Problem.TARGET, words)
+    made = compile_artifact(
+        artifact,
+        lambda module, called: None,
+        lambda module: plugins.compile_for(described, module, job.options),
     )
-    return result, executable.serialize()
-
-
-def main() -> None:
-    end_with_parent()
-    job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
-    result, serialized = compile_job(job, Path("module.bin").read_bytes())
-    Path("executable.bin").write_bytes(serialized)
-    Path(RESULT_FILE).write_bytes(msgspec.json.encode(result))
-    # Nothing that follows is of use, and taking the plugin down takes time.
-    sys.stdout.flush()
-    os._exit(0)
+    hlo_proto = private.hlo_proto(made.executable)
+    code = plugins.code_bytes(made.executable)
+    result = Result(
+        called=made.called,
+        compile_seconds=made.seconds,
+        hlo_text=private.hlo_text(made.executable),
+        memory={**private.memory(made.executable), "code": code},
+        cost=plugins.cost(made.executable),
+        evidence=examine_module(hlo_proto, made.operations, job.options),
+    )
+    return result, made.executable.serialize()
 
 
 if __name__ == "__main__":
-    main()
+    answer(Job, compile_job)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from aotc.backends import pass_log, worker_process
-from aotc.backends.worker_process import LINES_SHOWN, SECONDS_MAX, cost_of, failure, memory_of
+from aotc.backends import pass_log
+from aotc.backends.worker_folder import Problem, Result
+from aotc.backends.worker_process import (
+    LINES_SHOWN,
+    SECONDS_MAX,
+    CompileWorkers,
+    cost_of,
+    environment,
+    failure,
+    memory_of,
+)
 from aotc.backends.xla import custom_calls, examine, objects
-from aotc.backends.xla.worker import CONSTANTS_FILE, Job, Problem, Result
+from aotc.backends.xla.worker import CONSTANTS_FILE, Job
 from aotc.config import isa
 from aotc.errors import CompileError, quoted
 from aotc.evidence import CompilerRecord, Pipeline
-from aotc.processes import Processes
 from aotc.stages import CompileJob, Executable
-from aotc.temporaries import temporary_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith
 
@@ -40,9 +45,7 @@ class XlaBackend:
     platform = "cpu"
 
     def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._worker = tuple(worker)
-        self._seconds_max = seconds_max
-        self._processes = Processes()
+        self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
@@ -63,33 +66,22 @@ class XlaBackend:
             threads=target.threads,
             devices=(0,) if job.mesh is None else job.mesh.devices,
         )
-        with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
-            (folder / "job.json").write_bytes(msgspec.json.encode(request))
-            (folder / "module.bin").write_bytes(job.module.artifact)
+
+        def furnish(folder: Path) -> None:
             if job.constants:
                 named = {str(index): value for index, value in job.constants.items()}
                 np.savez(folder / CONSTANTS_FILE, **named)  # type: ignore[arg-type]
-            pipelines, said = pass_log.split(
-                worker_process.run(
-                    self._processes,
-                    self._worker,
-                    folder,
-                    job,
-                    worker_process.environment(
-                        PJRT_NPROC=str(job.target.threads), **pass_log.ENVIRONMENT
-                    ),
-                    self._seconds_max,
-                )
-            )
-            result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
-            serialized = (folder / "executable.bin").read_bytes()
-        if result.problem:
-            raise _problem(job, result, said)
-        return _executable(job, result, serialized, said, pipelines)
+
+        variables = environment(PJRT_NPROC=str(target.threads), **pass_log.ENVIRONMENT)
+        answer = self._workers.compile(job, request, lambda folder: variables, furnish)
+        pipelines, said = pass_log.split(answer.said)
+        if answer.result.problem:
+            raise _problem(job, answer.result, said)
+        return _executable(job, answer.result, answer.serialized, said, pipelines)
 
     def stop(self) -> None:
         """End what is being compiled; those calls raise, and later ones do."""
-        self._processes.stop()
+        self._workers.stop()
 
 
 def built_with(tools: Mapping[str, str]) -> BuiltWith:

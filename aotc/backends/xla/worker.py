@@ -11,33 +11,20 @@ import ctypes
 import os
 import sys
 import threading
-import time
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, telling
 from aotc.backends.xla import custom_calls, processors
 from aotc.config import isa
-from aotc.evidence import ExecutableEvidence
-from aotc.processes import end_with_parent
 
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
 
 CONSTANTS_FILE = "constants.npz"
 """Values of parameters that become constants, by index; only where there are any."""
-
-
-class Problem(StrEnum):
-    """Why nothing was compiled: what the program, the target or the installed jaxlib lacks."""
-
-    NONE = ""
-    PROGRAM = "program"
-    TARGET = "target"
-    JAXLIB = "jaxlib"
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,30 +39,6 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
     threads: int
     devices: tuple[int, ...]
-
-
-class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was made, beside `executable.bin`; or a problem, in the compiler's words.
-
-    called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
-    purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
-    were cut for this host's processors instead of the target's.  operations: of the StableHLO
-    module, by name.  debug_options: how many of XLA's have another value than by default.
-    evidence: of an executable that is opaque to us.
-    """
-
-    problem: Problem = Problem.NONE
-    words: str = ""
-    called: tuple[str, ...] = ()
-    compile_seconds: float = 0.0
-    hlo_text: str = ""
-    memory: dict[str, int] = {}
-    cost: dict[str, float] = {}
-    randomized: bool = False
-    own_threads: bool = False
-    operations: dict[str, int] = {}
-    debug_options: int = 0
-    evidence: ExecutableEvidence | None = None
 
 
 def fix_address_layout() -> bool:
@@ -94,98 +57,80 @@ def fix_address_layout() -> bool:
     return False
 
 
-def compile_job(
-    job: Job, artifact: bytes, constants: Path, *, randomized: bool, own_threads: bool
-) -> tuple[Result, bytes]:
-    """Compile; the executable's raw bytes, or a problem in the result. constants: where their file
-    is, if there is one.
-    """
+@telling
+def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: bool) -> Made:
+    """Compile for the target. randomized, own_threads: as in `Result`."""
     from aotc.backends.xla import debug_options, private, topology
+    from aotc.backends.xla.artifacts import compile_artifact, require_names
 
-    if absent := private.missing():
-        return Result(problem=Problem.JAXLIB, words="no " + ", ".join(absent)), b""
+    require_names()
     client = private.cpu_client(len(job.devices))
     try:
         host = topology.read_machine(private.host_topology(client))
     except topology.UnknownTopologyError as error:
-        return Result(problem=Problem.JAXLIB, words=str(error)), b""
+        raise ProblemError(Problem.JAXLIB, str(error)) from error
     known = isa.names(host.features.split(","))
     if unknown := sorted(set(job.features) - known):
-        return Result(problem=Problem.TARGET, words="no feature " + ", ".join(unknown)), b""
+        raise ProblemError(Problem.TARGET, "no feature " + ", ".join(unknown))
     machine = topology.Machine(job.triple, job.cpu, isa.llvm(job.features, job.tuning, known))
-    called: tuple[str, ...] = ()
-    try:
-        module = private.read_artifact(artifact)
-        called = tuple(private.custom_call_targets(module))
-        operations = private.operations(module)
-        if constants.exists():
-            _embed(module, constants)
+
+    def prepare(module: Any, called: tuple[str, ...]) -> None:
+        if Path(CONSTANTS_FILE).exists():
+            _embed(module)
         if any(custom_calls.is_lapack(target) for target in called):
             private.register_lapack()
-        started = time.perf_counter()
-        executable = private.compile_module(module, machine, client, job.options, job.devices)
-    except (private.XlaError, private.MlirError, ValueError) as error:
-        return Result(problem=Problem.PROGRAM, words=str(error), called=called), b""
-    seconds = time.perf_counter() - started
-    serialized = executable.serialize()
+
+    made = compile_artifact(
+        artifact,
+        prepare,
+        lambda module: private.compile_module(module, machine, client, job.options, job.devices),
+    )
+    serialized = made.executable.serialize()
     try:
         changed = debug_options.changed(serialized, private.default_options())
     except ValueError as error:
-        return Result(problem=Problem.JAXLIB, words=str(error)), b""
+        raise ProblemError(Problem.JAXLIB, str(error)) from error
     result = Result(
-        called=called,
-        compile_seconds=seconds,
-        hlo_text=private.hlo_text(executable),
-        memory=private.memory(executable),
-        cost=private.cost(client, executable),
+        called=made.called,
+        compile_seconds=made.seconds,
+        hlo_text=private.hlo_text(made.executable),
+        memory=private.memory(made.executable),
+        cost=private.cost(client, made.executable),
         randomized=randomized,
         own_threads=own_threads,
-        operations=operations,
+        operations=made.operations,
         debug_options=changed,
     )
     return result, serialized
 
 
-def _embed(module: Any, constants: Path) -> None:
+def _embed(module: Any) -> None:
     import numpy as np
 
     from aotc.backends.xla.constants import embed
 
-    with np.load(constants) as values:
+    with np.load(CONSTANTS_FILE) as values:
         embed(module, {int(index): values[index] for index in values.files})
 
 
-def main() -> None:
-    end_with_parent()
+def compile_apart(job: Job, artifact: bytes) -> Made:
+    """As `compile_job`, where memory is laid out the same way each time."""
     randomized = fix_address_layout()
-    job = msgspec.json.decode(Path("job.json").read_bytes(), type=Job)
-    artifact = Path("module.bin").read_bytes()
     own_threads = not processors.pretend(job.threads)
-    outcome: list[tuple[Result, bytes]] = []
+    outcome: list[Made] = []
 
     # A thread of its own has a malloc arena of its own, whatever the main thread did before.
     thread = threading.Thread(
         target=lambda: outcome.append(
-            compile_job(
-                job,
-                artifact,
-                Path(CONSTANTS_FILE),
-                randomized=randomized,
-                own_threads=own_threads,
-            )
+            compile_job(job, artifact, randomized=randomized, own_threads=own_threads)
         )
     )
     thread.start()
     thread.join()
     if not outcome:
         sys.exit("the compile thread ended by the exception above")
-    result, serialized = outcome[0]
-    Path("executable.bin").write_bytes(serialized)
-    Path("result.json").write_bytes(msgspec.json.encode(result))
-    # Nothing that follows is of use, and the client's shutdown takes time.
-    sys.stdout.flush()
-    os._exit(0)
+    return outcome[0]
 
 
 if __name__ == "__main__":
-    main()
+    answer(Job, compile_apart)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from aotc.backends.registry import backend_for
+from aotc.backends.worker_folder import Result
 from aotc.backends.xla import compile as compiling
 from aotc.backends.xla import objects, private, protobuf
 from aotc.backends.xla.compile import XlaBackend
@@ -216,7 +217,7 @@ def test_code_for_another_machine_than_the_target_is_refused(
 ) -> None:
     """A jaxlib that ignored the target would be found out by what is in the executable."""
     (tmp_path / "executable.bin").write_bytes(varied.serialized)
-    result = compiling.Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
+    result = Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
     (tmp_path / "result.json").write_bytes(msgspec.json.encode(result))
     copying = worker(
         f"import shutil; [shutil.copy({str(tmp_path)!r} + '/' + n, '.')"
@@ -230,7 +231,7 @@ def test_code_for_another_machine_than_the_target_is_refused(
 
 
 def test_an_executable_of_unknown_layout_is_refused(make_job: MakeJob, tmp_path: Path) -> None:
-    result = compiling.Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
+    result = Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
     (tmp_path / "result.json").write_bytes(msgspec.json.encode(result))
     copying = worker(
         f"import shutil; shutil.copy({str(tmp_path / 'result.json')!r}, '.')\n"

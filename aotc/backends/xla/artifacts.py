@@ -1,0 +1,51 @@
+"""In a compile worker: from a portable artifact to an executable, whoever compiles it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.backends.worker_folder import Problem, ProblemError
+from aotc.backends.xla import private
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """executable: unloaded, jaxlib's.  called: custom call targets of the module.  operations: of
+    the module, by name.
+    """
+
+    executable: Any
+    called: tuple[str, ...]
+    operations: dict[str, int]
+    seconds: float
+
+
+def require_names(names: Sequence[str] = private.NAMES) -> None:
+    """Raises ProblemError for names that the installed jaxlib lacks."""
+    if absent := private.missing(names):
+        raise ProblemError(Problem.JAXLIB, "no " + ", ".join(absent))
+
+
+def compile_artifact(
+    artifact: bytes,
+    prepare: Callable[[Any, tuple[str, ...]], None],
+    compile_module: Callable[[Any], Any],
+) -> Compiled:
+    """Read a module and compile it. prepare: gets the module and the custom calls in it first.
+
+    Raises ProblemError for what the compiler refuses.
+    """
+    called: tuple[str, ...] = ()
+    try:
+        module = private.read_artifact(artifact)
+        called = tuple(private.custom_call_targets(module))
+        operations = private.operations(module)
+        prepare(module, called)
+        started = time.perf_counter()
+        executable = compile_module(module)
+    except (private.XlaError, private.MlirError, ValueError) as error:
+        raise ProblemError(Problem.PROGRAM, str(error), called) from error
+    return Compiled(executable, called, operations, time.perf_counter() - started)
