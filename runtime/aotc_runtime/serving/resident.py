@@ -26,7 +26,7 @@ from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.weights import weight_arrays
 from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer, Executable
+from aotc_runtime.system.pjrt import Aval, Buffer, Executable, Stored
 
 Array = np.ndarray[Any, Any]
 
@@ -104,16 +104,17 @@ def load_executables(
     numbers = (0,) if mesh is None else mesh.devices
     if len(numbers) > device.device_count:
         raise _too_few_devices(manifest, device.device_count)
-    return {
-        (name, index): device.deserialize(
+    stored = {
+        (name, index): Stored(
             blobs[record.executable.digest],
             _outputs(spec, record, mesh),
             label(name, record.sizes),
-            numbers,
         )
         for name, spec in manifest.entry_points.items()
         for index, record in enumerate(spec.profiles)
     }
+    executables = device.deserialize(tuple(stored.values()), numbers)
+    return dict(zip(stored, executables, strict=True))
 
 
 def _too_few_devices(manifest: BundleManifest, count: int) -> ResourceError:

@@ -32,6 +32,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -42,6 +43,7 @@ from aotc_runtime.errors import BackendError, Finding, ResourceError
 from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.system import processor
+from aotc_runtime.system.parallel import each
 
 if TYPE_CHECKING:
     from aotc_runtime.system.spread import Placement, Spread, Tiles
@@ -82,6 +84,16 @@ def _backend_error(code: str, where: str, expected: str, found: str, hint: str) 
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+class Stored(Struct, frozen=True):
+    """A verified executable that is not loaded yet. outputs: of its results, in order.  where: what
+    errors call it.
+    """
+
+    blob: VerifiedBlob
+    outputs: Sequence[Aval]
+    where: str
 
 
 class _FastPath(NamedTuple):
@@ -288,32 +300,33 @@ class Device:
         return self._handler(aval, self._sharding if place is None else place.sharding, True)
 
     def deserialize(
-        self,
-        blob: VerifiedBlob,
-        outputs: Sequence[Aval],
-        where: str,
-        numbers: Sequence[int] = (0,),
-    ) -> Executable:
-        """Load verified machine code. numbers: of the devices it runs on, as it was compiled for
-        them. Raises BackendError (AOTC-E753).
+        self, every: Sequence[Stored], numbers: Sequence[int] = (0,)
+    ) -> list[Executable]:
+        """Load verified machine code, as many executables at once as XLA has threads.
+
+        numbers: of the devices they run on, as they were compiled for them.
+        Raises BackendError (AOTC-E753).
         """
-        handlers = [self._result(aval) for aval in outputs]
         devices = [self._all_devices[number] for number in numbers]
+        # Between these two lines, another thread's load would take them for compiled ones.
+        with self._lock:
+            executables = each(partial(self._deserialized, devices), every, self.threads)
+            self._known.update((id(one.loaded), one) for one in executables)
+        return executables
+
+    def _deserialized(self, devices: list[Any], stored: Stored) -> Executable:
+        handlers = [self._result(aval) for aval in stored.outputs]
         try:
-            # Between these two lines, another thread's load would take it for a compiled one.
-            with self._lock:
-                loaded = self._client.deserialize_executable(bytes(blob.data), devices)
-                executable = Executable(loaded, handlers)
-                self._known[id(loaded)] = executable
+            loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)
         except self.error as error:
             raise _backend_error(
                 "AOTC-E753",
-                where,
+                stored.where,
                 "an executable that XLA loads",
                 _first_line(error),
                 "rebuild the bundle with the jaxlib that is installed here",
             ) from error
-        return executable
+        return Executable(loaded, handlers)
 
     def compile_symbolic(
         self,

@@ -1,0 +1,48 @@
+"""A function of each of several things, on several threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+
+def each[T, R](function: Callable[[T], R], things: Sequence[T], threads: int) -> list[R]:
+    """The results, in the order of the things; the calling thread is one of the threads.
+
+    function: lets other threads run meanwhile, or nothing is gained.
+    Raises what it raised, of several errors that of the first thing in order, once all threads have
+    ended; none begins another thing by then.
+    """
+    waiting = list(range(len(things)))[::-1]  # taken from the end; a list's pop is atomic
+    results: dict[int, R] = {}
+    errors: dict[int, BaseException] = {}
+
+    def work() -> None:
+        while waiting:
+            try:
+                index = waiting.pop()
+            except IndexError:
+                return
+            try:
+                results[index] = function(things[index])
+            except BaseException as error:  # noqa: BLE001 - raised by the calling thread
+                errors[index] = error
+                waiting.clear()
+
+    helpers: list[threading.Thread] = []
+    try:
+        for _ in range(min(threads, len(things)) - 1):
+            helper = threading.Thread(target=work, name="aotc-each", daemon=True)
+            try:
+                helper.start()
+            except RuntimeError:  # the process may have no more threads: those it has will do
+                break
+            helpers.append(helper)
+        work()
+    finally:
+        waiting.clear()
+        for helper in helpers:
+            helper.join()
+    if errors:
+        raise errors[min(errors)]
+    return [results[index] for index in range(len(things))]
