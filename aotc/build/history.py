@@ -1,4 +1,4 @@
-"""The tasks of a build between its cache and what the last build of the same manifest did."""
+"""The tasks of a build between its cache and what the last build of the same program did."""
 
 from __future__ import annotations
 
@@ -7,35 +7,70 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
+from aotc.cache.keys import Parts
 from aotc.cache.store import Cache
-from aotc.cache.tasks import Last, OnDone, Tasks
+from aotc.cache.tasks import OnDone, Tasks
 from aotc_runtime.digest import sha256
+
+OFF = "nothing: the cache is off"
+
+
+class _Record(Struct, frozen=True):
+    """manifest: the file that was built.  tasks: the parts of every task's key, by name."""
+
+    manifest: str
+    tasks: dict[str, Parts]
 
 
 @contextmanager
-def open_tasks(store: Cache | None, manifest: Path, on_done: OnDone) -> Iterator[Tasks]:
-    """The tasks of a build of this manifest; what they did is left for the next one if it succeeds.
+def open_tasks(
+    store: Cache | None, manifest: Path, name: str, on_done: OnDone
+) -> Iterator[tuple[Tasks, str]]:
+    """The tasks of a build, and what they are compared with, in words: the last build of this file,
+    or else of a bundle of this name, from whichever file. What they did is left for the next one if
+    it succeeds.
 
     Whether it does or not, the cache is then no larger than it may be.
     """
-    name = sha256(str(manifest.resolve()).encode(errors="surrogateescape"))
-    last = _read(store, name.removeprefix("sha256:")) if store else {}
-    tasks = Tasks(store, last, on_done)
+    file = str(manifest.resolve())
+    places = [_place("manifest", file), _place("bundle", name)]
+    of_file, of_name = (_read(store, place) if store else None for place in places)
+    last = of_file or of_name
+    tasks = Tasks(store, last.tasks if last else {}, on_done)
     try:
-        yield tasks
+        yield tasks, _compared(store, of_file, of_name, name)
         if store:
-            kept = {**last, **tasks.record()}
-            data = msgspec.json.encode(kept, order="sorted")
-            store.write_record(name.removeprefix("sha256:"), data)
+            kept = {**(last.tasks if last else {}), **tasks.record()}
+            data = msgspec.json.encode(_Record(file, kept), order="sorted")
+            for place in places:
+                store.write_record(place, data)
     finally:
         if store:
             store.trim()
 
 
-def _read(store: Cache, name: str) -> Last:
-    data = store.read_record(name)
+def _compared(
+    store: Cache | None, of_file: _Record | None, of_name: _Record | None, name: str
+) -> str:
+    if store is None:
+        return OFF
+    if of_file:
+        return "the last build of this manifest"
+    if of_name:
+        return f"the last build of a bundle named {name}, from {of_name.manifest}"
+    return f"nothing: no build of this manifest, nor of a bundle named {name}, is known here"
+
+
+def _place(kind: str, of: str) -> str:
+    digest = sha256(f"{kind}\0{of}".encode(errors="surrogateescape"))
+    return digest.removeprefix("sha256:")
+
+
+def _read(store: Cache, place: str) -> _Record | None:
+    data = store.read_record(place)
     try:
-        return msgspec.json.decode(data, type=dict[str, dict[str, str]]) if data else {}
+        return msgspec.json.decode(data, type=_Record) if data else None
     except msgspec.MsgspecError:
-        return {}
+        return None

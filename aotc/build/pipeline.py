@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aotc.backends.protocol import Backend
-from aotc.backends.registry import backend_for
 from aotc.build import capturing, gates, trials, tune
 from aotc.build.assembler import Assembler, own
+from aotc.build.backends import backends_for
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.capturing import OnOutput, Source
 from aotc.build.checking import Checking
@@ -52,7 +52,8 @@ class Built:
     sbom: CycloneDX JSON, if it was made.  seconds: by stage; `compile` and
     `reference` run beside each other.  notes: what its user should know.
     tuning_file: what was chosen, if the build was tuned.  diagnostics: what the compiler said, by
-    job.  tasks: which were run and why, and which were not.
+    job.  tasks: which were run and why, and which were not.  compared: with which earlier build, in
+    words.
     """
 
     bundle: Bundle
@@ -65,6 +66,7 @@ class Built:
     tuning_file: TuningFile | None
     diagnostics: dict[str, tuple[str, ...]]
     tasks: tuple[Done, ...]
+    compared: str
 
 
 class _Clock:
@@ -129,16 +131,18 @@ def build(
     failures = Failures(keep_going=keep_going)
     meter = Meter(on_stage, on_done)
     with (
-        open_tasks(cache, manifest.path, meter.done) as tasks,
+        open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
         scratch_folder() as scratch,
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
         ExitStack() as stack,
     ):
         staging = Staging(scratch)
-        backends = {target.platform: backend_for(target.platform) for target in resolved}
+        backends = backends_for(resolved, failures)
+        # The others have failed, and what does not need them goes on.
+        buildable = [target for target in resolved if target.platform in backends]
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
         cached, threads = stack.enter_context(compilers(backends, tasks, workers, executor))
-        compiling = Compiling(resolved, wanted, cached, threads)
+        compiling = Compiling(buildable, wanted, cached, threads)
         recorded = isinstance(tuning, Recorded)
         with clock.stage("capture"):
             source = Source(manifest, names, staging)
@@ -152,7 +156,7 @@ def build(
                 on_output,
             )
         trials.plan(manifest, program, wanted, staging)
-        planned = compile_jobs(program, resolved, wanted)
+        planned = compile_jobs(program, buildable, wanted)
         chosen: dict[Key, Tuned] = {}
         if isinstance(tuning, Recorded):
             planned, chosen = tune.replay(planned, tuning, program, staging)
@@ -172,7 +176,7 @@ def build(
         # Plain JAX runs beside the compiler: how long both took says nothing of either.
         clock.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
         clock.seconds["reference"] = meter.seconds(Kind.REFERENCE)
-        whole = [t for t in resolved if _has_all(t, planned, executables)] if referred else []
+        whole = [t for t in buildable if _has_all(t, planned, executables)] if referred else []
         parts = Assembler(manifest, program, _built_with(backends), staging)
         if isinstance(tuning, tune.Measure):
             with clock.stage("tune"):
@@ -250,6 +254,7 @@ def build(
         tuning_file=file,
         diagnostics={labels[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
         tasks=tasks.done(),
+        compared=compared,
     )
 
 

@@ -28,7 +28,8 @@ HEX = frozenset("0123456789abcdef")
 
 ENTRIES = "entries"
 RECORDS = "records"
-"""What the last build of each manifest did, for `--explain`; small, and no part of the size."""
+"""What the last build of each manifest and bundle name did, for `--explain`; small, and no part of
+the size."""
 
 RECORDS_KEPT = 200
 

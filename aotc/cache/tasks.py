@@ -17,6 +17,7 @@ type Last = Mapping[str, Parts]
 """The last build's tasks, by name."""
 
 FIRST = "not built before"
+UNKNOWN = "the last build had no such task"
 GONE = "nothing has changed, but its result is not in the cache any more"
 OFF = "the cache is off"
 NOT_KEPT = "its result of the last build was not kept"
@@ -124,7 +125,7 @@ class Tasks:
             return (OFF,)
         before = self._last.get(task.name)
         if before is None:
-            return (FIRST,)
+            return (UNKNOWN,) if self._last else (FIRST,)
         if NOT_KEPT in before:
             return (NOT_KEPT,)
         return tuple(map(str, changes(before, task.parts))) or (GONE,)
@@ -139,7 +140,7 @@ def _decoded[T](data: bytes, type_: type[T]) -> T | None:
 
 def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
     """ "module changed" becomes "module changed: source file model.py changed"."""
-    known = [reason for reason in capture if reason not in (FIRST, GONE, OFF)]
+    known = [reason for reason in capture if reason not in (FIRST, UNKNOWN, GONE, OFF)]
     if not known:
         return done.reasons
     return tuple(

@@ -180,7 +180,7 @@ def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> Non
     if reproduced:
         print("again   reproduced: a second build gave the same root")
     if explain:
-        print_tasks(built.tasks)
+        print_tasks(built.tasks, built.compared)
     for note in built.notes:
         sys.stderr.write(f"note: {note}\n")
     if built.attestation is None:

@@ -24,6 +24,7 @@ def build_report(built: Built) -> dict[str, Any]:
         "compile_seconds": built.compile_seconds,
         "notes": list(built.notes),
         "diagnostics": {key: list(lines) for key, lines in built.diagnostics.items()},
+        "compared_with": built.compared,
         "tasks": [task_report(done) for done in built.tasks],
         "targets": {name: manifest_report(m) for name, m in manifests.items()},
     }

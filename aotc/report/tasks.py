@@ -20,10 +20,11 @@ def task_report(done: Done) -> dict[str, Any]:
     }
 
 
-def print_tasks(tasks: Sequence[Done]) -> None:
-    """A line for each task, and below it why it was run, if it was."""
+def print_tasks(tasks: Sequence[Done], compared: str) -> None:
+    """A line for each task, and below it why it was run, if it was. compared: with what."""
     cached = sum(done.cached for done in tasks)
     print(f"tasks       {len(tasks)}, {cached} of them cached")
+    print(f"compared    with {compared}")
     for done in tasks:
         print(f"  {'cached' if done.cached else 'run':<7} {done.task.name}")
         for reason in done.reasons:

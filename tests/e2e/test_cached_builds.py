@@ -9,7 +9,9 @@ import pytest
 
 from aotc.build import cached_backend
 from aotc.build.pipeline import Built, build
+from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
+from aotc.cache.tasks import Done, OnDone
 from aotc.errors import CaptureError, CompileError
 
 MANIFEST = """
@@ -47,9 +49,13 @@ class Project:
         ):  # fmt: skip
             (self.root / name).write_text(text)
 
-    def build(self, *, cached: bool = True, keep_going: bool = False) -> Built:
+    def build(
+        self, *targets: str, cached: bool = True, keep_going: bool = False, on_done: OnDone = print
+    ) -> Built:
         return build(
             self.root / "two.toml",
+            targets=targets,
+            on_done=on_done,
             output=self.root / "two.aotb",
             cache=LocalStore(self.store.folder, 10**9) if cached else None,
             keep_going=keep_going,
@@ -200,3 +206,68 @@ def test_every_failure_is_reported_and_nothing_is_written(project: Project) -> N
     assert {"right[batch=1]", "right[batch=4]"} <= where
     assert not any(name.startswith("left") for name in where)
     assert not (project.root / "two.aotb").exists()
+
+
+def test_a_toolchain_that_is_missing_ends_a_build_before_the_program_runs(project: Project) -> None:
+    done: list[Done] = []
+    with pytest.raises(CompileError) as caught:
+        project.build("cpu-x86-64-v3", "amd-mi300x", on_done=done.append)
+    assert [finding.code for finding in caught.value.findings] == ["AOTC-E909"]
+    assert done == []
+
+
+def test_what_does_not_need_a_missing_toolchain_is_built_all_the_same(project: Project) -> None:
+    call = "jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct(x.shape, 'float32'))(x)"
+    (project.root / "right.py").write_text(f"import jax\ndef f(x):\n    return {call}\n")
+    (project.root / "two.aotb").unlink(missing_ok=True)
+    done: list[Done] = []
+    with pytest.raises(CompileError) as caught:
+        project.build("amd-mi300x", "cpu-x86-64-v3", keep_going=True, on_done=done.append)
+    codes = [finding.code for finding in caught.value.findings]
+    assert codes[0] == "AOTC-E909" and "AOTC-E904" in codes
+    assert {d.task.of for d in done if d.task.kind is Kind.EXECUTABLE} == {
+        "left[batch=1] for cpu-x86-64-v3",
+        "left[batch=4] for cpu-x86-64-v3",
+    }
+    assert not (project.root / "two.aotb").exists()
+
+
+def test_without_any_toolchain_nothing_is_begun(project: Project) -> None:
+    done: list[Done] = []
+    with pytest.raises(CompileError) as caught:
+        project.build("amd-mi300x", keep_going=True, on_done=done.append)
+    assert [finding.code for finding in caught.value.findings] == ["AOTC-E909"]
+    assert done == []
+
+
+def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(
+    project: Project, prepared: tuple[Project, Built], tmp_path: Path
+) -> None:
+    assert prepared[1].compared == (
+        "nothing: no build of this manifest, nor of a bundle named two, is known here"
+    )
+    cache = LocalStore(tmp_path / "cache", 10**9)
+
+    def built(manifest: Path) -> Built:
+        return build(manifest, output=tmp_path / "two.aotb", cache=cache)
+
+    shutil.copytree(project.root, tmp_path / "here")
+    built(tmp_path / "here" / "two.toml")
+    moved = (tmp_path / "here").rename(tmp_path / "there") / "renamed.toml"
+    (moved.parent / "two.toml").rename(moved)
+    (moved.parent / "left.py").write_text(LEFT.replace("sum(1)", "max(1)"))
+    found = built(moved)
+    old = tmp_path / "here" / "two.toml"
+    assert found.compared == f"the last build of a bundle named two, from {old}"
+    assert ran(found)["capture"] == (
+        "file renamed.toml added",
+        "file two.toml removed",
+        "source file left.py changed",
+    )
+    assert built(moved).compared == "the last build of this manifest"
+    assert ran(built(moved)) == {"pack": ("every build does",)}
+    moved.write_text(MANIFEST.replace('name = "two"', 'name = "three"'))
+    assert built(moved).compared == "the last build of this manifest"
+    other = moved.with_name("other.toml")
+    other.write_text(MANIFEST.replace('name = "two"', 'name = "four"'))
+    assert built(other).compared.startswith("nothing: no build of this manifest, nor of a bundle")

@@ -8,7 +8,7 @@ import pytest
 
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import LocalStore
-from aotc.cache.tasks import FIRST, GONE, NOT_KEPT, OFF, Tasks
+from aotc.cache.tasks import FIRST, GONE, NOT_KEPT, OFF, UNKNOWN, Tasks
 
 OLD = Task(Kind.EXECUTABLE, "f", {"module": "1"})
 NEW = Task(Kind.EXECUTABLE, "f", {"module": "2"})
@@ -51,6 +51,7 @@ def test_the_reason_is_what_changed_since_the_last_build(tmp_path: Path) -> None
     assert reasons({"executable f": {"module": "1"}}) == ("module 1 -> 2",)
     assert reasons({"executable f": {"module": "2"}, "": {}}) == (GONE,)
     assert reasons({"executable f": {NOT_KEPT: ""}, "": {}, " ": {}}) == (NOT_KEPT,)
+    assert reasons({each: {} for each in ("executable g", "", " ", "  ")}) == (UNKNOWN,)
 
 
 def test_a_changed_module_is_traced_back_to_what_changed_in_the_program() -> None:

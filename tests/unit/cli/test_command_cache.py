@@ -80,11 +80,15 @@ def test_explain_says_of_each_task_whether_it_ran_and_why(aotc: Run, tmp_path: P
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
     build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--explain")
     first = aotc(*build).stdout
-    assert "tasks       5, 0 of them cached\n  run     capture\n            not built" in first
+    assert "tasks       5, 0 of them cached\ncompared    with nothing: no build of this" in first
+    assert "\n  run     capture\n            not built before\n" in first
     assert "run     executable f for cpu-x86-64-v3" in first
-    assert "tasks       5, 4 of them cached\n  cached  capture\n" in aotc(*build).stdout
+    again = aotc(*build).stdout
+    assert "tasks       5, 4 of them cached\ncompared    with the last build of this" in again
+    assert "\n  cached  capture\n" in again
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 2\n")
     document = aotc(*build, "--json").document
+    assert document["compared_with"] == "the last build of this manifest"
     tasks = {task["task"]: task for task in document["tasks"]}
     assert tasks["capture"]["reasons"] == ["source file tiny.py changed"]
     executable = tasks["executable f for cpu-x86-64-v3"]
