@@ -29,6 +29,7 @@ class Meter:
         self._lock = threading.Lock()
         self._done: Counter[str] = Counter()
         self._total: dict[str, int] = {}
+        self._finished: set[Kind] = set()
         self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def expect(self, kind: Kind, total: int) -> None:
@@ -38,10 +39,16 @@ class Meter:
             self._total[stage] = total
             self._on_stage(stage, min(self._done[stage], total), total)
 
+    def finish(self, kind: Kind) -> None:
+        """Those that follow count in another stage: candidates of `--tune` are executables."""
+        with self._lock:
+            self._finished.add(kind)
+
     def done(self, done: Done) -> None:
         """A task has ended."""
         with self._lock:
-            if stage := STAGES.get(done.task.kind):
+            stage = STAGES.get(done.task.kind)
+            if stage and done.task.kind not in self._finished:
                 self._done[stage] += 1
                 ended = time.perf_counter()
                 self._spans[stage].append((ended - done.seconds, ended))

@@ -175,6 +175,7 @@ def build(
             referred[""]()
         # Plain JAX runs beside the compiler: how long both took says nothing of either.
         clock.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
+        meter.finish(Kind.EXECUTABLE)
         clock.seconds["reference"] = meter.seconds(Kind.REFERENCE)
         whole = [t for t in buildable if _has_all(t, planned, executables)] if referred else []
         parts = Assembler(manifest, program, _built_with(backends), staging)
@@ -187,9 +188,9 @@ def build(
                             executables,
                             program,
                             staging,
-                            backends[target.platform],
+                            cached[target.platform],
                             parts.of,
-                            workers=workers.jobs,
+                            workers=threads.jobs,
                             processes=workers.processes,
                             on_step=lambda done, total: on_stage("tune", done, total),
                         )

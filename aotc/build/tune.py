@@ -125,14 +125,15 @@ def search(
 ) -> dict[Key, Executable]:
     """The best executables of one target, each with the evidence.
 
-    defaults: the untuned ones.  on_step: steps done, and in all.
+    defaults: the untuned ones.  backend: the cached one; candidates are executables as any, and are
+    compiled once.  workers: how many at a time.  on_step: steps done, and in all.
     Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912 the
     measuring process crashed.
     """
     weights = WeightFiles(staging, program.weights)
     planned = {
         key: [
-            (candidate, _job(job, candidate, profile, weights))
+            (candidate, _job(_labelled(job, candidate), candidate, profile, weights))
             for candidate in candidates_for(job.target.options, weight_bytes=weights.size(profile))
         ]
         for key, job in jobs.items()
@@ -202,6 +203,11 @@ def file_of(
 def _profile(program: CapturedProgram, key: Key) -> CapturedProfile:
     _, name, index = key
     return program.entry_points[name].profiles[index]
+
+
+def _labelled(job: CompileJob, candidate: Candidate) -> CompileJob:
+    """f[batch=8] as eigen: candidates of one executable are so many tasks."""
+    return replace(job, label=f"{job.label} as {candidate.name}")
 
 
 def _job(

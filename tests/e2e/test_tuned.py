@@ -14,6 +14,9 @@ import aotc_runtime
 from aotc.backends.xla.compile import XlaBackend
 from aotc.build.pipeline import Built, build
 from aotc.build.tune import Measure, Tuning
+from aotc.cache.keys import Kind
+from aotc.cache.store import LocalStore
+from aotc.cache.tasks import Done
 from aotc.config.target import builtin_folder
 from aotc.errors import CompileError
 from aotc.report.build import build_report
@@ -225,7 +228,7 @@ class FaultyBackend(XlaBackend):
 def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_with_the_reason(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc.build.pipeline.backend_for", lambda platform: FaultyBackend())
+    monkeypatch.setattr("aotc.build.backends.backend_for", lambda platform: FaultyBackend())
     built = place.again("faulty", Measure())
     left_out = {
         each.name: each.reason
@@ -237,3 +240,35 @@ def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_w
     assert list(left_out) == ["o2", "wide"]
     assert evidence(records(built)["dense"]).choice in ("default", "captured")
     assert isinstance(records(built)["dense"].parity, ParityRan)
+
+
+def test_candidates_that_were_compiled_before_are_taken_from_the_cache(
+    place: Place, tmp_path: Path
+) -> None:
+    shown: list[tuple[str, int, int]] = []
+
+    def tuned(tuning: Tuning | None) -> list[Done]:
+        built = build(
+            place.folder / "manifest.toml",
+            output=tmp_path / "tuned.aotb",
+            tuning=tuning,
+            cache=LocalStore(tmp_path / "cache", 10**9),
+            on_stage=lambda *stage: shown.append(stage),
+        )
+        return [done for done in built.tasks if done.task.kind is Kind.EXECUTABLE]
+
+    first, again = tuned(Measure()), tuned(Measure())
+    assert [done.task.of for done in first] == [
+        "dense as captured for few",
+        "dense as o2 for few",
+        "dense as wide for few",
+        "dense for few",
+        "shifted as o2 for few",
+        "shifted as wide for few",
+        "shifted for few",
+    ]
+    assert {done.cached for done in first} == {False}
+    assert {done.cached for done in again} == {True}
+    # Whatever was chosen, it is one of those.
+    assert {done.cached for done in tuned(place.recorded())} == {True}
+    assert all(done <= total for stage, done, total in shown if stage == "compile" and total)
