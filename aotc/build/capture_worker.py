@@ -18,7 +18,7 @@ from aotc import private
 from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, program, raised, spreading
+from aotc.capture import fixtures, program, spreading
 from aotc.capture.arguments import CallPlan
 from aotc.capture.packages import imported_packages
 from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
@@ -34,7 +34,7 @@ from aotc.stages import (
     CapturedProgram,
     CapturedSymbolic,
 )
-from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Tolerance
 from aotc_runtime.schema.mesh import Mesh, mesh_of
 
@@ -172,13 +172,11 @@ def main() -> int:
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     staging = Staging(folder)
-    progress = Progress.claim_stdout()
-    try:
+
+    def trace(progress: Progress) -> None:
         staging.write_program(capture(manifest_path, targets, staging, progress))
-    except AotcError as error:
-        raised.show_cause(error)
-        return child.report(folder, error)
-    return child.finish(folder)
+
+    return child.work(folder, trace)
 
 
 if __name__ == "__main__":

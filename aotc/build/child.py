@@ -21,7 +21,7 @@ from typing import NoReturn
 import msgspec
 
 import aotc
-from aotc.build.progress import STARTED
+from aotc.build.progress import STARTED, Progress
 from aotc.errors import quoted, raise_if
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import require_room
@@ -138,6 +138,19 @@ def end(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def work(folder: Path, do: Callable[[Progress], None]) -> int:
+    """In the child: do it, and tell the parent how it ended; the exit code to end with."""
+    from aotc.capture import raised
+
+    progress = Progress.claim_stdout()
+    try:
+        do(progress)
+    except AotcError as error:
+        raised.show_cause(error)
+        return report(folder, error)
+    return finish(folder)
 
 
 def finish(folder: Path) -> int:

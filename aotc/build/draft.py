@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
-from aotc import constants
-from aotc.build import child
+from aotc.build import capturing
+from aotc.build.asking import ask
+from aotc.build.capturing import Source
 from aotc.build.evidence import specialized
 from aotc.build.staging import Staging, scratch_folder
+from aotc.build.workers import Workers
+from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.target import NATIVE, find_target
-from aotc.drafting import messages
 from aotc.drafting.draft import draft, entry_point_of, name_of
 from aotc.drafting.draft_types import Draft
 from aotc.drafting.manifest_text import manifest_text
@@ -23,7 +23,6 @@ from aotc.drafting.messages import Answer, Job
 from aotc.drafting.request import Request
 from aotc.errors import UsageError
 from aotc.packing.files import write_atomically
-from aotc.processes import Processes
 from aotc.stages import CapturedProgram
 from aotc_runtime.errors import Finding
 
@@ -84,7 +83,15 @@ def draft_manifest(
             find_target(target, path.absolute().parent, "--target")
     on_stage("looking at the function")
     root = path.absolute().parent
-    answer = _look(Job(str(root), request.function, request.example), on_output)
+    answer = ask(
+        "aotc.build.look_worker",
+        [],
+        Job(str(root), request.function, request.example),
+        Answer,
+        variables={},
+        doing="the process that imports the function",
+        on_output=on_output,
+    )
     moved = {key: _beside(source, root) for key, source in request.weights.items()}
     drafted = draft(
         replace(request, weights=moved),
@@ -109,40 +116,17 @@ def check(
     """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
-    with scratch_folder() as scratch:
-        staging = Staging(scratch)
-        child.run(
-            "aotc.build.capture_worker",
-            [str(manifest.path), str(scratch), *manifest.targets],
-            scratch,
-            child.clean_environment(
-                {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
-            ),
-            failure_code="AOTC-E835",
-            doing="the capture process",
-            on_line=lambda _: None,
-            on_output=on_output,
-            processes=Processes(),
+    tasks = Tasks(None, {})
+    with scratch_folder() as scratch, Workers(1) as workers:
+        program, _ = capturing.capture(
+            Source(manifest, manifest.targets, Staging(scratch)),
+            tasks,
+            workers,
+            on_captured=lambda captured: None,
+            on_stage=lambda stage, done, total: None,
+            on_output=lambda process, text: on_output(text),
         )
-        program = staging.read_program()
     return Checked(program, (*drafted.draft.notes, *specialized(program)))
-
-
-def _look(job: Job, on_output: OnOutput) -> Answer:
-    with scratch_folder() as folder:
-        (folder / messages.JOB_FILE).write_bytes(msgspec.json.encode(job))
-        child.run(
-            "aotc.build.look_worker",
-            [str(folder)],
-            folder,
-            child.clean_environment({"JAX_PLATFORMS": "cpu"}),
-            failure_code="AOTC-E835",
-            doing="the process that imports the function",
-            on_line=lambda _: None,
-            on_output=on_output,
-            processes=Processes(),
-        )
-        return msgspec.json.decode((folder / messages.ANSWER_FILE).read_bytes(), type=Answer)
 
 
 def _beside(source: str, root: Path) -> str:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import msgspec
 import numpy as np
 
-from aotc.build import child
+from aotc.build import asking, child
 from aotc.build.progress import Progress
 from aotc.capture import keys, program, raised
-from aotc.drafting import messages
 from aotc.drafting.array_text import DTYPES
 from aotc.drafting.messages import (
     Answer,
@@ -33,7 +31,7 @@ from aotc.drafting.messages import (
     SeenPlain,
 )
 from aotc.errors import UsageError
-from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.errors import Finding
 
 _TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -166,16 +164,7 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> UsageError:
 
 
 def main() -> int:
-    folder = Path(sys.argv[1])
-    job = msgspec.json.decode((folder / messages.JOB_FILE).read_bytes(), type=Job)
-    progress = Progress.claim_stdout()
-    try:
-        answer = look(job, progress)
-    except AotcError as error:
-        raised.show_cause(error)
-        return child.report(folder, error)
-    (folder / messages.ANSWER_FILE).write_bytes(msgspec.json.encode(answer))
-    return child.finish(folder)
+    return asking.answer(Path(sys.argv[1]), Job, look)
 
 
 if __name__ == "__main__":

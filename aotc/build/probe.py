@@ -8,16 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from aotc import constants
 from aotc.backends.registry import backend_for
-from aotc.build import child
-from aotc.build.staging import scratch_folder
-from aotc.processes import Processes
+from aotc.build.asking import ask
 from aotc.stages import CompileJob, Module
-from aotc.traffic import messages
 from aotc.traffic.cost import CostModel, Elements, fit, interpolate, probe_sizes
 from aotc.traffic.messages import Answer, Job
 from aotc.traffic.space import Points, Space
@@ -65,7 +61,14 @@ def probe(
     levels = {name: np.unique(points[:, i]).tolist() for i, name in enumerate(space.names)}
     sizes = probe_sizes(levels)
     kept = sorted({0, len(sizes) - 1})
-    answer = _ask(manifest_path, Job(space.entry_point, sizes, kept, kind is CostKind.MEASURED))
+    answer = ask(
+        "aotc.build.probe_worker",
+        [str(manifest_path)],
+        Job(space.entry_point, sizes, kept, kind is CostKind.MEASURED),
+        Answer,
+        variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
+        doing="the probing process",
+    )
     where = space.points([each.sizes for each in answer.probes])
     if kind is CostKind.MEASURED:
         seconds = np.array([each.seconds for each in answer.probes])
@@ -77,23 +80,6 @@ def probe(
         ]
         model = fit(where, np.maximum(np.array(work), 1.0), "operations")
     return Probed(model, _compile(space, sizes, answer, target), len(sizes))
-
-
-def _ask(manifest_path: Path, job: Job) -> Answer:
-    steering = {"JAX_PLATFORMS": "cpu", constants.CONSTANTS_AS_ARGUMENTS: "1"}
-    with scratch_folder() as folder:
-        (folder / messages.JOB_FILE).write_bytes(msgspec.json.encode(job))
-        child.run(
-            "aotc.build.probe_worker",
-            [str(manifest_path), str(folder)],
-            folder,
-            child.clean_environment(steering),
-            failure_code="AOTC-E835",
-            doing="the probing process",
-            on_line=lambda _: None,
-            processes=Processes(),
-        )
-        return msgspec.msgpack.decode((folder / messages.ANSWER_FILE).read_bytes(), type=Answer)
 
 
 def _compile(

@@ -12,24 +12,22 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import msgspec
 
-from aotc.build import child
+from aotc.build import asking, child
 from aotc.build.progress import Progress
-from aotc.capture import fixtures, raised, tree
+from aotc.capture import fixtures, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.spreading import on_one_device
 from aotc.capture.trace import TracedProfile, trace_profile
 from aotc.capture.weights import Weights, load
 from aotc.config.build_manifest import BuildManifest, FixtureSpec, read_build_manifest
 from aotc.lowering.stablehlo import portable
-from aotc.traffic import messages
 from aotc.traffic.messages import Answer, Job, KeptModule, Probe
-from aotc_runtime.errors import AotcError
 
 ROUNDS = 7
 SECONDS_PER_TURN = 0.02
@@ -130,15 +128,7 @@ def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
 def main() -> int:
     manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    job = msgspec.json.decode((folder / messages.JOB_FILE).read_bytes(), type=Job)
-    progress = Progress.claim_stdout()
-    try:
-        answer = probe(manifest_path, job, progress)
-    except AotcError as error:
-        raised.show_cause(error)
-        return child.report(folder, error)
-    (folder / messages.ANSWER_FILE).write_bytes(msgspec.msgpack.encode(answer))
-    return child.finish(folder)
+    return asking.answer(folder, Job, partial(probe, manifest_path))
 
 
 if __name__ == "__main__":

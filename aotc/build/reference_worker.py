@@ -17,13 +17,11 @@ from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.build.trial_reference import PlainJax, try_all
-from aotc.capture import raised
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.spreading import on_one_device
 from aotc.capture.weights import Weights, load, read_arrays
 from aotc.config.build_manifest import all_profiles_of, read_build_manifest
 from aotc.packing.weights import Array, write_tensors
-from aotc_runtime.errors import AotcError
 
 
 def record(
@@ -82,13 +80,7 @@ def _require_steady(
 
 def main() -> int:
     manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-    progress = Progress.claim_stdout()
-    try:
-        record(manifest_path, targets, Staging(folder), progress)
-    except AotcError as error:
-        raised.show_cause(error)
-        return child.report(folder, error)
-    return child.finish(folder)
+    return child.work(folder, partial(record, manifest_path, targets, Staging(folder)))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ from typing import Any
 
 from msgspec import Struct
 
-JOB_FILE, ANSWER_FILE = "look.json", "seen.json"
-
 
 class Job(Struct, frozen=True):
     """function, example: "package.module:function"; example returns the arguments of a call."""

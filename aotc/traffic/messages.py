@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-JOB_FILE, ANSWER_FILE = "probe.json", "probed.msgpack"
-
 
 class Job(Struct, frozen=True):
     """sizes: what to trace the entry point at.  kept: indices of those whose modules are wanted.

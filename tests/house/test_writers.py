@@ -44,8 +44,7 @@ WRITERS = {
 SCRATCH = {
     "aotc/build/memory_limits.py": "the build's scratch folder: removes what was measured",
     "aotc/build/toolchain_copy.py": "a temporary folder of its own: the toolchain, for one build",
-    "aotc/build/draft.py": "what the process that imports the function is asked",
-    "aotc/build/look_worker.py": "what it answers",
+    "aotc/build/asking.py": "a scratch folder of its own: what a process is asked, and answers",
     "aotc/backends/worker_folder.py": "the folder of one compilation",
     "aotc/backends/xla/compile.py": "that folder",
     "aotc/backends/xla/texts.py": "a temporary folder of its own, and in it",
@@ -64,8 +63,6 @@ SCRATCH = {
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/tuning/isolated.py": "the build's scratch folder: jobs and answers of one measurement",
     "aotc/tuning/worker.py": "in that folder",
-    "aotc/build/probe.py": "a scratch folder of its own: what the probing process is told",
-    "aotc/build/probe_worker.py": "in that folder",
     "aotc/build/recording.py": "the build's scratch folder: what a process read",
     "aotc/build/remembered.py": "the build's scratch folder: what was made before",
     "aotc/build/progress.py": "no file: its stdout, under another number",
