@@ -45,8 +45,7 @@ class BuildAgain:
                 jobs=1 if self.jobs != 1 else 2,
                 tuning=self.tuning,
             )
-            root, _ = assemble(parts)
-            if second.bundle.root_digest == root.digest:
+            if second.bundle.root_digest == assemble(parts).root.digest:
                 return
             contents, _ = read_unverified(open_bundle(second.bundle.path))
             found = differences(side_of_parts(parts), side_of(contents), module_text)

@@ -13,7 +13,7 @@ import msgspec
 
 from aotc.certify.environments import Environments
 from aotc.certify.isolated import Job, Trial, run, runtime_copy
-from aotc.packing.bundle import with_attestations
+from aotc.packing.attestations import with_attestations
 from aotc.packing.files import tidy
 from aotc.processes import Processes
 from aotc.signing.attest import attest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.errors import raise_if
-from aotc.packing.bundle import with_attestation
+from aotc.packing.attestations import with_attestation
 from aotc.packing.files import tidy
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement

@@ -87,7 +87,7 @@ def _evidence(part: TargetParts) -> Evidence:
 def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:
     limit = gates.max_artifact_size
     sizes: dict[str, int] = {}
-    for blob in {blob.ref().digest: blob for blob in part.blobs}.values():
+    for blob in {blob.digest: blob for blob in part.blobs}.values():
         sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)
     if limit is not None and (total := sum(sizes.values())) > limit:
         kinds = (

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 
 from aotc.build.believe import read_believed
-from aotc.packing.bundle import Form, require_place
-from aotc.packing.merging import merge, pack_merged
+from aotc.packing.bundle import Form, pack, require_place
+from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.signing.attest import attest
 from aotc.signing.provenance import Ingredient, merging
@@ -66,12 +66,12 @@ def merge_bundles(
     merged = merge(parts)
     attestation = None
     if signer is not None:
-        first = merged.parts[0].manifest
-        targets = [part.manifest.target.name for part in merged.parts]
+        targets = list(merged.manifests)
+        first = merged.manifests[targets[0]]
         subject = f"{first.name}-{first.version}"
         attestation = attest(merged.root.digest, subject, merging(inputs, targets), signer)
     envelopes = [attestation.envelope] if attestation else []
-    return MergedBundle(pack_merged(output, form, merged, envelopes), tuple(inputs), attestation)
+    return MergedBundle(pack(output, form, merged, envelopes), tuple(inputs), attestation)
 
 
 def _ingredient(contents: Contents, vouchers: Sequence[Voucher]) -> Ingredient:

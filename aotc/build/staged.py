@@ -27,9 +27,9 @@ def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
     """Write a bundle into a folder, signed with a key that lives for this call only."""
     signer = LocalSigner.ephemeral()
     staged = StagedBundle(folder / BUNDLE, folder / "trust.toml")
-    root, _ = assemble(parts)
-    endorsed = attest(root.digest, "staged", endorsement(), signer)
-    pack(staged.bundle, Form.ARCHIVE, parts, [endorsed.envelope])
+    assembled = assemble(parts)
+    endorsed = attest(assembled.root.digest, "staged", endorsement(), signer)
+    pack(staged.bundle, Form.ARCHIVE, assembled, [endorsed.envelope])
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
     staged.policy.write_text(f'furthest_fallback = "compile"\n{policy}')

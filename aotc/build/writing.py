@@ -41,20 +41,21 @@ def write_bundle(
     gather: what it was made from; asked only if somebody is told. with_sbom: make the bill of
     materials without a signer too. Raises UsageError (AOTC-E003, E004, and the signer's).
     """
+    assembled = assemble(parts)
     if signer is None and not with_sbom:
-        return Written(pack(path, form, parts), None, None)
+        return Written(pack(path, form, assembled), None, None)
     from aotc.signing.sbom import sbom
 
-    root, _ = assemble(parts)
+    root = assembled.root
     built = [part.manifest for part in parts]
     materials = gather()
     bill = sbom(root.digest, program, built, materials.files, materials.finished)
     data = canonical.encode(bill)
     if signer is None:
-        return Written(pack(path, form, parts), None, data)
+        return Written(pack(path, form, assembled), None, data)
     subject = f"{manifest.name}-{manifest.version}"
     predicate = provenance(manifest, program, built, materials)
     attestation = attest(root.digest, subject, predicate, signer)
     inventory = attest(root.digest, subject, bill, signer, SBOM_TYPE)
-    bundle = pack(path, form, parts, [attestation.envelope, inventory.envelope])
+    bundle = pack(path, form, assembled, [attestation.envelope, inventory.envelope])
     return Written(bundle, attestation, data)

@@ -9,24 +9,23 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.packing.files import cannot_write, write_atomically, write_folder_atomically
+from aotc.packing.files import write_atomically, write_folder_atomically
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
-from aotc.temporaries import locked
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import (
     AttestationManifest,
     Descriptor,
-    Entry,
+    ImageDescriptor,
     ImageManifest,
     Index,
     Platform,
@@ -35,7 +34,7 @@ from aotc_runtime.formats.oci import (
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_envelopes, read_root, read_unverified
+from aotc_runtime.verification.contents import read_unverified
 
 type Data = bytes | memoryview
 
@@ -47,16 +46,21 @@ class Form(Enum):
     LAYOUT = "layout"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Blob:
     """Bytes with their media type."""
 
     data: Data
     media_type: str
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the bytes; computed once, however many documents refer to them."""
+        return sha256(self.data)
+
     def ref(self) -> BlobRef:
         """The reference a manifest holds."""
-        return BlobRef(digest=sha256(self.data), size=len(self.data))
+        return BlobRef(digest=self.digest, size=len(self.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,17 @@ class TargetParts:
 
     manifest: BundleManifest
     blobs: Sequence[Blob]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A bundle but for what is said about it. root: of the root index.  blobs: by digest, all that
+    the root leads to.  manifests: by target.
+    """
+
+    root: Descriptor
+    blobs: Mapping[str, Blob]
+    manifests: dict[str, BundleManifest]
 
 
 _VARIANTS = (("avx512f", "v4"), ("avx2", "v3"), ("sse4.2", "v2"))
@@ -77,49 +92,52 @@ def _platform(manifest: BundleManifest) -> Platform:
     return Platform(architecture="amd64", os="linux", variant=variant)
 
 
-def assemble(targets: Sequence[TargetParts]) -> tuple[Descriptor, dict[str, Blob]]:
-    """The root descriptor and every blob by digest."""
+def assemble(targets: Sequence[TargetParts]) -> Assembled:
+    """The documents of a bundle of these targets."""
     blobs: dict[str, Blob] = {}
-
-    def add(blob: Blob) -> Descriptor:
-        reference = Descriptor(
-            mediaType=blob.media_type, digest=sha256(blob.data), size=len(blob.data)
-        )
-        blobs[reference.digest] = blob
-        return reference
-
     images = []
     for parts in sorted(targets, key=lambda parts: parts.manifest.target.name):
         config = canonical.encode(parts.manifest)
-        add(Blob(config, oci.CONFIG_TYPE))
-        layers = {(layer := add(blob)).digest: layer for blob in parts.blobs}
+        layers = {blob.digest: blob for blob in parts.blobs}
         image = ImageManifest(
             schemaVersion=2,
             mediaType=oci.MANIFEST_TYPE,
             artifactType=oci.BUNDLE_TYPE,
             config=oci.config_descriptor(config),
-            layers=tuple(layers[digest] for digest in sorted(layers)),
+            layers=tuple(
+                Descriptor(mediaType=blob.media_type, digest=digest, size=len(blob.data))
+                for digest, blob in sorted(layers.items())
+            ),
         )
-        data = canonical.encode(image)
-        blobs[sha256(data)] = Blob(data, oci.MANIFEST_TYPE)
+        document = canonical.encode(image)
+        documents = (Blob(config, oci.CONFIG_TYPE), Blob(document, oci.MANIFEST_TYPE))
+        blobs |= layers | {blob.digest: blob for blob in documents}
         images.append(
             oci.image_descriptor(
-                data,
+                document,
                 artifactType=oci.BUNDLE_TYPE,
                 platform=_platform(parts.manifest),
                 annotations={oci.TARGET_ANNOTATION: parts.manifest.target.name},
             )
         )
-    root = canonical.encode(
-        RootIndex(
-            schemaVersion=2,
-            mediaType=oci.INDEX_TYPE,
-            artifactType=oci.BUNDLE_TYPE,
-            manifests=tuple(images),
-        )
+    return rooted(images, blobs, {p.manifest.target.name: p.manifest for p in targets})
+
+
+def rooted(
+    images: Sequence[ImageDescriptor],
+    blobs: Mapping[str, Blob],
+    manifests: dict[str, BundleManifest],
+) -> Assembled:
+    """Documents that exist under a root index of their own. images: of the targets, by name."""
+    index = RootIndex(
+        schemaVersion=2,
+        mediaType=oci.INDEX_TYPE,
+        artifactType=oci.BUNDLE_TYPE,
+        manifests=tuple(images),
     )
-    blobs[sha256(root)] = Blob(root, oci.INDEX_TYPE)
-    return oci.descriptor(root, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE), blobs
+    data = canonical.encode(index)
+    root = oci.descriptor(data, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE)
+    return Assembled(root, {**blobs, root.digest: Blob(data, oci.INDEX_TYPE)}, manifests)
 
 
 def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Data]]:
@@ -181,28 +199,13 @@ def write_files(
     return write_folder_atomically(path, members, check)
 
 
-def pack(
-    path: Path, form: Form, targets: Sequence[TargetParts], envelopes: Sequence[bytes] = ()
-) -> Bundle:
+def pack(path: Path, form: Form, assembled: Assembled, envelopes: Sequence[bytes] = ()) -> Bundle:
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
-    envelopes: DSSE envelopes about the root that `assemble` gives. Raises UsageError (E003, E004).
+    envelopes: DSSE envelopes about the root. Raises UsageError (E003, E004).
     """
-    root, blobs = assemble(targets)
-    written = {parts.manifest.target.name: parts.manifest for parts in targets}
-    return pack_documents(path, form, root, blobs, written, envelopes)
-
-
-def pack_documents(
-    path: Path,
-    form: Form,
-    root: Descriptor,
-    blobs: dict[str, Blob],
-    manifests: dict[str, BundleManifest],
-    envelopes: Sequence[bytes],
-) -> Bundle:
-    """As `pack`, of documents that exist. manifests: by target, what has to be read back."""
-    references = [_attestation(root, envelope, blobs) for envelope in envelopes]
+    root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
+    references = [add_attestation(root, envelope, blobs) for envelope in envelopes]
     index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
     require_place(path, form)
     size = write(path, form, index, blobs, reading_back(root.digest, manifests))
@@ -223,7 +226,7 @@ def reading_back(
     return check
 
 
-def _attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
+def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
     """Add an envelope's blobs as an OCI referrer of the root; the reference for index.json."""
     image = canonical.encode(
         AttestationManifest(
@@ -243,56 +246,6 @@ def _attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> D
 def form_of(path: Path) -> Form:
     """The form of an existing bundle."""
     return Form.LAYOUT if path.is_dir() else Form.ARCHIVE
-
-
-def with_attestation(path: Path, envelope: bytes) -> None:
-    """As `with_attestations`, of one."""
-    with_attestations(path, [envelope], lambda old: False)
-
-
-def with_attestations(
-    path: Path, envelopes: Sequence[bytes], replaced: Callable[[bytes], bool]
-) -> None:
-    """Add DSSE envelopes to an existing bundle, also through a link; no signed byte changes.
-
-    replaced: of each envelope that is there, whether it goes. Raises BundleFormatError,
-    IntegrityError, UsageError.
-    """
-    with ExitStack() as stack:
-        try:
-            # Of two that sign at once, the second adds to what the first has written.
-            stack.enter_context(locked(path))
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        source = open_bundle(path)
-        contents, _ = read_unverified(source)
-        old = read_root(source)
-        types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
-        there, _ = read_envelopes(source, old)
-        kept, gone = {}, set()
-        for entry, envelope in zip(old.attestations, there, strict=True):
-            if replaced(envelope):
-                gone |= {entry.digest, sha256(envelope)}
-            else:
-                kept[entry] = sha256(envelope)
-        gone -= {*(entry.digest for entry in kept), *kept.values()}
-        blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests() - gone}
-        root = _descriptor(old.entry, oci.BUNDLE_TYPE)
-        added = [_attestation(root, envelope, blobs) for envelope in envelopes]
-        new = {reference.digest for reference in added}
-        others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in kept]
-        references = [d for d in others if d.digest not in new] + added
-        index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
-        write(path.resolve(), form_of(path), index, blobs)
-
-
-def _descriptor(entry: Entry, artifact_type: str) -> Descriptor:
-    return Descriptor(
-        mediaType=entry.mediaType,
-        digest=entry.digest,
-        size=entry.size,
-        artifactType=artifact_type,
-    )
 
 
 def default_path(name: str, version: str) -> Path:

@@ -15,7 +15,6 @@ from msgspec import UNSET
 
 from aotc.packing.bundle import Data, TargetParts
 from aotc.packing.same_source import program_facts
-from aotc_runtime.digest import sha256
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest, ProfileRecord
 from aotc_runtime.verification.contents import Contents
@@ -76,7 +75,7 @@ def side_of(contents: Contents) -> Side:
 
 def side_of_parts(parts: Sequence[TargetParts]) -> Side:
     """Of a bundle that was not written."""
-    blobs = {sha256(blob.data): blob.data for part in parts for blob in part.blobs}
+    blobs = {blob.digest: blob.data for part in parts for blob in part.blobs}
     return Side({part.manifest.target.name: part.manifest for part in parts}, blobs)
 
 

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from aotc.errors import raise_if
-from aotc.packing.bundle import Blob, Form, pack_documents
+from aotc.packing.bundle import Assembled, rooted
 from aotc.packing.fixtures_match import check_fixtures
 from aotc.packing.parts import TargetPart
 from aotc.packing.same_source import check_same_source
-from aotc.stages import Bundle
-from aotc_runtime import canonical
-from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import Descriptor, RootIndex
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """Targets that go together, by name. root: of the bundle that they make.  blobs: by digest."""
-
-    parts: tuple[TargetPart, ...]
-    root: Descriptor
-    blobs: dict[str, Blob]
-
-
-def merge(parts: Sequence[TargetPart]) -> Merged:
+def merge(parts: Sequence[TargetPart]) -> Assembled:
     """Join targets of the same program.
 
     The result depends on the targets alone, not on their order or on how they were distributed
@@ -38,19 +22,12 @@ def merge(parts: Sequence[TargetPart]) -> Merged:
     raise_if([*check_same_source(parts), *check_fixtures(parts)])
     raise_if(_check_targets(parts))
     chosen = {part.manifest.target.name: part for part in reversed(parts)}
-    ordered = tuple(chosen[name] for name in sorted(chosen))
-    root = canonical.encode(
-        RootIndex(
-            schemaVersion=2,
-            mediaType=oci.INDEX_TYPE,
-            artifactType=oci.BUNDLE_TYPE,
-            manifests=tuple(part.reference for part in ordered),
-        )
+    ordered = [chosen[name] for name in sorted(chosen)]
+    return rooted(
+        [part.reference for part in ordered],
+        {digest: blob for part in ordered for digest, blob in part.blobs.items()},
+        {part.manifest.target.name: part.manifest for part in ordered},
     )
-    blobs = {digest: blob for part in ordered for digest, blob in part.blobs.items()}
-    blobs[sha256(root)] = Blob(root, oci.INDEX_TYPE)
-    descriptor = oci.descriptor(root, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE)
-    return Merged(ordered, descriptor, blobs)
 
 
 def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
@@ -82,11 +59,3 @@ def _executables(part: TargetPart, other: TargetPart) -> str:
     )
     differ = sum(one.get(key) != two.get(key) for key in one.keys() | two.keys())
     return f"of whose {len(one)} executables {differ} differ"
-
-
-def pack_merged(path: Path, form: Form, merged: Merged, envelopes: Sequence[bytes] = ()) -> Bundle:
-    """Write a merged bundle with its attestations in one step, read back before it replaces
-    anything. Raises UsageError (AOTC-E003, E004).
-    """
-    manifests = {part.manifest.target.name: part.manifest for part in merged.parts}
-    return pack_documents(path, form, merged.root, dict(merged.blobs), manifests, envelopes)

@@ -35,7 +35,7 @@ def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPa
     """
     data = bytes(source.blob(contents.root_digest) or b"")
     root = canonical.decode(data, RootIndex, where=f"{source.name} root index")
-    names = {_document(image).ref().digest: name for name, image in contents.targets.items()}
+    names = {_document(image).digest: name for name, image in contents.targets.items()}
     for reference in root.manifests:
         if reference.digest in names:
             name = names[reference.digest]

@@ -15,7 +15,7 @@ from aotc.build.build_again import BuildAgain
 from aotc.build.pipeline import build
 from aotc.build.reproduce import reproduce
 from aotc.errors import ReproducibilityError
-from aotc.packing.bundle import with_attestations
+from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text

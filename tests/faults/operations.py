@@ -15,7 +15,7 @@ from aotc.build.endorse import endorse
 from aotc.build.merge import merge_bundles
 from aotc.build.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
-from aotc.packing.bundle import Blob, Form, TargetParts, pack
+from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
 from aotc.packing.extracting import extract
 from aotc.signing.keys import (
     KeyType,
@@ -56,11 +56,11 @@ class Operation:
 
 def operations(bundle: Path) -> dict[str, Operation]:
     """By name. bundle: a good one."""
-    parts = [_small(bundle)]
+    assembled = assemble([_small(bundle)])
     arrays = [b"PK\x05\x06", bytes(18), bytes(20_000)]
 
     def packed(form: Form, name: str) -> Callable[[Path], Bundle]:
-        return lambda folder: pack(folder / name, form, parts)
+        return lambda folder: pack(folder / name, form, assembled)
 
     def signed(name: str) -> Callable[[Path], object]:
         return lambda folder: endorse(folder / name, SIGNERS[0])
@@ -99,7 +99,7 @@ def operations(bundle: Path) -> dict[str, Operation]:
             packed(Form.ARCHIVE, "a.aotb"),
             lambda folder: extract(
                 open_bundle(folder / "a.aotb"),
-                [parts[0].manifest.target.name],
+                [*assembled.manifests],
                 folder / "b.aotb",
                 Form.ARCHIVE,
             ),

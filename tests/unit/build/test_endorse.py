@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aotc.build.endorse import endorse
-from aotc.packing.bundle import with_attestation
+from aotc.packing.attestations import with_attestation
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner

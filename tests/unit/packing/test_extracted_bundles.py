@@ -11,9 +11,9 @@ from hostile.tampering import Documents, policy_for
 
 from aotc.build.endorse import endorse
 from aotc.errors import UsageError
-from aotc.packing.bundle import Form
+from aotc.packing.bundle import Form, pack
 from aotc.packing.extracting import extract
-from aotc.packing.merging import merge, pack_merged
+from aotc.packing.merging import merge
 from aotc.packing.parts import target_parts_of
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import IncompatibleHostError
@@ -44,7 +44,7 @@ def whole(made: Made, signer: LocalSigner, tmp_path: Path) -> Path:
     for path in (made("one", BUILT), made("two", OTHER)):
         source = open_bundle(path)
         parts += target_parts_of(source, read_unverified(source)[0])
-    bundle = pack_merged(tmp_path / "whole.aotb", Form.ARCHIVE, merge(parts))
+    bundle = pack(tmp_path / "whole.aotb", Form.ARCHIVE, merge(parts))
     endorse(bundle.path, signer)
     return bundle.path
 
@@ -127,7 +127,7 @@ def test_a_name_that_steers_a_terminal_is_told_as_a_digest(made: Made, tmp_path:
     for bundle in (path, other):
         source = open_bundle(bundle)
         parts += target_parts_of(source, read_unverified(source)[0])
-    joined = pack_merged(tmp_path / "joined", Form.ARCHIVE, merge(parts)).path
+    joined = pack(tmp_path / "joined", Form.ARCHIVE, merge(parts)).path
     small = extract(open_bundle(joined), [OTHER], tmp_path / "small", Form.ARCHIVE).path
     source = open_bundle(small)
     root = json.loads(bytes(source.blob(read_root(source).entry.digest) or b""))

@@ -11,8 +11,8 @@ import pytest
 from hostile.tampering import Documents, flipped, swap_layer
 
 from aotc.errors import UsageError
-from aotc.packing.bundle import Form
-from aotc.packing.merging import Merged, merge, pack_merged
+from aotc.packing.bundle import Assembled, Form, pack
+from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.packing.weights import write_tensors
 from aotc_runtime.formats.tensors import read_tensors
@@ -31,7 +31,7 @@ def parts(*paths: Path) -> list[TargetPart]:
     return found
 
 
-def merged(*paths: Path) -> Merged:
+def merged(*paths: Path) -> Assembled:
     return merge(parts(*paths))
 
 
@@ -48,8 +48,8 @@ def test_targets_keep_their_documents_and_share_all_blobs_that_are_equal(
 ) -> None:
     one, two = made("one", BUILT), made("two", OTHER)
     joined = merged(one, two)
-    assert [part.manifest.target.name for part in joined.parts] == [BUILT, OTHER]
-    bundle = pack_merged(tmp_path / "joined.aotb", Form.ARCHIVE, joined)
+    assert list(joined.manifests) == [BUILT, OTHER]
+    bundle = pack(tmp_path / "joined.aotb", Form.ARCHIVE, joined)
     contents, envelopes = read_unverified(open_bundle(bundle.path))
     assert envelopes == [], "signatures of inputs are about other roots"
     for path in (one, two):
@@ -68,7 +68,7 @@ def test_the_result_does_not_depend_on_the_order_or_the_grouping(
     one, two, three = made("one", BUILT), made("two", OTHER), made("three", "third")
     whole = merged(one, two, three).root.digest
     assert merged(three, one, two).root.digest == whole
-    pair = pack_merged(tmp_path / "pair.aotb", Form.LAYOUT, merged(two, three)).path
+    pair = pack(tmp_path / "pair.aotb", Form.LAYOUT, merged(two, three)).path
     assert merged(pair, one).root.digest == whole
     assert merged(pair, one, two).root.digest == whole, "the same target twice is one"
 
@@ -207,8 +207,8 @@ def test_results_that_agree_within_the_tolerance_are_one_and_each_target_keeps_i
     made: Made,
 ) -> None:
     other = made("two", OTHER, fixture_with(scaled("outputs/", 1 + 1e-6)))
-    one, two = merged(made("one", BUILT), other).parts
-    entry_points = [part.manifest.entry_points["predict"] for part in (one, two)]
+    manifests = merged(made("one", BUILT), other).manifests.values()
+    entry_points = [manifest.entry_points["predict"] for manifest in manifests]
     fixtures = [entry_point.profiles[0].fixture for entry_point in entry_points]
     assert fixtures[0] != fixtures[1]
 

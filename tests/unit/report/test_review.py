@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET
 
 from aotc.evidence import Evidence
-from aotc.packing.bundle import Blob, Form, TargetParts, pack
+from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
 from aotc.report.diff import diff
 from aotc.report.inspect import bundle_report
 from aotc.report.review import review
@@ -45,7 +45,7 @@ def repack(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Repack:
                 blobs.append(Blob(data, oci.EVIDENCE_TYPE))
                 reference = blobs[-1].ref()
             parts.append(TargetParts(msgspec.structs.replace(manifest, evidence=reference), blobs))
-        pack(tmp_path / "repacked.aotb", Form.ARCHIVE, parts)
+        pack(tmp_path / "repacked.aotb", Form.ARCHIVE, assemble(parts))
         return open_bundle(tmp_path / "repacked.aotb")
 
     return run

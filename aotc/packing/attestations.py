@@ -1,0 +1,66 @@
+"""More attestations on a bundle that exists; no signed byte changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from aotc.packing.bundle import Blob, add_attestation, form_of, write
+from aotc.packing.files import cannot_write
+from aotc.temporaries import locked
+from aotc_runtime.digest import sha256
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.oci import Descriptor, Entry, Index
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_envelopes, read_root, read_unverified
+
+
+def with_attestation(path: Path, envelope: bytes) -> None:
+    """As `with_attestations`, of one."""
+    with_attestations(path, [envelope], lambda old: False)
+
+
+def with_attestations(
+    path: Path, envelopes: Sequence[bytes], replaced: Callable[[bytes], bool]
+) -> None:
+    """Add DSSE envelopes to a bundle, also through a link.
+
+    replaced: of each envelope that is there, whether it goes. Raises BundleFormatError,
+    IntegrityError, UsageError.
+    """
+    with ExitStack() as stack:
+        try:
+            # Of two that sign at once, the second adds to what the first has written.
+            stack.enter_context(locked(path))
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        source = open_bundle(path)
+        contents, _ = read_unverified(source)
+        old = read_root(source)
+        types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
+        there, _ = read_envelopes(source, old)
+        kept, gone = {}, set()
+        for entry, envelope in zip(old.attestations, there, strict=True):
+            if replaced(envelope):
+                gone |= {entry.digest, sha256(envelope)}
+            else:
+                kept[entry] = sha256(envelope)
+        gone -= {*(entry.digest for entry in kept), *kept.values()}
+        blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests() - gone}
+        root = _descriptor(old.entry, oci.BUNDLE_TYPE)
+        added = [add_attestation(root, envelope, blobs) for envelope in envelopes]
+        new = {reference.digest for reference in added}
+        others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in kept]
+        references = [d for d in others if d.digest not in new] + added
+        index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
+        write(path.resolve(), form_of(path), index, blobs)
+
+
+def _descriptor(entry: Entry, artifact_type: str) -> Descriptor:
+    return Descriptor(
+        mediaType=entry.mediaType,
+        digest=entry.digest,
+        size=entry.size,
+        artifactType=artifact_type,
+    )
