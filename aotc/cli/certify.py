@@ -9,7 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
-from aotc.cli.jaxlib_option import versions
+from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
 
 

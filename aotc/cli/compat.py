@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.common import Output, command, report_findings
-from aotc.cli.jaxlib_option import assumed_jaxlibs
+from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.facts import HostFacts
@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("facts", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--hosts",
-    "hosts",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="What `aotc host-info` printed on a host; more may follow. Default: this host.",
-)
+@described_hosts("; more may follow. Default: this host.")
 @assumed_jaxlibs
 @click.option(
     "--trust",

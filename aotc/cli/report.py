@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.common import Output, command
-from aotc.cli.jaxlib_option import assumed_jaxlibs
+from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 
 
 @click.command()
@@ -25,13 +25,7 @@ from aotc.cli.jaxlib_option import assumed_jaxlibs
     type=click.Path(path_type=Path),
     help="A policy that has to accept the bundle; the page then says who counts.",
 )
-@click.option(
-    "--hosts",
-    "hosts",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="What `aotc host-info` printed on a host, for the matrix; may repeat.",
-)
+@described_hosts(", for the matrix; may repeat.")
 @assumed_jaxlibs
 @command
 def report(

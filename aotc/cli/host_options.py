@@ -1,9 +1,10 @@
-"""Versions of jaxlib on a command line."""
+"""`--hosts` and `--jaxlib`: hosts that are judged, and the jaxlib that is assumed on them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,17 @@ def versions(
         if not VERSION.fullmatch(value):
             raise click.BadParameter(f"{value!r} is no version, such as 0.12.0.", context, option)
     return values
+
+
+def described_hosts[F: Callable[..., Any]](more: str) -> Callable[[F], F]:
+    """`--hosts`, as `hosts`. more: of its help, what this command does with them."""
+    return click.option(
+        "--hosts",
+        "hosts",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help=f"What `aotc host-info` printed on a host{more}",
+    )
 
 
 def assumed_jaxlibs[F: Callable[..., Any]](function: F) -> F:
