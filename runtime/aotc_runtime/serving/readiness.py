@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from aotc_runtime.errors import BackendError, Finding, ReadinessError
 from aotc_runtime.serving.compare import compare
-from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.resident import (
     Array,
@@ -49,17 +49,26 @@ def run_fixtures(resident: ResidentBundle) -> tuple[FixtureResult, ...]:
     Raises BackendError (AOTC-E755) if XLA fails, ReadinessError (AOTC-E702) for a fixture that
     does not fit its executable. A result beyond its tolerance is in the outcome, not raised.
     """
-    return tuple(
-        run_fixture(resident, entry_point, profile, index)
-        for entry_point in resident.entry_points.values()
-        for index, profile in enumerate(entry_point.profiles)
-    )
+    return tuple(result for result, _ in _run_all(resident))
 
 
 def run_fixture(
     resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
 ) -> FixtureResult:
     """As `run_fixtures`, for one of an entry point's profiles: the one with this index."""
+    return _run(resident, entry_point, profile, index)[0]
+
+
+def _run_all(resident: ResidentBundle) -> Iterator[tuple[FixtureResult, list[Array]]]:
+    """Every fixture's outcome, and its inputs."""
+    for entry_point in resident.entry_points.values():
+        for index, profile in enumerate(entry_point.profiles):
+            yield _run(resident, entry_point, profile, index)
+
+
+def _run(
+    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
+) -> tuple[FixtureResult, list[Array]]:
     spec = entry_point.spec
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture), where)
@@ -102,7 +111,7 @@ def run_fixture(
         differences[tensor.path] = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
     worst = max(differences, key=lambda path: differences[path].excess, default="")
     every = differences.values()
-    return FixtureResult(
+    outcome = FixtureResult(
         label=profile.label,
         entry_point=entry_point.name,
         profile=index,
@@ -114,6 +123,7 @@ def run_fixture(
         within_tolerance=all(d.within for d in every),
         seconds=seconds,
     )
+    return outcome, inputs
 
 
 def _execute(device: pjrt.Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
@@ -130,7 +140,8 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
 
     Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled.
     """
-    results = run_fixtures(resident)
+    ran = list(_run_all(resident))
+    results = tuple(result for result, _ in ran)
     failed = [result for result in results if not result.within_tolerance]
     if failed:
         raise ReadinessError(
@@ -161,15 +172,8 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
             )
         )
     loaded = LoadedBundle(resident, results, compilations)
-    for result in results:
+    for result, inputs in ran:
         if result.seconds < WARM_SECONDS_MAX:
-            _warm(resident, loaded[result.entry_point], result.profile)
+            # As users will, so that their first call costs what the next ones do.
+            loaded[result.entry_point].warm(inputs)
     return loaded
-
-
-def _warm(resident: ResidentBundle, entry_point: LoadedEntryPoint, index: int) -> None:
-    """Call an executable as users will, so that their first call costs what the next ones do."""
-    spec = resident.entry_points[entry_point.name].spec
-    profile = resident.entry_points[entry_point.name].profiles[index]
-    views = tensor_views(resident.verified.blob(profile.record.fixture), f"fixture {profile.label}")
-    entry_point.warm([views[f"inputs/{tensor.path}"][0] for tensor in spec.inputs])
