@@ -4,7 +4,6 @@ those after it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.comparing.documents import differing
+from aotc.comparing.modules import text_diff
 from aotc.packing.bundle import Data, TargetParts
 from aotc.packing.same_source import program_facts
 from aotc_runtime.schema.labels import label
@@ -156,8 +157,7 @@ class _Comparison:
 
     def _values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
         """Where two values differ, field by field."""
-        pair = (_plain(one), _plain(two))
-        for path, a, b in _leaves(*pair, what):
+        for path, a, b in differing(_plain(one), _plain(two), what):
             yield self._said(stage, path, _shown(a), _shown(b))
 
     def _blobs(self, stage: Stage, what: str, one: BlobRef, two: BlobRef) -> Difference:
@@ -169,7 +169,7 @@ class _Comparison:
     def _module_lines(self, one: str, two: str) -> tuple[str, ...]:
         a = self.module_text(bytes(self.first.blobs[one])).splitlines()
         b = self.module_text(bytes(self.second.blobs[two])).splitlines()
-        lines = list(difflib.unified_diff(a, b, "first", "second", lineterm="", n=1))
+        lines = list(text_diff(a, b))
         more = len(lines) - LINES_SHOWN
         return (*lines[:LINES_SHOWN], *([f"… {more} more lines"] if more > 0 else []))
 
@@ -191,22 +191,8 @@ def _plain(value: Any) -> Any:
     return None if value is UNSET else msgspec.to_builtins(value)
 
 
-def _leaves(one: Any, two: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    if one == two:
-        return
-    if isinstance(one, dict) and isinstance(two, dict):
-        for key in [*one, *(key for key in two if key not in one)]:
-            inner = f"{path}.{key}" if path else str(key)
-            yield from _leaves(one.get(key), two.get(key), inner)
-    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        for index, (a, b) in enumerate(zip(one, two, strict=True)):
-            yield from _leaves(a, b, f"{path}[{index}]")
-    else:
-        yield path, one, two
-
-
 def _shown(value: Any) -> str:
-    text = ABSENT if value is None else value if isinstance(value, str) else str(value)
+    text = ABSENT if value is None or value is UNSET else str(value)
     return text if len(text) <= VALUE_SHOWN else f"{text[: VALUE_SHOWN - 1]}…"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.comparing.documents import differing
 from aotc.evidence import XLA, Coverage, ExecutableEvidence
 from aotc.packing.same_source import PROVEN_PER_TARGET
 from aotc.report.diff_numbers import Number, numbers_of
@@ -273,14 +274,9 @@ def _structs(kind: str, place: str, one: Any, two: Any) -> Iterator[Change]:
 def _fields(
     kind: str, place: str, one: Mapping[str, Any], two: Mapping[str, Any]
 ) -> Iterator[Change]:
-    """A change for every key whose values differ; tables are compared by key in turn."""
-    for key in sorted(one.keys() | two.keys()):
-        first, second = one.get(key, UNSET), two.get(key, UNSET)
-        where = f"{place} {key}".strip()
-        if isinstance(first, dict) and isinstance(second, dict):
-            yield from _fields(kind, where, first, second)
-        elif first != second:
-            yield Change(kind, where, _shown(first), _shown(second))
+    """A change wherever two documents differ."""
+    for path, first, second in differing(one, two):
+        yield Change(kind, f"{place} {path}".strip(), _shown(first), _shown(second))
 
 
 def _shown(value: Any) -> str:

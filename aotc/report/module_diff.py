@@ -1,25 +1,15 @@
-"""Modules as text, line by line, without their numbering.
-
-One operation more renumbers all values after it. So lines are compared with every value's name left
-out, and shown as they are; only where nothing differs so, the names are compared too.
-"""
+"""In what the modules of two bundles differ, as text."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from aotc.backends.xla.texts import Form, texts
+from aotc.comparing.modules import text_diff
 
 LINES_MAX = 20_000
 """Of a module that is compared line by line, which takes seconds beyond."""
-
-CONTEXT = 2
-"""Lines around a change."""
-
-_VALUE = re.compile(r"%[\w#:]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +60,3 @@ def _compared(pair: ModulePair, old: str, new: str, lines_max: int) -> TextDiff:
             note = "they differ in constants of many numbers, or in how they are encoded"
     kept = lines[:lines_max]
     return TextDiff(pair.places, pair.before, pair.after, tuple(kept), len(lines) - len(kept), note)
-
-
-def text_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """As `diff -u` has it, without names of values where that tells anything."""
-    plain = [_VALUE.sub("%", line) for line in before], [_VALUE.sub("%", line) for line in after]
-    by = plain if plain[0] != plain[1] else (list(before), list(after))
-    matcher = SequenceMatcher(None, *by, autojunk=False)
-    for group in matcher.get_grouped_opcodes(CONTEXT):
-        first, last = group[0], group[-1]
-        yield f"@@ -{first[1] + 1},{last[2] - first[1]} +{first[3] + 1},{last[4] - first[3]} @@"
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                yield from (f" {line}" for line in after[new_start:new_end])
-                continue
-            yield from (f"-{line}" for line in before[old_start:old_end])
-            yield from (f"+{line}" for line in after[new_start:new_end])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from aotc.comparing.documents import leaves
 from aotc.report.page.identity import counts
 from aotc.report.page.parts import (
     Cell,
@@ -35,9 +36,6 @@ SBOM_TYPES = ("https://cyclonedx.org/bom", "https://cyclonedx.org/schema")
 
 ROWS_MAX = 2000
 """Of one table; an attestation may be as long as its limit allows."""
-
-PATH_MAX = 200
-"""Characters; many leaves below one long name would be as many copies of it."""
 
 FLAT_MAX = 40
 """Leaves that are told in one line."""
@@ -189,24 +187,7 @@ def _as_it_stands(title: str, value: Any) -> Part:
 
 
 def _leaves(value: Any) -> Iterator[tuple[str, str]]:
-    """Paths and values; without recursion, whatever the depth, and no path longer than it helps."""
-    waiting: list[tuple[str, Any]] = [("", value)]
-    while waiting:
-        path, found = waiting.pop()
-        children: list[tuple[str, Any]] = []
-        if isinstance(found, dict):
-            start = f"{path}." if path else ""
-            children = [(_short(start + key), child) for key, child in found.items()]
-        elif isinstance(found, list):
-            children = [(_short(f"{path}[{index}]"), child) for index, child in enumerate(found)]
-        if children:
-            waiting += reversed(children)
-        else:
-            yield path or "value", _word(found)
-
-
-def _short(path: str) -> str:
-    return path if len(path) <= PATH_MAX else path[: PATH_MAX - 1] + "…"
+    return ((path or "value", _word(found)) for path, found in leaves(value))
 
 
 def _flat(value: Any) -> str:

@@ -1,0 +1,1 @@
+"""Where values and texts differ, whoever compares them and whatever for."""

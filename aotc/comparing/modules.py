@@ -1,0 +1,32 @@
+"""Modules as text, line by line, without their numbering.
+
+One operation more renumbers all values after it. So lines are compared with every value's name left
+out, and shown as they are; only where nothing differs so, the names are compared too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+
+CONTEXT = 2
+"""Lines around a change."""
+
+_VALUE = re.compile(r"%[\w#:]+")
+
+
+def text_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """As `diff -u` has it, without names of values where that tells anything."""
+    plain = [_VALUE.sub("%", line) for line in before], [_VALUE.sub("%", line) for line in after]
+    by = plain if plain[0] != plain[1] else (list(before), list(after))
+    matcher = SequenceMatcher(None, *by, autojunk=False)
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        first, last = group[0], group[-1]
+        yield f"@@ -{first[1] + 1},{last[2] - first[1]} +{first[3] + 1},{last[4] - first[3]} @@"
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in after[new_start:new_end])
+                continue
+            yield from (f"-{line}" for line in before[old_start:old_end])
+            yield from (f"+{line}" for line in after[new_start:new_end])
