@@ -73,6 +73,7 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E81", BuildManifestError),
     ("AOTC-E82", CaptureError),
     ("AOTC-E83", CaptureError),
+    ("AOTC-E84", CaptureError),
     ("AOTC-E90", CompileError),
     ("AOTC-E91", CompileError),
     ("AOTC-E94", ReproducibilityError),

@@ -120,7 +120,9 @@ class Package:
 class CapturedProgram:
     """Everything the capture learned from a build manifest's program, without the arrays.
 
-    sources: Python file below the manifest's folder to its digest.  weights: set name to origin
+    sources: Python file below the manifest's folder to its digest.  files: weights and fixtures
+    that the manifest names, to theirs.  manifest: digest of it.  All are of what was read, whatever
+    became of the file.  weights: set name to origin
     ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is missing is
     not cut.  packages: what the capture had imported, by name.
     """
@@ -128,6 +130,8 @@ class CapturedProgram:
     entry_points: dict[str, CapturedEntryPoint]
     weights: dict[str, str]
     sources: dict[str, str]
+    files: dict[str, str] = field(default_factory=dict)
+    manifest: str = ""
     packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
 

@@ -15,17 +15,18 @@ import jax
 import numpy as np
 
 from aotc import private
-from aotc.build import child
+from aotc.build import child, sources_only
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.capture import fixtures, program, spreading
 from aotc.capture.arguments import CallPlan
 from aotc.capture.packages import imported_packages
+from aotc.capture.source_files import changed
 from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
 from aotc.config.target import NATIVE, read_target
-from aotc.errors import CaptureError
+from aotc.errors import CaptureError, raise_if
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
 from aotc.stages import (
@@ -34,6 +35,7 @@ from aotc.stages import (
     CapturedProgram,
     CapturedSymbolic,
 )
+from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Tolerance
 from aotc_runtime.schema.mesh import Mesh, mesh_of
@@ -71,11 +73,18 @@ def capture(
         captured[name] = _freeze(traced, platforms, mesh)
         staging.write_entry_point(captured[name])
         progress.finished(name)
+    files: dict[str, str] = {}
+    for name, given in manifest.weights.items():
+        if given.source:
+            _note(files, given.source.text, weights[name].source)
     # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
     for name, entry_point in captured.items():
         progress.started(f"making fixtures of {name} ({entry_point.function})")
+        recorded = fixtures.recorded_inputs(name, manifest)
+        if recorded:
+            _note(files, recorded.file, recorded.digest)
         for index, frozen in enumerate(entry_point.profiles):
-            inputs = fixtures.fixture_inputs(plans[name], manifest, frozen.sizes)
+            inputs = fixtures.fixture_inputs(plans[name], manifest, frozen.sizes, recorded)
             where = manifest.where("entry_points", name, "fixtures")
             staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
         _check_x64(manifest)
@@ -89,7 +98,9 @@ def capture(
     return CapturedProgram(
         entry_points=captured,
         weights=origins,
-        sources=program.sources(manifest.root),
+        sources=program.sources(manifest.root, sources_only.IMPORTED),
+        files=dict(sorted(files.items())),
+        manifest=sha256(manifest.text),
         packages=imported_packages(also=TOOLCHAIN),
         shardings=cuts,
     )
@@ -99,6 +110,12 @@ def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
     if init := manifest.weights[name].init:
         progress.started(f"making weights {name} ({init})")
     return load(name, manifest)
+
+
+def _note(files: dict[str, str], name: str, digest: str) -> None:
+    """Raises CaptureError (AOTC-E840) for a file that was another one when it was read before."""
+    raise_if(changed(files, [(name, digest)]))
+    files[name] = digest
 
 
 def _check_x64(manifest: BuildManifest) -> None:

@@ -17,7 +17,9 @@ from aotc.build.staging import Staging
 from aotc.build.workers import Workers
 from aotc.cache.keys import Kind
 from aotc.cache.tasks import Tasks
+from aotc.capture.source_files import changed
 from aotc.config.build_manifest import BuildManifest
+from aotc.errors import raise_if
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.digest import sha256
 
@@ -121,7 +123,10 @@ def capture(
     keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
     if done < total:  # what comes from a cache has told nothing by then
         on_stage("capture", total, total)
-    return source.staging.read_program(), keep
+    program = source.staging.read_program()
+    name, digest = source.manifest.path.name, sha256(source.manifest.text)
+    raise_if(changed({name: digest}, [(name, program.manifest)]))
+    return program, keep
 
 
 def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutput) -> Future[Keep]:

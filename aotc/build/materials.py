@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from aotc.build import child
-from aotc.config.build_manifest import BuildManifest, SourceFile
+from aotc.config.build_manifest import BuildManifest
 from aotc.errors import UsageError
 from aotc.signing.provenance import BUILDER_ID, Materials, Revision
 from aotc.tuning import tuning_file
@@ -58,7 +57,6 @@ def gather(
     """targets: as written. started: None where the environment states the time of the build."""
     return Materials(
         targets=tuple(targets),
-        files={source.text: _digest(source.path) for source in _files(manifest)},
         python=f"{platform.python_implementation()} {platform.python_version()}",
         environment=child.PINNED,
         started=started,
@@ -67,20 +65,6 @@ def gather(
         tuning=None if tuning is None else sha256(tuning_file.encode(tuning)),
         builder_id=builder,
     )
-
-
-def _files(manifest: BuildManifest) -> Iterator[SourceFile]:
-    for weights in manifest.weights.values():
-        if weights.source is not None:
-            yield weights.source
-    for entry_point in manifest.entry_points.values():
-        if entry_point.fixtures.file is not None:
-            yield entry_point.fixtures.file
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def revision_of(folder: Path) -> Revision | None:

@@ -96,7 +96,9 @@ def _call(
 ) -> Callable[[], Any]:
     """A call of what plain JAX compiles for this host."""
     call = traced.call
-    inputs = fixtures.fixture_inputs(call.plan, manifest, traced.sizes)
+    inputs = fixtures.fixture_inputs(
+        call.plan, manifest, traced.sizes, fixtures.recorded_inputs(call.plan.name, manifest)
+    )
     values = [
         weights[leaf.owner].tensors[leaf.path]
         if leaf.is_weight

@@ -13,21 +13,28 @@ from pathlib import Path
 
 import jax
 
-from aotc.build import child
+from aotc.build import child, sources_only
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.build.trial_reference import PlainJax, try_all
+from aotc.capture import program
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.source_files import changed
 from aotc.capture.spreading import on_one_device
 from aotc.capture.weights import Weights, load, read_arrays
 from aotc.config.build_manifest import all_profiles_of, read_build_manifest
+from aotc.errors import raise_if
 from aotc.packing.weights import Array, write_tensors
+from aotc_runtime.digest import sha256
 
 
 def record(
     manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
 ) -> None:
-    """Write one fixture file per entry point and profile: inputs and reference outputs."""
+    """Write one fixture file per entry point and profile: inputs and reference outputs.
+
+    Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
+    """
     manifest = read_build_manifest(manifest_path)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: load(name, manifest) for name in manifest.weights}
@@ -60,6 +67,10 @@ def record(
                 data = write_tensors(fixture, where=where)
                 staging.fixture(name, index).write_bytes(data)
         try_all(manifest, staging, functions)
+    captured = staging.read_program()
+    sources = program.sources(manifest.root, sources_only.IMPORTED)
+    then = {**sources, manifest_path.name: sha256(manifest.text)}
+    raise_if(changed({**captured.sources, manifest_path.name: captured.manifest}, then.items()))
 
 
 def _require_steady(

@@ -20,6 +20,8 @@ from importlib.machinery import (
 )
 from typing import Any
 
+from aotc_runtime.digest import sha256
+
 
 class _SourceLoader(SourceFileLoader):
     """Neither reads bytecode nor writes it: that is what an OSError here stands for
@@ -29,6 +31,16 @@ class _SourceLoader(SourceFileLoader):
     def path_stats(self, path: str) -> Mapping[str, Any]:
         """Raises OSError, always."""
         raise OSError(path)
+
+    def get_data(self, path: str) -> bytes:
+        """The source, whose digest is then known."""
+        data = super().get_data(path)
+        IMPORTED.setdefault(path, sha256(data))
+        return data
+
+
+IMPORTED: dict[str, str] = {}
+"""Digests of the sources that this process has imported, as it read them, by path."""
 
 
 _find_in = FileFinder.path_hook(

@@ -19,6 +19,7 @@ from aotc.build import child
 from aotc.build.staging import Staging
 from aotc.capture import explain, fixtures, tree
 from aotc.capture.arguments import CallPlan, FlatCall
+from aotc.capture.source_files import changed
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import CaptureError, ParityError, raise_if
 from aotc.packing.weights import write_tensors
@@ -165,10 +166,14 @@ def _record(
 ) -> None:
     """What plain JAX computes at exactly the sizes of a trial.
 
-    Raises CaptureError (AOTC-E826, E829) if the function fails there.
+    Raises CaptureError: AOTC-E826, E829 if the function fails there, E840 for another file than the
+    capture's.
     """
     name, sizes = function.plan.name, trial.sizes
-    inputs = fixtures.fixture_inputs(function.plan, manifest, sizes)
+    recorded = fixtures.recorded_inputs(name, manifest)
+    if recorded:
+        raise_if(changed(staging.read_program().files, [(recorded.file, recorded.digest)]))
+    inputs = fixtures.fixture_inputs(function.plan, manifest, sizes, recorded)
     if trial.inputs != FIXTURE:
         inputs = sampled(inputs, manifest.entry_points[name], trial.inputs)
     call = function.call_at(sizes)

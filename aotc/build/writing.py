@@ -49,7 +49,7 @@ def write_bundle(
     root = assembled.root
     built = [part.manifest for part in parts]
     materials = gather()
-    bill = sbom(root.digest, program, built, materials.files, materials.finished)
+    bill = sbom(root.digest, program, built, materials.finished)
     data = canonical.encode(bill)
     if signer is None:
         return Written(pack(path, form, assembled), None, data)

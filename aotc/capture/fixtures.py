@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import io
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from zipfile import BadZipFile
@@ -16,6 +18,7 @@ import numpy as np
 
 from aotc.capture import keys, tree
 from aotc.capture.arguments import CallPlan, FlatCall, call, like_value
+from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
@@ -42,16 +45,49 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Arrays of a fixture's file, by name. file: as the manifest has it.  digest: of its bytes."""
+
+    file: str
+    arrays: Mapping[str, Array]
+    digest: str
+
+
+def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
+    """The file that the fixtures of an entry point name, if they do.
+
+    Raises CaptureError (AOTC-E831, E840).
+    """
+    spec = manifest.entry_points[name].fixtures
+    if spec.file is None:
+        return None
+    where = manifest.where("entry_points", name, "fixtures", "file")
+    try:
+        data, digest = read_source(spec.file, where)
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {array: archive[array] for array in archive.files}
+            return Recorded(spec.file.text, arrays, digest)
+    except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
+        # AttributeError, TypeError: an .npy file, which holds one array and no names.
+        raise _refusal(
+            where,
+            "an .npz file of arrays without Python objects",
+            f"{spec.file.text}: {error}",
+            "write it with numpy.savez(file, image=...)",
+        ) from error
+
+
 def fixture_inputs(
-    plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int]
+    plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int], file: Recorded | None
 ) -> dict[str, Array]:
     """The fixture's input leaves by path at one shape profile; random keys are their data.
 
-    Raises CaptureError (AOTC-E831).
+    file: as of `recorded_inputs`. Raises CaptureError (AOTC-E831).
     """
     spec = manifest.entry_points[plan.name].fixtures
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")
-    recorded = _read_npz(spec, where)
+    recorded = None if file is None else file.arrays
     supplied = supplied_inputs(manifest.entry_points[plan.name], sizes, sizes)
     found: dict[str, Array] = {}
     for parameter, input_tree in plan.inputs.items():
@@ -98,22 +134,6 @@ def supplied_inputs(
             if name in dimensions:
                 np.moveaxis(mask, axis, 0)[real[str(name)] :] = False
     return found
-
-
-def _read_npz(spec: FixtureSpec, where: Where) -> dict[str, Array] | None:
-    if spec.file is None:
-        return None
-    try:
-        with np.load(spec.file.path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
-        # AttributeError, TypeError: an .npy file, which holds one array and no names.
-        raise _refusal(
-            where("file"),
-            "an .npz file of arrays without Python objects",
-            f"{spec.file.text}: {error}",
-            "write it with numpy.savez(file, image=...)",
-        ) from error
 
 
 def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,9 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
     return target  # type: ignore[no-any-return]
 
 
-def sources(root: Path) -> dict[str, str]:
+def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
     """Digest of every Python file below the manifest's folder that has been imported, and of every
-    archive there that one was imported from.
+    archive there that one was imported from. imported: digests of what was imported from a file.
     """
     files = {
         _file_of(Path(file), root)
@@ -100,7 +100,7 @@ def sources(root: Path) -> dict[str, str]:
         and Path(file).suffix == ".py"
     }
     return {
-        file.relative_to(root).as_posix(): sha256(file.read_bytes())
+        file.relative_to(root).as_posix(): imported.get(str(file)) or sha256(file.read_bytes())
         for file in sorted(files - {root})
     }
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.capture import program, raised, refuse, tree, weights_match
+from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import BuildManifest, SourceFile
 from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import BundleFormatError, Finding
@@ -25,12 +26,14 @@ CLOSURE = "closure"
 @dataclass(frozen=True, slots=True)
 class Weights:
     """A weights set. tree: pytree of ShapeDtypeStruct.  tensors: by leaf path, in leaf order.
-    origin: "source", "init" or "closure".
+    origin: "source", "init" or "closure".  source: digest of the file that they were read from, if
+    they were.
     """
 
     origin: str
     tree: Any
     tensors: Mapping[str, np.ndarray[Any, Any]]
+    source: str = ""
 
 
 def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> CaptureError:
@@ -73,14 +76,14 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
 
 
 def load(name: str, manifest: BuildManifest) -> Weights:
-    """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830)."""
+    """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830, E840)."""
     spec = manifest.weights[name]
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
-        tensors = _read(spec.source, in_file)
+        tensors, digest = _read(spec.source, in_file)
         structure = jax.tree.map(_abstract, nested(tensors, in_file))
-        return Weights("source", structure, dict(_in_tree_order(structure, tensors)))
+        return Weights("source", structure, dict(_in_tree_order(structure, tensors)), digest)
     where = manifest.where("weights", name, "init")
     init = program.resolve(spec.init, manifest.root, where)
     try:
@@ -111,9 +114,9 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     if spec.source is None:
         tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
         return Weights("init", structure, tensors)
-    tensors = _read(spec.source, in_file)
+    tensors, digest = _read(spec.source, in_file)
     weights_match.check(tensors, dict(named), in_file)
-    return Weights("source", structure, {path: tensors[path] for path, _ in named})
+    return Weights("source", structure, {path: tensors[path] for path, _ in named}, digest)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -124,26 +127,33 @@ def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str
     return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
 
 
-def _read(source: SourceFile, where: str) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of the file that a manifest names. Raises CaptureError (AOTC-E828, E830)."""
+def _read(source: SourceFile, where: str) -> tuple[dict[str, np.ndarray[Any, Any]], str]:
+    """The tensors of the file that a manifest names, and its digest.
+
+    Raises CaptureError (AOTC-E828, E830, E840).
+    """
+    data, digest = read_source(source, where)
     try:
-        arrays = read_arrays(source.path)
+        arrays = _arrays(data, source.path.name)
     except BundleFormatError as error:
-        with source.path.open("rb") as file:
-            found, hint = weights_match.not_safetensors(file.read(256), error.findings[0])
+        found, hint = weights_match.not_safetensors(data[:256], error.findings[0])
         found = f"{source.text}: {found}"
         raise _refusal("AOTC-E830", where, "a safetensors file", found, hint) from error
     for name, array in arrays.items():
         check_x64(name, array.dtype, where)
-    return arrays
+    return arrays, digest
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The tensors of a safetensors file as read-only arrays over its bytes."""
-    data = memoryview(path.read_bytes())
+    return _arrays(path.read_bytes(), path.name)
+
+
+def _arrays(data: bytes, where: str) -> dict[str, np.ndarray[Any, Any]]:
+    view = memoryview(data)
     return {
-        name: np.frombuffer(data[info.start : info.end], jnp.dtype(info.dtype.value)).reshape(
+        name: np.frombuffer(view[info.start : info.end], jnp.dtype(info.dtype.value)).reshape(
             info.shape
         )
-        for name, info in read_tensors(data, where=path.name).items()
+        for name, info in read_tensors(view, where=where).items()
     }

@@ -33,13 +33,11 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What a build was made from beside its program. targets: as written.  files: weights and
-    fixtures that the manifest names, to their digests.  environment: variables that its processes
-    were given.  tuning: digest of the tuning file.  started, finished: UTC.
+    """What a build was made from beside its program. targets: as written.  environment: variables
+    that its processes were given.  tuning: digest of the tuning file.  started, finished: UTC.
     """
 
     targets: tuple[str, ...]
-    files: Mapping[str, str]
     python: str
     environment: Mapping[str, str]
     finished: datetime
@@ -83,7 +81,7 @@ def provenance(
             },
             "internalParameters": internal,
             "resolvedDependencies": [
-                *_files(program.sources | dict(materials.files), program),
+                *_files(program.sources | program.files, program),
                 *_packages(program.packages),
             ],
         },

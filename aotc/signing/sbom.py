@@ -29,10 +29,9 @@ def sbom(
     root_digest: str,
     program: CapturedProgram,
     built: Sequence[BundleManifest],
-    files: Mapping[str, str],
     finished: datetime,
 ) -> dict[str, Any]:
-    """files: those that the build manifest names, to their digests.  finished: UTC."""
+    """finished: UTC."""
     first = built[0]
     bundle = Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
@@ -55,7 +54,7 @@ def sbom(
     )
     parts = [
         *_packages(program.packages),
-        *_files(program.sources | dict(files)),
+        *_files(program.sources | program.files),
         *_weights(first),
     ]
     for part in parts:

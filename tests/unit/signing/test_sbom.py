@@ -20,13 +20,13 @@ PROGRAM = CapturedProgram(
     entry_points={},
     weights={},
     sources={"model.py": f"sha256:{'a' * 64}"},
+    files={"model/params.safetensors": f"sha256:{'e' * 64}"},
     packages={
         "jaxlib": Package("0.12.0.1", f"sha256:{'b' * 64}"),
         "pydantic": Package("2.14.3", f"sha256:{'c' * 64}"),
     },
 )
 ROOT = f"sha256:{'d' * 64}"
-FILES = {"model/params.safetensors": f"sha256:{'e' * 64}"}
 FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -34,8 +34,8 @@ FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def bill(digits_bundle: tuple[Path, Path]) -> dict[str, Any]:
     contents, _ = read_unverified(open_bundle(digits_bundle[0]))
     built = list(contents.manifests.values())
-    first = sbom(ROOT, PROGRAM, built, FILES, FINISHED)
-    again = sbom(ROOT, PROGRAM, built, FILES, FINISHED)
+    first = sbom(ROOT, PROGRAM, built, FINISHED)
+    again = sbom(ROOT, PROGRAM, built, FINISHED)
     assert canonical.encode(first) == canonical.encode(again)
     return first
 

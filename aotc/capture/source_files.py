@@ -1,0 +1,50 @@
+"""Files that a build manifest names, as they were when they were read: a bundle's provenance names
+the bytes that are in it, whatever becomes of the file meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from aotc.config.build_manifest import SourceFile
+from aotc.errors import CaptureError
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
+
+
+def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
+    """A file's bytes and their digest. Raises OSError, and CaptureError (AOTC-E840) for a file that
+    is written meanwhile: what was read may be half of one and half of another.
+    """
+    with source.path.open("rb") as file:
+        before = _state(file.fileno())
+        data = file.read()
+        if _state(file.fileno()) != before or len(data) != before[0]:
+            raise CaptureError(_changed(where, f"{source.text} was written while it was read"))
+    return data, sha256(data)
+
+
+def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
+    """AOTC-E840 for each file that a later process found to be another one. first: digests by name;
+    of files that are not in it, nothing is known.
+    """
+    for name, digest in then:
+        if first.get(name, digest) != digest:
+            yield _changed(name, f"{first[name]} at first, and then {digest}")
+
+
+def _changed(where: str, found: str) -> Finding:
+    return Finding(
+        code="AOTC-E840",
+        where=where,
+        expected="a file that stays as it is during the build",
+        found=found,
+        hint="build again when nobody writes it; replace files that a build may be reading by "
+        "renaming a new one over them",
+    )
+
+
+def _state(descriptor: int) -> tuple[int, int, int]:
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns

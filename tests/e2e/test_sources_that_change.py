@@ -1,0 +1,111 @@
+"""Files that somebody writes while they are being built from: the bundle, its provenance and its
+reference are of one state of them, or there is no bundle.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from aotc.build.pipeline import Built, build
+from aotc.errors import CaptureError
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.digest import sha256
+
+MANIFEST = """
+schema = 1
+name = "changing"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.p]
+source = "p.safetensors"
+[dimensions.n]
+range = [1, 4]
+profiles = [4]
+[entry_points.f]
+function = "program:f"
+bind = { p = "p" }
+inputs.x = { shape = ["n"], dtype = "float32" }
+out_of_profile = { n = "pad" }
+fixtures.file = "x.npz"
+"""
+
+PROGRAM = """
+import os
+from pathlib import Path
+
+import numpy as np
+import safetensors.numpy
+
+HERE = Path(__file__).parent
+
+
+def f(p, x):
+    CHANGE
+    return x * p["w"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "changing.toml").write_text(MANIFEST)
+    save_file({"w": np.full(1, 3, np.float32)}, tmp_path / "p.safetensors")
+    np.savez(tmp_path / "x.npz", x=np.ones(4, np.float32))
+    return tmp_path
+
+
+def built(project: Path, change: str) -> Built:
+    """What comes of a program that does something whenever it is traced."""
+    (project / "program.py").write_text(PROGRAM.replace("CHANGE", change))
+    signer = LocalSigner.ephemeral()
+    return build(project / "changing.toml", output=project / "changing.aotb", signer=signer)
+
+
+def test_provenance_names_the_weights_that_are_in_the_bundle(project: Path) -> None:
+    first = sha256((project / "p.safetensors").read_bytes())
+    save = "safetensors.numpy.save_file({'w': np.full(1, 7, np.float32)}, HERE / 'p.safetensors')"
+    done = built(project, save)
+    assert load_file(project / "p.safetensors")["w"] == 7
+    assert done.attestation is not None
+    statement = json.loads(base64.b64decode(json.loads(done.attestation.envelope)["payload"]))
+    files = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    (named,) = (f["digest"]["sha256"] for f in files if f["name"] == "p.safetensors")
+    assert f"sha256:{named}" == first
+    assert np.float32(3).tobytes() in (project / "changing.aotb").read_bytes()
+    assert np.float32(7).tobytes() not in (project / "changing.aotb").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ("Path(__file__).write_text(Path(__file__).read_text() + '# more')", "program.py"),
+        (
+            "np.savez(HERE / 'x.npz', x=np.full(4, os.getpid(), np.float32))",
+            "x.npz",
+        ),
+    ],
+)
+def test_a_reference_of_another_state_is_refused(project: Path, change: str, where: str) -> None:
+    with pytest.raises(CaptureError) as refused:
+        built(project, change)
+    assert {(f.code, f.where) for f in refused.value.findings} == {("AOTC-E840", where)}
+    assert not (project / "changing.aotb").exists()
+
+
+def test_a_manifest_that_changes_after_it_was_read_is_refused(project: Path) -> None:
+    (project / "program.py").write_text(PROGRAM.replace("CHANGE", "pass"))
+    manifest = project / "changing.toml"
+
+    def begun(stage: str, done: int, total: int) -> None:
+        if (stage, done) == ("capture", 0):
+            manifest.write_text(MANIFEST.replace("profiles = [4]", "profiles = [2, 4]"))
+
+    with pytest.raises(CaptureError) as refused:
+        build(manifest, output=project / "changing.aotb", on_stage=begun)
+    assert [(f.code, f.where) for f in refused.value.findings] == [("AOTC-E840", "changing.toml")]
+    assert not (project / "changing.aotb").exists()

@@ -1,0 +1,63 @@
+"""What was read is what provenance names, and a file that is being written is no file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from aotc.capture.source_files import changed, read_source
+from aotc.config.build_manifest import SourceFile
+from aotc.errors import CaptureError
+from aotc_runtime.digest import sha256
+
+
+class Written(Path):
+    """A file that somebody writes while it is read."""
+
+    becomes = b""
+
+    def open(self, *args: Any, **kwargs: Any) -> Any:
+        path, file = self, super().open(*args, **kwargs)
+
+        class Opened:
+            fileno = file.fileno
+
+            def read(self) -> bytes:
+                data: bytes = file.read()
+                Path(path).write_bytes(path.becomes)
+                return data
+
+            def __enter__(self) -> Self:
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                file.close()
+
+        return Opened()
+
+
+def test_a_file_is_its_bytes_and_their_digest(tmp_path: Path) -> None:
+    (tmp_path / "w").write_bytes(b"weights")
+    found = read_source(SourceFile("w", tmp_path / "w"), "weights.w")
+    assert found == (b"weights", sha256(b"weights"))
+
+
+@pytest.mark.parametrize("becomes", [b"weightS", b"weights and more", b""])
+def test_a_file_that_is_written_meanwhile_is_refused(tmp_path: Path, becomes: bytes) -> None:
+    path = Written(tmp_path / "w")
+    (tmp_path / "w").write_bytes(b"weights")
+    os.utime(path, (0, 0))
+    path.becomes = becomes
+    with pytest.raises(CaptureError) as refused:
+        read_source(SourceFile("w", path), "weights.w")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E840", "weights.w")
+
+
+def test_files_of_which_nothing_is_known_have_not_changed() -> None:
+    first = {"a.py": "sha256:1", "b.py": "sha256:2"}
+    found = list(changed(first, [("a.py", "sha256:1"), ("b.py", "sha256:3"), ("c.py", "sha256:4")]))
+    assert [(f.code, f.where) for f in found] == [("AOTC-E840", "b.py")]
