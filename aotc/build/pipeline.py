@@ -37,6 +37,7 @@ from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
 from aotc.config.build_manifest import read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, default_path, require_place
+from aotc.packing.places import require_apart
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, CompileJob, Executable
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile
@@ -100,6 +101,7 @@ def build(
     with_sbom: bool = False,
     before_packing: BeforePacking = lambda parts: None,
     executor: Executor | None = None,
+    beside: Sequence[Path] = (),
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -112,7 +114,8 @@ def build(
     on_done: told of each task that ended, from whatever thread.  builder: the URI that provenance
     names.  with_sbom: make the bill of materials even if nobody signs it.  before_packing: gets
     what is about to be written; what it raises ends the build.  executor: whose workers
-    compile, instead of this host; it is the caller's to shut down.
+    compile, instead of this host; it is the caller's to shut down.  beside: other files that the
+    caller will write.
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 a profile beyond its target's memory limit, E975 a gate of the
     manifest. Nothing is written to `output` unless everything succeeded.
@@ -124,6 +127,7 @@ def build(
     manifest = read_build_manifest(manifest_path)
     path = output or default_path(manifest.name, manifest.version)
     require_place(path, form)
+    require_apart(path, beside)
     names = tuple(targets) or manifest.targets
     resolved = resolve_targets(manifest, targets)
     not_tuned = tune.not_tuned(tuning, resolved)

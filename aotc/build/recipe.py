@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from aotc.errors import ReproducibilityError
+from aotc.errors import ReproducibilityError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import BUILD_TYPE, PROVENANCE_TYPE, Statement
@@ -17,6 +18,20 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import Contents, read_envelopes, read_root, read_unverified
+
+TARGETS_CHARACTERS_MAX = 2**16
+"""Of all targets together; they become arguments of a process, which the system limits."""
+SHOWN_MAX = 200
+"""Characters of a text that nobody expected."""
+
+_PACKAGE = re.compile(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+_VERSION = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9.!+_-]*\Z")
+"""https://packaging.python.org/en/latest/specifications/name-normalization/#name-format, and
+characters of https://packaging.python.org/en/latest/specifications/version-specifiers. Installers
+take other texts for options, files and URLs."""
+
+_COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+_PYTHON = re.compile(r"\A[ -~]{0,100}\Z")
 
 
 class _Resource(Struct, frozen=True):
@@ -100,7 +115,9 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recip
     }
     if len(builds) != 1:
         raise ReproducibilityError(_no_recipe(path, len(builds), decoded))
-    return contents, _recipe(next(iter(builds.values())), signers)
+    recipe = _recipe(next(iter(builds.values())), signers)
+    raise_if(_odd(recipe, str(path)))
+    return contents, recipe
 
 
 def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
@@ -141,6 +158,41 @@ def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
         revision=internal.revision,
         tuning=_digest(internal.tuning.digest) if internal.tuning else "",
         signers=signers,
+    )
+
+
+def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
+    """Names that would mean something else to a file system, an installer or a terminal than to
+    whoever recorded them.
+    """
+    named = recipe.manifest
+    if Path(named).name != named or named in ("", "..") or "\0" in named:
+        yield _no_name(where, "the name of a build manifest", named)
+    for name in recipe.files:
+        if not name or "\0" in name:
+            yield _no_name(where, "the path of a file", name)
+    for name, version in recipe.packages.items():
+        if not _PACKAGE.match(name) or not _VERSION.match(version):
+            yield _no_name(where, "the name and version of a package", f"{name}@{version}")
+    if any("\0" in target for target in recipe.targets):
+        yield _no_name(where, "names of targets", ", ".join(recipe.targets))
+    if sum(map(len, recipe.targets)) + len(recipe.targets) > TARGETS_CHARACTERS_MAX:
+        count = f"{len(recipe.targets)} of them"
+        yield _no_name(where, f"targets of at most {TARGETS_CHARACTERS_MAX} characters", count)
+    if recipe.revision and not _COMMIT.match(recipe.revision.gitCommit):
+        yield _no_name(where, "the digest of a git commit", recipe.revision.gitCommit)
+    if not _PYTHON.match(recipe.python):
+        yield _no_name(where, "the name and version of a Python", recipe.python)
+
+
+def _no_name(where: str, expected: str, found: str) -> Finding:
+    shown = found if len(found) <= SHOWN_MAX else f"{found[:SHOWN_MAX]}…"
+    return Finding(
+        code="AOTC-E945",
+        where=f"{where} provenance",
+        expected=expected,
+        found=repr(shown),
+        hint="aotc did not write this; pass --trust to take provenance of keys you trust only",
     )
 
 

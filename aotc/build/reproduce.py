@@ -15,24 +15,21 @@ from pathlib import Path
 
 from aotc.build.build_again import findings
 from aotc.build.recipe import Recipe, read_recipe
+from aotc.build.source_check import check_files, find_manifest
 from aotc.build.staging import scratch_folder
 from aotc.build.toolchain_copy import toolchain_copy
 from aotc.capture.packages import normalized
 from aotc.certify.installing import install_packages
-from aotc.errors import ReproducibilityError, quoted, raise_if
+from aotc.errors import quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.differences import Side, differences, side_of
 from aotc.processes import Processes, describe_status
-from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 
 OURS = ("aotc", "aotc-runtime")
-FOLDERS_MAX = 4
-"""How deep below the source folder the build manifest is looked for."""
-
 LINES_SHOWN = 15
 
 type OnStage = Callable[[str], None]
@@ -73,13 +70,14 @@ def reproduce(
     tuned build.  install: where versions of packages differ from those of the build, make an
     environment that has them.
     Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
-    such build manifest, E943 other files, E944 other packages; what a build raises; ResourceError
-    (AOTC-E557 to E559) for an environment that cannot be had.
+    such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
+    build records; what a build raises; ResourceError (AOTC-E557 to E559) for an environment that
+    cannot be had.
     """
     on_stage("reading the bundle")
     contents, recipe = read_recipe(path, policy)
-    found = manifest or _find_manifest(source, recipe)
-    raise_if(_check_files(found, recipe, tuning))
+    found = manifest or find_manifest(source, recipe)
+    raise_if(check_files(found, source, recipe, tuning))
     changed = _changed_packages(recipe.packages)
     if changed and (not install or any(name in OURS for name in changed)):
         raise_if(_check_packages(changed, recipe))
@@ -89,7 +87,7 @@ def reproduce(
         again = scratch / "again.aotb"
         arguments = [*(["--tuning", str(tuning.absolute())] if tuning else [])]
         for target in recipe.targets:
-            arguments += ["--target", target]
+            arguments.append(f"--target={target}")
         _build([*python, "build", str(found.absolute()), "-o", str(again), *arguments], processes)
         built, _ = read_unverified(open_bundle(again))
         if built.root_digest != contents.root_digest:
@@ -116,58 +114,6 @@ def reproduce(
         installed=bool(changed),
         notes=tuple(_notes(recipe, policy)),
     )
-
-
-def _find_manifest(source: Path, recipe: Recipe) -> Path:
-    """The file of this name and digest nearest to the top. Raises AOTC-E942."""
-    others: list[Path] = []
-    for depth in range(FOLDERS_MAX):
-        for path in sorted(source.glob("*/" * depth + recipe.manifest)):
-            if path.is_file() and sha256(path.read_bytes()) == recipe.manifest_digest:
-                return path
-            others.append(path)
-    raise ReproducibilityError(
-        Finding(
-            code="AOTC-E942",
-            where=str(source),
-            expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
-            found=", ".join(f"{path}, which is another" for path in others) or "no such file",
-            hint=_checkout(recipe) or "name the folder it was built in with --source",
-        )
-    )
-
-
-def _check_files(manifest: Path, recipe: Recipe, tuning: Path | None) -> Iterator[Finding]:
-    files = {manifest.parent / name: digest for name, digest in sorted(recipe.files.items())}
-    wanted = {manifest: recipe.manifest_digest, **files}
-    for path, digest in wanted.items():
-        try:
-            found = sha256(path.read_bytes())
-        except OSError as error:
-            found = error.strerror or str(error)
-        if found != digest:
-            yield Finding(
-                code="AOTC-E942" if path == manifest else "AOTC-E943",
-                where=str(path),
-                expected=f"{digest}, which the bundle was built from",
-                found=found,
-                hint=_checkout(recipe) or "take the sources that the bundle was built from",
-            )
-    if recipe.tuning and tuning is None:
-        yield Finding(
-            code="AOTC-E943",
-            where="--tuning",
-            expected=f"the tuning file that the build used, {recipe.tuning}",
-            found="none named",
-            hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
-        )
-
-
-def _checkout(recipe: Recipe) -> str:
-    if recipe.revision is None:
-        return ""
-    dirty = ", with changes that no commit holds" if recipe.revision.dirty else ""
-    return f"it was built at git commit {recipe.revision.gitCommit}{dirty}"
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:

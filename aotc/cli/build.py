@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.cache_options import cache_option, size_option
-from aotc.cli.common import Output, command, note_ignored
+from aotc.cli.common import Output, command, note_ignored, print_notes
 from aotc.cli.completion import target_names
 from aotc.cli.executor_option import executor_of, executor_option
 from aotc.cli.key_option import key_options, signer_of
@@ -148,6 +148,7 @@ def build(
             before_packing=again.check if again else lambda parts: None,
             keep_going=keep_going,
             executor=cluster,
+            beside=[path for path in (sbom, save_tuning) if path is not None],
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
     if sbom and built.sbom:
@@ -181,8 +182,7 @@ def _print(built: Built, out: Output, *, explain: bool, reproduced: bool) -> Non
         print("again   reproduced: a second build gave the same root")
     if explain:
         print_tasks(built.tasks, built.compared)
-    for note in built.notes:
-        sys.stderr.write(f"note: {note}\n")
+    print_notes(built.notes)
     if built.attestation is None:
         sys.stderr.write(
             "note: the bundle is unsigned and will not load; sign it: "

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,3 +93,12 @@ def report_findings(
         output.document(refusal(findings, exit_code, extra))
     else:
         sys.stderr.write(render(findings) + "\n")
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What the user should know beside the result, on stderr. They quote names that others chose,
+    which must not steer the terminal or look like lines of ours.
+    """
+    from aotc.report.text import printable
+
+    sys.stderr.writelines(f"note: {printable(note)}\n" for note in notes)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, print_notes
 from aotc.cli.completion import target_names
 from aotc.cli.verified import require_choice, verified_options
 
@@ -73,4 +72,4 @@ def explain(
     out.result(explain_report(read, explained), print_text)
     if not out.json:
         notes = explained.notes if trust else ("signatures were not checked", *explained.notes)
-        sys.stderr.writelines(f"note: {printable(note)}\n" for note in notes)
+        print_notes(notes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli.common import Output, command, report_findings
+from aotc.cli.common import Output, command, print_notes, report_findings
 from aotc.cli.completion import target_names
 from aotc.cli.progress import progress
 
@@ -142,5 +142,4 @@ def _print(drafted: Drafted, checked: Checked) -> None:
     sys.stdout.write("\n")
     traced = f"{drafted.draft.entry_point} traces at {profiles} profile{'s' * (profiles != 1)}"
     sys.stdout.write(f"# {drafted.path}: {traced}; next: aotc build {drafted.path} --key KEY\n")
-    for note in checked.notes:
-        sys.stderr.write(f"note: {note}\n")
+    print_notes(checked.notes)

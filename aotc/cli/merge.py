@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, print_notes
 from aotc.cli.key_option import key_options, signer_of
 
 
@@ -66,7 +66,7 @@ def merge(
     report = merge_report(merged)
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))
     if not out.json:
-        sys.stderr.writelines(f"note: {note}\n" for note in report["notes"])
+        print_notes(report["notes"])
     if merged.attestation is None and not out.json:
         sys.stderr.write(
             "note: the bundle is unsigned and will not load; sign it: "

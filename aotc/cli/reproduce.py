@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, print_notes
 from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -97,5 +96,4 @@ def _print(bundle: Path, done: Reproduced) -> None:
     where = "an environment made for it" if done.installed else "this environment"
     print(f"with        {len(done.recipe.packages)} packages in the recorded versions, in {where}")
     print(f"targets     {', '.join(done.targets)}")
-    for note in done.notes:
-        sys.stderr.write(f"note: {note}\n")
+    print_notes(done.notes)

@@ -29,6 +29,9 @@ OLD = ".old"
 LAYOUT = "layout"
 """Its name there."""
 
+MKSTEMP_BYTES = 8
+"""What `tempfile` puts between prefix and suffix."""
+
 ATTEMPTS = 100
 """Of putting a folder in place while other processes do the same."""
 
@@ -159,6 +162,14 @@ def tidy(path: Path) -> None:
                 old.rename(path)
     for suffix in (PART, OLD):
         remove_abandoned(path.parent, prefix_of(path), suffix)
+
+
+def require_short_name(path: Path) -> None:
+    """Raise OSError if no temporary name for this result fits the file system."""
+    longest = max(len(PART), len(OLD))
+    needed = len(os.fsencode(prefix_of(path))) + MKSTEMP_BYTES + longest
+    if needed > os.pathconf(path.parent if path.parent.is_dir() else "/", "PC_NAME_MAX"):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:

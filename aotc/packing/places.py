@@ -6,12 +6,12 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.errors import UsageError
-from aotc.packing.files import cannot_write
+from aotc.packing.files import cannot_write, require_short_name
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats import oci
 
@@ -71,6 +71,7 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        require_short_name(path)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
         found = _what_is_there(path, replaceable)
@@ -81,11 +82,34 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
 
 
 def require_folder_place(path: Path) -> None:
-    """Refuse a folder that holds anything but an OCI layout. Raises UsageError (AOTC-E004)."""
+    """Refuse a folder that holds anything but an OCI layout, or that cannot have its name.
+
+    Raises UsageError (AOTC-E003, E004).
+    """
+    try:
+        require_short_name(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / oci.LAYOUT_FILE).is_file():
         expected = "a new folder, or an OCI layout to replace"
         raise _holds_something_else(path, expected, "a folder or file with other things in it")
+
+
+def require_apart(first: Path, others: Sequence[Path]) -> None:
+    """Refuse results of one command that would replace each other, or lie inside of another: a
+    folder with other files is no OCI layout. The last step of a path may not be there yet.
+
+    Raises UsageError (AOTC-E004).
+    """
+    places: list[Path] = []
+    for path in (first, *others):
+        place = path.parent.resolve() / path.name
+        for before in places:
+            if place.is_relative_to(before):
+                expected = "another place than that of another result of this command"
+                raise _holds_something_else(path, expected, f"{before}, which is written too")
+        places.append(place)
 
 
 def require_other_place(path: Path, source: Path) -> None:

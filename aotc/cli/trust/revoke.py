@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, print_notes
 
 
 @click.command()
@@ -48,8 +47,7 @@ def revoke(
                 print(f"revoked  {kind[:-1]} {value}")
         for value in changed.already:
             print(f"already  {value}")
-        for note in notes:
-            sys.stderr.write(f"note: {note}\n")
+        print_notes(notes)
 
     revoked = {"policy": str(policy), "revoked": changed.added, "already": changed.already}
     out.result({**revoked, "notes": notes}, text)

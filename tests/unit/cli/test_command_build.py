@@ -107,3 +107,30 @@ def test_tuning_for_a_target_that_this_host_cannot_run_is_refused(
         ["build", DIGITS, "--target", tmp_path / "nowhere.toml", "--tune"], 4, "AOTC-E911"
     )
     assert "not tuned: this host cannot run target nowhere" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-o", "new.aotb", "--sbom", "new.aotb"],
+        ["-o", "new.aotb", "--sbom", "../here/new.aotb"],
+        ["--sbom", "digits-1.0.0.aotb"],
+        ["--layout", "new", "--sbom", "new"],
+        ["--layout", "empty", "--sbom", "empty/bill.json"],
+        ["-o", "new.aotb", "--tune", "--save-tuning", "other", "--sbom", "other"],
+        ["-o", "new.aotb", "--tune", "--save-tuning", "new.aotb"],
+    ],
+)
+def test_results_of_one_build_never_replace_each_other(
+    refused: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    (tmp_path / "here" / "empty").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    refused(["build", DIGITS, *arguments], 2, "AOTC-E004")
+
+
+@pytest.mark.parametrize("option", ["-o", "--layout", "--sbom"])
+def test_a_name_too_long_for_its_temporary_neighbour_is_refused_first(
+    refused: Run, option: str
+) -> None:
+    refused(["build", DIGITS, option, "a" * 250], 2, "AOTC-E003")

@@ -1,0 +1,160 @@
+"""Provenance that nobody trusts names files, packages and targets: `aotc reproduce` does nothing
+with such names but what it does with those that a build records.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc.build.recipe import read_recipe
+from aotc.build.reproduce import reproduce
+from aotc.errors import ReproducibilityError
+from aotc.packing.bundle import with_attestations
+from aotc.signing.attest import attest
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.digest import sha256
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+from tests.conftest import MANIFESTS, Bundle
+
+NONE = {"sha256": "0" * 64}
+
+Forge = Callable[[Callable[[dict[str, Any]], None]], Path]
+
+
+@pytest.fixture
+def forged(digits_bundle: Bundle, tmp_path: Path) -> Forge:
+    """The bundle with other provenance, signed by somebody: nothing of its root changes."""
+
+    def forge(change: Callable[[dict[str, Any]], None]) -> Path:
+        path = tmp_path / "digits.aotb"
+        shutil.copy(digits_bundle[0], path)
+        contents, envelopes = read_unverified(open_bundle(path))
+        payloads = [base64.b64decode(json.loads(each)["payload"]) for each in envelopes]
+        (statement,) = (s for s in map(json.loads, payloads) if "slsa" in s["predicateType"])
+        change(statement["predicate"]["buildDefinition"])
+        made = attest(
+            contents.root_digest, "digits", statement["predicate"], LocalSigner.ephemeral()
+        )
+        with_attestations(path, [made.envelope], lambda old: True)
+        return path
+
+    return forge
+
+
+def dependency(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda build: build["resolvedDependencies"].append(fields)
+
+
+def inner(**fields: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda build: build["internalParameters"].update(fields)
+
+
+def manifest_named(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda build: build["externalParameters"]["manifest"].update(name=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (manifest_named("/etc/passwd"), "the name of a build manifest"),
+        (manifest_named(""), "the name of a build manifest"),
+        (manifest_named(".."), "the name of a build manifest"),
+        (manifest_named("../manifests/digits.toml"), "the name of a build manifest"),
+        (manifest_named("a\0b"), "the name of a build manifest"),
+        (manifest_named("/" + "a" * 5000), "the name of a build manifest"),
+        (dependency(name="a\0b", digest=NONE), "the path of a file"),
+        (dependency(name="", digest=NONE), "the path of a file"),
+        (dependency(uri="pkg:pypi/@1"), "the name and version of a package"),
+        (dependency(uri="pkg:pypi/x@"), "the name and version of a package"),
+        (
+            dependency(uri="pkg:pypi/--index-url=http://localhost@1"),
+            "the name and version of a package",
+        ),
+        (
+            dependency(uri="pkg:pypi/x@https://localhost/x.whl#@1"),
+            "the name and version of a package",
+        ),
+        (dependency(uri="pkg:pypi/x@1 --pre"), "the name and version of a package"),
+        (inner(requested_targets=["a\0b"]), "names of targets"),
+        (inner(requested_targets=["x" * 200_000]), "targets of at most 65536 characters"),
+        (inner(requested_targets=[""] * 70_000), "targets of at most 65536 characters"),
+        (inner(python="C\x1b[31m"), "the name and version of a Python"),
+        (
+            inner(revision={"gitCommit": "\x1b[31m", "dirty": True}),
+            "the digest of a git commit",
+        ),
+    ],
+)
+def test_a_name_that_no_build_records_is_refused_before_anybody_looks_it_up(
+    forged: Forge, change: Callable[[dict[str, Any]], None], expected: str
+) -> None:
+    with pytest.raises(ReproducibilityError) as caught:
+        read_recipe(forged(change), None)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.expected) == ("AOTC-E945", expected)
+    assert len(finding.found) < 1000
+
+
+def test_a_package_of_an_unsigned_recipe_never_becomes_an_option_of_an_installer(
+    forged: Forge,
+) -> None:
+    path = forged(dependency(uri="pkg:pypi/--index-url=http://localhost@1"))
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(path, MANIFESTS, install=True)
+    assert caught.value.code == "AOTC-E945"
+
+
+def test_files_outside_of_the_sources_are_named_and_not_read(forged: Forge, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a file of this user")
+    digest = {"sha256": sha256(b"a file of this user").removeprefix("sha256:")}
+    outside = (str(secret), os.path.relpath(secret, MANIFESTS))
+
+    def change(build: dict[str, Any]) -> None:
+        for name in outside:
+            build["resolvedDependencies"].append({"name": name, "digest": digest})
+
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(forged(change), MANIFESTS)
+    assert sorted((f.code, f.where) for f in caught.value.findings) == sorted(
+        ("AOTC-E943", str(MANIFESTS / name)) for name in outside
+    ), "though their digests are right"
+    assert {finding.found for finding in caught.value.findings} == {
+        "a path that leads out of the sources, which is not read"
+    }
+
+
+@pytest.mark.parametrize("kind", ["endless", "pipe", "folder"])
+def test_what_is_no_file_is_no_source_and_is_not_waited_for(
+    forged: Forge, tmp_path: Path, kind: str
+) -> None:
+    source = tmp_path / "manifests"
+    shutil.copytree(MANIFESTS, source)
+    odd = source / "odd"
+    match kind:
+        case "endless":
+            odd.symlink_to("/dev/zero")
+        case "pipe":
+            os.mkfifo(odd)
+        case _:
+            odd.mkdir()
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(forged(dependency(name="odd", digest=NONE)), source)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E943", str(odd))
+    assert finding.found in ("no regular file", "Is a directory")
+
+
+def test_a_manifest_is_found_by_its_name_as_it_is_and_not_as_a_pattern(forged: Forge) -> None:
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(forged(manifest_named("d[i]gits.toml")), MANIFESTS)
+    assert caught.value.code == "AOTC-E942"
