@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from importlib.machinery import all_suffixes
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -28,6 +29,10 @@ NATIVE_NAMES = ("LANG", "TZ")
 ABSENT = "none"
 FOLDER = "a folder"
 EVERYTHING = "*"
+IMPORTED = tuple(all_suffixes())
+"""What names of files end in that an import takes; a bundle or a policy beside the program may be
+called as a module is.
+"""
 
 
 class Reads(Struct, frozen=True):
@@ -159,15 +164,21 @@ def names_in(folder: Path) -> str:
     return _names(folder, None)
 
 
-def _names(folder: Path, modules: Iterable[str] | None) -> str:
+def _names(folder: Path, modules: Collection[str] | None) -> str:
     """The digest of the names in a folder. modules: only what could be one of these."""
     try:
         found = sorted(entry.name for entry in os.scandir(folder))
     except OSError:
         return ABSENT
     if modules is not None:
-        found = [name for name in found if name.partition(".")[0] in modules]
+        found = [name for name in found if _could_be_one_of(name, modules)]
     return sha256("\0".join(found).encode(errors="surrogateescape"))
+
+
+def _could_be_one_of(name: str, modules: Collection[str]) -> bool:
+    """Whether an import of one of these modules would take a file or a folder of this name."""
+    stem, dot, _ = name.partition(".")
+    return stem in modules and (not dot or name.endswith(IMPORTED))
 
 
 def _is_absent(module: str) -> bool:

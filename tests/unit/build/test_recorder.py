@@ -7,6 +7,7 @@ import py_compile
 import subprocess
 import sys
 import tempfile
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -155,11 +156,20 @@ def test_looking_again_notices(tmp_path: Path, reads: Reads, change: object) -> 
     assert parts(tmp_path, reads) != before
 
 
-def test_a_file_that_no_import_asked_for_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["digits-1.0.0.aotb", "numpy.aotb", "numpy.toml", "numpys.py"])
+def test_a_file_that_no_import_would_take_changes_nothing(tmp_path: Path, name: str) -> None:
     reads = Reads(searched=(".",), modules=("numpy",))
     before = parts(tmp_path, reads)
-    (tmp_path / "digits-1.0.0.aotb").write_bytes(b"")
+    (tmp_path / name).write_bytes(b"")
     assert parts(tmp_path, reads) == before
+
+
+@pytest.mark.parametrize("name", ["numpy", "numpy.pyc", f"numpy{EXTENSION_SUFFIXES[0]}"])
+def test_whatever_an_import_could_take_is_noticed(tmp_path: Path, name: str) -> None:
+    reads = Reads(searched=(".",), modules=("numpy",))
+    before = parts(tmp_path, reads)
+    (tmp_path / name).write_bytes(b"")
+    assert parts(tmp_path, reads) != before
 
 
 def test_another_value_of_a_variable_is_noticed(tmp_path: Path) -> None:
