@@ -120,10 +120,10 @@ class Package:
 class CapturedProgram:
     """Everything the capture learned from a build manifest's program, without the arrays.
 
-    sources: Python file below the manifest's folder to its digest.  files: weights and fixtures
-    that the manifest names, to theirs.  manifest: digest of it.  All are of what was read, whatever
-    became of the file.  weights: set name to origin
-    ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is missing is
+    sources: the program's own files of code (`aotc.capture.own_files`) to their digests.  files:
+    weights and fixtures that the manifest names, to theirs.  manifest: digest of it.  All are of
+    what was read, whatever became of the file.  weights: set name to origin ("source", "init",
+    "closure").  shardings: of the weights, by set and tensor; what is missing is
     not cut.  packages: what the capture had imported, by name.
     """
 

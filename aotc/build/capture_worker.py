@@ -18,7 +18,7 @@ from aotc import private
 from aotc.build import child, sources_only
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, program, spreading
+from aotc.capture import fixtures, own_files, spreading
 from aotc.capture.arguments import CallPlan
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
@@ -98,7 +98,7 @@ def capture(
     return CapturedProgram(
         entry_points=captured,
         weights=origins,
-        sources=program.sources(manifest.root, sources_only.IMPORTED),
+        sources=own_files.sources(manifest.root, sources_only.IMPORTED),
         files=dict(sorted(files.items())),
         manifest=sha256(manifest.text),
         packages=imported_packages(also=TOOLCHAIN),

@@ -95,6 +95,7 @@ def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:
             ("executables", oci.EXECUTABLE_TYPE),
             ("modules", oci.MODULE_TYPE),
             ("fixtures", oci.FIXTURE_TYPE),
+            ("evidence", oci.EVIDENCE_TYPE),
         )
         shown = ", ".join(f"{sizes.get(media_type, 0)} of {kind}" for kind, media_type in kinds)
         yield (
@@ -111,7 +112,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         return
     hint = "remove lines that this program never needs, or lower the gate"
     if coverage.lines == 0:
-        found = "no traced function is a file below the manifest's folder"
+        found = "no traced function is in a file of the program: installed packages do not count"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
     elif coverage.traced < limit * coverage.lines:
         missed = [

@@ -18,10 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from aotc.build import libraries, sources_only
+from aotc.build import sources_only
 from aotc.build.calls import Calls
 from aotc.build.listening import Environment, Imports
 from aotc.build.reads import Reads, kind_of, names_in
+from aotc.capture import libraries
 
 REFUSED = {
     "socket.connect": "it used the network",

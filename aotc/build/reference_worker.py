@@ -17,7 +17,7 @@ from aotc.build import child, sources_only
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
 from aotc.build.trial_reference import PlainJax, try_all
-from aotc.capture import program
+from aotc.capture import own_files
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.source_files import changed
 from aotc.capture.spreading import on_one_device
@@ -68,7 +68,7 @@ def record(
                 staging.fixture(name, index).write_bytes(data)
         try_all(manifest, staging, functions)
     captured = staging.read_program()
-    sources = program.sources(manifest.root, sources_only.IMPORTED)
+    sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     then = {**sources, manifest_path.name: sha256(manifest.text)}
     raise_if(changed({**captured.sources, manifest_path.name: captured.manifest}, then.items()))
 

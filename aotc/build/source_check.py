@@ -16,7 +16,7 @@ from aotc.errors import ReproducibilityError
 from aotc_runtime.errors import Finding
 
 FOLDERS_MAX = 4
-"""How deep below the source folder the build manifest is looked for."""
+"""How deep below the source folder the build manifest and modules elsewhere are looked for."""
 
 
 def find_manifest(source: Path, recipe: Recipe) -> Path:
@@ -57,6 +57,8 @@ def check_files(
         named = set(_named_in(read_build_manifest(manifest)))
     for name, digest in sorted(recipe.files.items()):
         path = manifest.parent / name
+        if name not in named and not os.path.lexists(path):
+            path = _elsewhere(source, name, digest) or path
         if name in named or _lies_in(path, manifest.parent) or _lies_in(path, source):
             found = _digest(path)
         else:
@@ -72,6 +74,21 @@ def check_files(
             found="none named",
             hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
         )
+
+
+def _elsewhere(source: Path, name: str, digest: str) -> Path | None:
+    """A file below the source folder that ends in this name, the one of this digest if there are
+    several: modules that lie elsewhere are recorded by the path that imports use.
+    """
+    if Path(name).is_absolute() or os.pardir in Path(name).parts:
+        return None
+    others: list[Path] = []
+    for depth in range(FOLDERS_MAX):
+        for path in sorted(source.glob("*/" * depth + glob.escape(name))):
+            if _digest(path) == digest:
+                return path
+            others.append(path)
+    return others[0] if others else None
 
 
 def _named_in(manifest: BuildManifest) -> Iterator[str]:

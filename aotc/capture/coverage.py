@@ -17,11 +17,9 @@ from types import CodeType
 from typing import Any
 
 from aotc import private
+from aotc.capture.own_files import is_own, name_of, own_names
 from aotc.evidence import ControlFlow, Coverage, FunctionCoverage
 from aotc.locations import FunctionLines
-
-_INSTALLED = ("site-packages", "dist-packages")
-"""Folders of packages that are not the program, even where an environment lies beside it."""
 
 _TOOL = "aotc"
 
@@ -30,7 +28,7 @@ _RESUME_BYTES = 2
 
 
 class Recording:
-    """Functions and lines that have run. root: the folder of the program."""
+    """Functions and lines that have run. root: the manifest's folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -43,10 +41,11 @@ class Recording:
         same order.
         """
         # Of lambdas on one line, or a file imported twice, nobody could tell which is meant.
+        names = own_names(self._root)
         places: dict[str, dict[tuple[str, int], tuple[set[int], set[int]]]] = {}
         for number, code in self._codes.items():
-            if lines := code_lines(code):
-                file = Path(code.co_filename).relative_to(self._root).as_posix()
+            file = name_of(code.co_filename, self._root, names)
+            if file is not None and (lines := code_lines(code)):
                 place = (code.co_qualname, code.co_firstlineno)
                 every, ran = places.setdefault(file, {}).setdefault(place, (set(), set()))
                 every |= lines
@@ -66,7 +65,7 @@ class Recording:
         return Coverage(files=files), located
 
     def _started(self, code: CodeType, offset: int) -> object:
-        if not self._is_program(code):
+        if not is_own(code.co_filename, self._root):
             return sys.monitoring.DISABLE
         if id(code) not in self._codes:
             self._codes[id(code)], self._lines[id(code)] = code, set()
@@ -77,10 +76,6 @@ class Recording:
     def _ran(self, code: CodeType, line: int) -> object:
         self._lines[id(code)].add(line)
         return sys.monitoring.DISABLE
-
-    def _is_program(self, code: CodeType) -> bool:
-        path = Path(code.co_filename)
-        return path.is_relative_to(self._root) and not set(_INSTALLED) & set(path.parts)
 
 
 @contextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from aotc.capture import raised
 from aotc.errors import CaptureError
-from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import with_article
 
@@ -39,8 +38,8 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             where,
             f"an importable module {module_name}",
             f"no module named {missing}" + (f" at {line}" if line else ""),
-            f"modules are looked up in the manifest's folder first: is there a "
-            f"{module_name.replace('.', '/')}.py beside the manifest?"
+            f"is there a {module_name.replace('.', '/')}.py beside the manifest? Modules elsewhere "
+            "are found in folders that PYTHONPATH names, or of packages that are installed"
             if own
             else f"install {missing} in the environment that runs `aotc build`",
         ) from error
@@ -86,30 +85,6 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             "name a function",
         )
     return target  # type: ignore[no-any-return]
-
-
-def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
-    """Digest of every Python file below the manifest's folder that has been imported, and of every
-    archive there that one was imported from. imported: digests of what was imported from a file.
-    """
-    files = {
-        _file_of(Path(file), root)
-        for module in list(sys.modules.values())
-        if (file := getattr(module, "__file__", None))
-        and Path(file).is_relative_to(root)
-        and Path(file).suffix == ".py"
-    }
-    return {
-        file.relative_to(root).as_posix(): imported.get(str(file)) or sha256(file.read_bytes())
-        for file in sorted(files - {root})
-    }
-
-
-def _file_of(path: Path, root: Path) -> Path:
-    """The file, or the archive it is in; the root if it is not there any more."""
-    while path != root and not path.is_file():
-        path = path.parent
-    return path
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))

@@ -138,6 +138,27 @@ def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy:
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E942", "AOTC-E943"]
 
 
+def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, clone = tmp_path / "project", tmp_path / "clone"
+    (project / "src").mkdir(parents=True)
+    (project / "src" / "small.py").write_text(PROGRAM)
+    (project / "deploy").mkdir()
+    (project / "deploy" / "small.toml").write_text(MANIFEST)
+    monkeypatch.setenv("PYTHONPATH", str(project / "src"))
+    bundle = tmp_path / "small.aotb"
+    build(project / "deploy" / "small.toml", bundle, signer=SIGNER)
+    shutil.copytree(project, clone)
+    monkeypatch.setenv("PYTHONPATH", str(clone / "src"))
+    assert set(reproduce(bundle, clone, policy=POLICY).recipe.files) == {"small.py"}
+    (clone / "src" / "small.py").write_text(f"{PROGRAM}# another comment\n")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(bundle, clone, policy=POLICY)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E943", str(clone / "src" / "small.py"))
+
+
 def test_other_packages_are_refused_by_name_and_version(copy: Path) -> None:
     def change(build: dict[str, Any]) -> None:
         for each in build["resolvedDependencies"]:

@@ -52,3 +52,20 @@ def test_another_manifest_names_no_files(tmp_path: Path) -> None:
     found = list(check_files(manifest, tmp_path / "source", recipe(files), None))
     assert [finding.code for finding in found] == ["AOTC-E942", "AOTC-E943"]
     assert found[1].found.startswith("a path that leads out")
+
+
+def test_a_module_elsewhere_is_the_file_of_its_digest_below_the_source_folder(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "source"
+    for place, data in (("a", b"other"), ("lib/b", b"shared"), ("deep", b"")):
+        (source / place / "app").mkdir(parents=True)
+        (source / place / "app" / "shared.py").write_bytes(data)
+    (source / "deep" / "app" / "shared.py").unlink()
+    manifest = source / "deep" / "small.toml"
+    manifest.write_text(MANIFEST)
+    found = recipe({"app/shared.py": sha256(b"shared")})
+    assert list(check_files(manifest, source, found, None)) == []
+    (source / "lib" / "b" / "app" / "shared.py").write_bytes(b"changed")
+    (finding,) = check_files(manifest, source, found, None)
+    assert (finding.code, finding.where) == ("AOTC-E943", str(source / "a" / "app" / "shared.py"))

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-import zipfile
-from pathlib import Path
-
 import pytest
 from capturing import ONE_INPUT, Capture, key_path
-
-from aotc.capture import program
-from aotc_runtime.digest import sha256
 
 LEAF = '{ shape = [4], dtype = "float32" }'
 
@@ -177,14 +169,3 @@ def test_of_many_inputs_the_first_are_named(capture: Capture) -> None:
     lines = f"inputs = {{ {inputs} }}"
     refusal = capture(f"def f({names}): return 1 / 0", manifest("program:f", lines)).refusal
     assert refusal.expected.endswith("a7 bool[], … 4 more")
-
-
-def test_an_archive_that_a_module_came_from_is_a_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = tmp_path / "modules.zip"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("from_an_archive.py", "value = 1\n")
-    monkeypatch.syspath_prepend(str(archive))
-    monkeypatch.setitem(sys.modules, "from_an_archive", importlib.import_module("from_an_archive"))
-    assert program.sources(tmp_path) == {"modules.zip": sha256(archive.read_bytes())}

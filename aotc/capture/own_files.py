@@ -1,0 +1,82 @@
+"""Which files are the program's own, and by which names provenance and evidence know them.
+
+Its own are those below the build manifest's folder, but for an environment that lies there, and
+those that lie elsewhere where nothing is installed: a folder of `PYTHONPATH`, or the sources of a
+package that was installed for editing. What Python, aotc and installed packages consist of is told
+by their versions and the digests of their files.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from aotc.capture import libraries
+from aotc_runtime.digest import sha256
+
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of packages that are not the program, even where an environment lies beside it."""
+
+
+def is_own(file: str, root: Path) -> bool:
+    """root: the manifest's folder."""
+    path = Path(file)
+    if not path.is_absolute() or libraries.is_of_python_or_ours(file):
+        return False
+    if path.is_relative_to(root):
+        return not set(INSTALLED) & set(path.relative_to(root).parts)
+    return not file.startswith(libraries.folders())
+
+
+def own_names(root: Path) -> dict[str, str]:
+    """Every own Python file that has been imported, to its name: the path from the manifest's
+    folder; elsewhere the one from the folder that its module was found in, which is the same
+    wherever that lies.
+    """
+    return dict(_own_modules(root))
+
+
+def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
+    """Of an own file; None for one elsewhere that is no module's. names: those of `own_names`."""
+    path = Path(file)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else names.get(file)
+
+
+def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
+    """Name to digest of every own Python file that has been imported, and of every archive that one
+    was imported from. imported: digests of what was imported from a file, by path.
+    """
+    found: dict[str, str] = {}
+    for file, name in _own_modules(root):
+        path = _on_disk(Path(file))
+        if path is None:
+            continue
+        if path != Path(file):
+            name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        if name not in found:
+            found[name] = imported.get(str(path)) or sha256(path.read_bytes())
+    return dict(sorted(found.items()))
+
+
+def _own_modules(root: Path) -> Iterator[tuple[str, str]]:
+    for key, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py") or not is_own(file, root):
+            continue
+        path = Path(file)
+        if path.is_relative_to(root):
+            yield file, path.relative_to(root).as_posix()
+        elif key != "__main__":
+            named = getattr(getattr(module, "__spec__", None), "name", None) or key
+            folder = named.replace(".", "/")
+            yield file, f"{folder}/__init__.py" if path.stem == "__init__" else f"{folder}.py"
+
+
+def _on_disk(path: Path) -> Path | None:
+    """The file, or the archive it is in; None if it is not there any more."""
+    while not path.is_file():
+        if path == path.parent:
+            return None
+        path = path.parent
+    return path

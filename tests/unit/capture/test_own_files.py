@@ -1,0 +1,95 @@
+"""Which files are the program's own: what provenance names by file, and not by package."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from capturing import Capture
+
+import aotc
+from aotc.capture.own_files import is_own, sources
+from aotc_runtime.digest import sha256
+
+
+def imported(monkeypatch: pytest.MonkeyPatch, place: Path, name: str) -> None:
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
+
+
+def test_neither_python_nor_packages_nor_aotc_are_own() -> None:
+    for module in (json, np, aotc):
+        file = module.__file__
+        assert file is not None
+        for root in (Path("/nowhere"), Path(file).parents[1]):
+            assert not is_own(file, root) or module is np
+    assert not is_own("<string>", Path("/nowhere"))
+
+
+def test_an_environment_beside_the_manifest_is_not_own(tmp_path: Path) -> None:
+    packages = tmp_path / ".venv" / "lib" / "python3.13" / "site-packages"
+    assert not is_own(str(packages / "jax" / "core.py"), tmp_path)
+    assert is_own(str(tmp_path / "model.py"), tmp_path)
+    # Whoever keeps a manifest within an installed package means the files beside it.
+    assert is_own(str(packages / "model" / "layers.py"), packages / "model")
+
+
+def test_modules_found_elsewhere_are_sources_by_the_path_that_imports_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "own_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from own_package import layers\n")
+    (package / "layers.py").write_text("ONE = 1\n")
+    imported(monkeypatch, tmp_path / "src", "own_package")
+    monkeypatch.setitem(sys.modules, "own_package.layers", sys.modules["own_package.layers"])
+    (tmp_path / "deploy").mkdir()
+    found = sources(tmp_path / "deploy", {})
+    assert found["own_package/__init__.py"] == sha256((package / "__init__.py").read_bytes())
+    assert found["own_package/layers.py"] == sha256(b"ONE = 1\n")
+    assert sources(tmp_path, {}).keys() >= {
+        "src/own_package/__init__.py",
+        "src/own_package/layers.py",
+    }
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_archive_that_a_module_came_from_is_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
+) -> None:
+    archive = tmp_path / "lib" / "modules.zip"
+    archive.parent.mkdir()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("from_an_archive.py", "value = 1\n")
+    imported(monkeypatch, archive, "from_an_archive")
+    found = sources(tmp_path if inside else tmp_path / "deploy", {})
+    name = "lib/modules.zip" if inside else "modules.zip"
+    assert found[name] == sha256(archive.read_bytes())
+
+
+def test_functions_found_elsewhere_are_covered_and_their_files_sources(
+    capture: Capture, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "away.py").write_text("def twice(x):\n    return 2 * x\n")
+    program = capture(
+        f"""
+        import sys
+        sys.path.append({str(elsewhere)!r})
+        from away import twice
+        def f(x):
+            return twice(x)
+        """
+    ).program
+    assert set(program.sources) == {"program.py", "away.py"}
+    covered = program.entry_points["f"].coverage.files
+    assert {file: [each.name for each in found] for file, found in covered.items()} == {
+        "away.py": ["twice"],
+        "program.py": ["f"],
+    }
+    assert program.entry_points["f"].lines.functions["away.py"][0].line == 1
