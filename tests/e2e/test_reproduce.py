@@ -148,7 +148,7 @@ def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
     (project / "deploy" / "small.toml").write_text(MANIFEST)
     monkeypatch.setenv("PYTHONPATH", str(project / "src"))
     bundle = tmp_path / "small.aotb"
-    build(project / "deploy" / "small.toml", bundle, signer=SIGNER)
+    build(project / "deploy" / "small.toml", output=bundle, signer=SIGNER)
     shutil.copytree(project, clone)
     monkeypatch.setenv("PYTHONPATH", str(clone / "src"))
     assert set(reproduce(bundle, clone, policy=POLICY).recipe.files) == {"small.py"}
