@@ -17,7 +17,7 @@ import pytest
 from aotc.build.recipe import read_recipe
 from aotc.build.reproduce import reproduce
 from aotc.errors import ReproducibilityError
-from aotc.packing.bundle import with_attestations
+from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256

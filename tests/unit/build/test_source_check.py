@@ -58,6 +58,8 @@ def test_a_module_elsewhere_is_the_file_of_its_digest_below_the_source_folder(
     tmp_path: Path,
 ) -> None:
     source = tmp_path / "source"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "w.safetensors").write_bytes(b"weights")
     for place, data in (("a", b"other"), ("lib/b", b"shared"), ("deep", b"")):
         (source / place / "app").mkdir(parents=True)
         (source / place / "app" / "shared.py").write_bytes(data)
