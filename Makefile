@@ -84,7 +84,7 @@ test-cuda: ## Compile the examples for GPUs that are not here (installs their wh
 	$$(scripts/find-python) -m venv $(CUDA)
 	jaxlib=$$(sed -n 's/^jaxlib==//p' constraints.txt); \
 	$(CUDA)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    "jax-cuda13-pjrt==$$jaxlib" "jax-cuda13-plugin==$$jaxlib" -e runtime -e '.[examples,dev,cuda13]'
+	    "jax-cuda13-pjrt==$$jaxlib" "jax-cuda13-plugin==$$jaxlib" -e runtime -e '.[examples,dev,cuda13,explain-cuda13]'
 	AOTC_CUDA=1 $(CUDA)/bin/python -m pytest -m cuda tests/e2e/test_cuda_targets.py
 
 test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=DIR for what is there already)

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from aotc.backends.cuda import disassembly as sass
 from aotc.backends.xla import objects
 from aotc.backends.xla.disassembly import disassemble
+from aotc.backends.xla.records import messages
 from aotc.backends.xla.texts import Form, texts
 from aotc.report.arrays import usage
 from aotc.report.review import Review, ReviewedExecutable
@@ -94,10 +96,8 @@ def explain(
 
 _NOTHING = {
     Stage.STABLEHLO: "an empty module",
-    Stage.HLO: "the executable holds no optimized HLO in a layout that is known; those of "
-    "accelerators' plugins do not",
-    Stage.ASM: "the executable holds no ELF objects in a layout that is known; those of "
-    "accelerators' plugins do not",
+    Stage.HLO: "the executable holds no optimized HLO in a layout that is known",
+    Stage.ASM: "the executable holds no ELF objects in a layout that is known; for TPUs none does",
 }
 
 
@@ -112,7 +112,7 @@ def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str
         forms = [(Form.STABLEHLO, module) for module in data.values()]
         return dict(zip(data, texts(forms, where), strict=True))
     if stage is Stage.ASM:
-        return {digest: _assembly(executable) for digest, executable in data.items()}
+        return {digest: _assembly(executable, where) for digest, executable in data.items()}
     modules = {
         digest: module
         for digest, executable in data.items()
@@ -122,11 +122,16 @@ def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str
     return dict.fromkeys(data, "") | dict(zip(modules, texts(forms, where), strict=True))
 
 
-def _assembly(executable: bytes) -> str:
+def _assembly(executable: bytes, where: str) -> str:
     try:
         return "\n".join(disassemble(objects.contents(executable).objects))
     except ValueError:
+        pass
+    try:
+        kernels = [each for data in messages(executable) for each in sass.cubins(data)]
+    except ValueError:
         return ""
+    return "\n".join(sass.disassemble(kernels, where)) if kernels else ""
 
 
 def _chosen(

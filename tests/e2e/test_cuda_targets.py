@@ -6,18 +6,25 @@ Needs the wheels of the extra `cuda13`, which `make test-cuda` installs.
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
-from aotc.backends.cuda import descriptions, wheels
+from aotc.backends.cuda import descriptions, disassembly, wheels
 from aotc.build.pipeline import build
 from aotc.build.target_check import check_target, self_contained
 from aotc.config.target import file_text, list_targets, read_target
+from aotc.report.explain import Stage, explain
+from aotc.report.review import Review, review
 from aotc_runtime.schema.device import CudaDevice
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
 
 ROOT = Path(__file__).parents[2]
 WHEELS, MISSING = wheels.find(version("jaxlib"))
@@ -159,3 +166,34 @@ def test_a_change_that_the_plugin_does_not_understand_is_refused(tmp_path: Path)
     (tmp_path / "h.toml").write_text(f'{text}\n[changes]\nquantum_cores = "7"\n')
     (finding,) = check_target(read_target("h.toml", tmp_path)).compiler
     assert finding.code == "AOTC-E908" and "quantum_cores" in finding.found
+
+
+def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
+    shown = explain(reviewed, "predict", Stage.HLO, {}, None, host.detect()).representations
+    told = {tuple(e.record.sizes.values()): e.evidence for e in reviewed.executables()}
+    assert len(shown) == len(told)
+    for each in shown:
+        evidence = told[tuple(each.sizes.values())]
+        assert evidence is not None and evidence.compiled is not UNSET
+        lines = re.findall(r"^  (?:ROOT )?%\S+ = ", each.text, re.MULTILINE)
+        assert len(lines) == sum(evidence.compiled.optimized.instructions.values())
+
+
+@pytest.mark.skipif(
+    wheels.file_of(disassembly.PACKAGE, disassembly.TOOL) is None,
+    reason="no nvdisasm here; `make test-cuda` installs it",
+)
+def test_kernels_are_shown_as_assembly(reviewed: Review) -> None:
+    (shown,) = explain(
+        reviewed, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
+    ).representations
+    kernels = re.findall(r"^(\S+):  [1-9]\d* bytes$", shown.text, re.MULTILINE)
+    assert kernels and kernels == sorted(kernels)
+    assert shown.text.count(" EXIT ;") >= len(kernels)
+
+
+@pytest.fixture(scope="module")
+def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Review:
+    path = tmp_path_factory.mktemp("reviewed") / "digits.aotb"
+    build(ROOT / "manifests" / "digits.toml", output=path, targets=["nvidia-h100"])
+    return review(open_bundle(path), None, datetime.now(UTC))

@@ -5,12 +5,15 @@ Needs the extra `tpu`, which `make test-tpu` installs.
 
 from __future__ import annotations
 
+import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from msgspec import UNSET
 
 from aotc.backends.tpu import wheels
 from aotc.backends.tpu.compile import TpuBackend
@@ -19,9 +22,13 @@ from aotc.build.target_check import check_target
 from aotc.config.target import list_targets, read_target
 from aotc.errors import CompileError
 from aotc.lowering.stablehlo import portable
+from aotc.report.explain import Stage, explain
+from aotc.report.review import review
 from aotc.stages import CompileJob, Module
 from aotc_runtime.schema.kernels import is_tpu_call
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
 
 ROOT = Path(__file__).parents[2]
 _, LIBTPU, MISSING = wheels.find()
@@ -163,3 +170,20 @@ def test_an_option_that_libtpu_does_not_know_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.toml").write_text(f'{text}options = {{ xla_tpu_quantum = "7" }}\n')
     (finding,) = check_target(read_target("t.toml", tmp_path)).compiler
     assert finding.code == "AOTC-E901" and "xla_tpu_quantum" in finding.found
+
+
+def test_optimized_hlo_is_read_out_of_an_executable(tmp_path: Path) -> None:
+    build(ROOT / "manifests" / "digits.toml", output=tmp_path / "b", targets=["tpu-v5e-1x1"])
+    found = review(open_bundle(tmp_path / "b"), None, datetime.now(UTC))
+    told = {tuple(e.record.sizes.values()): e.evidence for e in found.executables()}
+    shown = explain(found, "predict", Stage.HLO, {}, None, host.detect()).representations
+    assert len(shown) == len(told)
+    for each in shown:
+        evidence = told[tuple(each.sizes.values())]
+        assert evidence is not None and evidence.compiled is not UNSET
+        lines = re.findall(r"^  (?:ROOT )?%\S+ = ", each.text, re.MULTILINE)
+        assert len(lines) == sum(evidence.compiled.optimized.instructions.values())
+    (shown,) = explain(
+        found, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
+    ).representations
+    assert shown.text == "" and "TPU" in shown.note

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from aotc.backends.xla import protobuf
 from aotc.backends.xla.protobuf import BYTES, VARINT, Field
+from aotc.backends.xla.records import messages
 
 _TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 _WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
@@ -155,19 +156,27 @@ _DEPTH_MAX = 4
 
 
 def optimized_module(serialized: bytes) -> bytes | None:
-    """The optimized HLO in an executable of whatever backend, an HloModuleProto, if it is there."""
+    """The optimized HLO in an executable of whatever backend, an HloModuleProto, if it is there.
+
+    Raises UsageError as `records.messages`.
+    """
     try:
-        length, start = protobuf.read_varint(serialized, 0)
-        outer = protobuf.parse(serialized[start + length :])
+        level = [field for data in messages(serialized) for field in _fields(data)]
     except ValueError:
         return None
-    level = outer
     for _ in range(_DEPTH_MAX):
         for field in level:
             if found := _module(field):
                 return found
         level = [inner for field in level for inner in protobuf.message(field) or ()]
     return None
+
+
+def _fields(data: bytes) -> list[Field]:
+    try:
+        return protobuf.parse(data)
+    except ValueError:
+        return []
 
 
 def compile_options(serialized: bytes) -> bytes:

@@ -1,0 +1,106 @@
+"""The machine code of an executable for CUDA as assembly, by NVIDIA's nvdisasm
+(`aotc[explain-cuda13]`, or one on the PATH), in a process of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from aotc.backends.cuda import wheels
+from aotc.backends.worker_process import LINES_SHOWN, environment
+from aotc.backends.xla import elf, protobuf
+from aotc.errors import UsageError, quoted
+from aotc.processes import Processes, describe_status
+from aotc.temporaries import temporary_folder
+from aotc_runtime.errors import Finding
+
+PACKAGE, TOOL = "nvidia-cuda-nvdisasm", "nvdisasm"
+
+MACHINE = 190
+"""EM_CUDA."""
+
+SECONDS_MAX = 600.0
+
+
+def cubins(message: bytes) -> Iterator[bytes]:
+    """The ELF files for CUDA devices in a protobuf message, at whatever depth: XLA has one for each
+    kernel.
+    """
+    try:
+        fields = protobuf.parse(message)
+    except ValueError:
+        return
+    for field in fields:
+        if isinstance(field.value, bytes) and elf.MAGIC in field.value:
+            if field.value.startswith(elf.MAGIC) and _machine(field.value) == MACHINE:
+                yield field.value
+            else:
+                yield from cubins(field.value)
+
+
+def _machine(data: bytes) -> int:
+    return int(struct.unpack_from("<H", data.ljust(20, b"\0"), 0x12)[0])
+
+
+def disassemble(kernels: list[bytes], where: str) -> Iterator[str]:
+    """Lines for every kernel, by name. Raises UsageError (AOTC-E057) without nvdisasm, or if it
+    does not know what it is given.
+    """
+    tool = _tool(where)
+    named = sorted((", ".join(sorted(f.name for f in _functions(each))), each) for each in kernels)
+    with temporary_folder(Path(tempfile.gettempdir()), "aotc-sass-", "") as folder:
+        path = folder / "kernel.cubin"
+        for name, data in named:
+            path.write_bytes(data)
+            yield f"{name}:  {sum(len(f.code) for f in _functions(data))} bytes"
+            yield from _run(tool, path, where)
+
+
+def _functions(data: bytes) -> list[elf.Function]:
+    try:
+        return list(elf.functions(data))
+    except ValueError:
+        return []
+
+
+def _tool(where: str) -> str:
+    packaged = wheels.file_of(PACKAGE, TOOL)
+    found = str(packaged) if packaged else shutil.which(TOOL)
+    if found is None:
+        raise _refusal(
+            where,
+            f"NVIDIA's {TOOL}, which disassembles",
+            "none",
+            "from a clone: pip install ./runtime '.[explain,explain-cuda13]'",
+        )
+    return found
+
+
+def _run(tool: str, path: Path, where: str) -> Iterator[str]:
+    with Processes().started(
+        [tool, "-c", path.name],
+        cwd=path.parent,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            printed = f"not done after {SECONDS_MAX:g} s".encode()
+    lines = printed.decode(errors="replace").splitlines()
+    if process.returncode != 0:
+        found = quoted(describe_status(process.returncode), lines[-LINES_SHOWN:])
+        raise _refusal(where, f"a kernel that {TOOL} knows", found, f"install the newest {PACKAGE}")
+    # What it is compiled for and where its sections begin is said for all of them.
+    yield from (f"    {line.strip()}" for line in lines if line.lstrip().startswith(("/*", ".L_")))
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> UsageError:
+    return UsageError(Finding("AOTC-E057", where, expected, found, hint))

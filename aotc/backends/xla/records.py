@@ -1,0 +1,110 @@
+"""The protobuf messages inside of a serialized executable, whoever wrote it.
+
+XLA:CPU writes one. Plugins write Riegeli files of a proto that is split over records, some of which
+are such files again: https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md
+and openxla/xla xla/util/split_proto. Read here are simple chunks as XLA writes them, plain or with
+Snappy; hashes are not looked at, since the bundle's digests cover all of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from aotc.backends.xla import protobuf
+from aotc.errors import UsageError
+from aotc_runtime.errors import Finding
+
+SIGNATURE = bytes.fromhex("83af70d10d884a3f" + "0" * 16 + "40" + "0" * 14)
+"""The header of the first block: the hash of the rest, how far its chunk goes back, and forth."""
+
+_BLOCK_BYTES, _BLOCK_HEADER_BYTES = 1 << 16, 24
+_CHUNK = struct.Struct("<QQQQQ")
+"""Hash of the header, bytes of data, their hash, type and number of records, decoded bytes."""
+
+_SIMPLE, _SIGNED, _PADDING = b"r", b"s", b"p"
+_PLAIN, _SNAPPY = 0, ord("s")
+
+_DEPTH_MAX = 4
+_SNAPPY_RATIO_MAX = 32
+"""Three bytes copy 64 at most: what claims to become more is no Snappy."""
+
+
+def messages(serialized: bytes) -> Iterator[bytes]:
+    """Each in its order. Raises ValueError for bytes of another layout, UsageError (AOTC-E057)
+    without cramjam where it takes that to read them.
+    """
+    length, start = protobuf.read_varint(serialized, 0)  # in front stands IFRT's header
+    yield from _messages(serialized[start + length :], _DEPTH_MAX)
+
+
+def _messages(data: bytes, depth: int) -> Iterator[bytes]:
+    if not data.startswith(SIGNATURE):
+        yield data
+    elif depth:
+        for record in records(data):
+            yield from _messages(record, depth - 1)
+
+
+def records(data: bytes) -> Iterator[bytes]:
+    """The records of a Riegeli file. Raises as `messages`."""
+    blocks = range(0, len(data), _BLOCK_BYTES)
+    joined = b"".join(data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks)
+    at = 0
+    while at < len(joined):
+        if len(joined) - at < _CHUNK.size:
+            raise ValueError("a chunk that is cut short")
+        _, size, _, kind, _ = _CHUNK.unpack_from(joined, at)
+        at += _CHUNK.size
+        if size > len(joined) - at:
+            raise ValueError("a chunk beyond the end")
+        chunk, at = joined[at : at + size], at + size
+        letter, count = bytes([kind & 0xFF]), kind >> 8
+        if letter == _SIMPLE:
+            yield from _simple(chunk, count)
+        elif letter not in (_SIGNED, _PADDING):
+            raise ValueError(f"a chunk of type {letter!r}")
+
+
+def _simple(chunk: bytes, count: int) -> Iterator[bytes]:
+    """A chunk's records: how it is compressed, bytes of sizes, sizes, values."""
+    if not chunk:
+        raise ValueError("an empty chunk")
+    length, at = protobuf.read_varint(chunk, 1)
+    sizes = _decompressed(chunk[0], chunk[at : at + length])
+    values = _decompressed(chunk[0], chunk[at + length :])
+    at = begin = 0
+    for _ in range(count):
+        size, at = protobuf.read_varint(sizes, at)
+        if size > len(values) - begin:
+            raise ValueError("a record beyond the end")
+        yield values[begin : begin + size]
+        begin += size
+
+
+def _decompressed(how: int, data: bytes) -> bytes:
+    if how == _PLAIN:
+        return data
+    if how != _SNAPPY:
+        raise ValueError(f"compression {how}")
+    # Riegeli states the size, and so does Snappy itself.
+    size, at = protobuf.read_varint(data, 0)
+    again, _ = protobuf.read_varint(data, at)
+    if size != again or size > _SNAPPY_RATIO_MAX * len(data):
+        raise ValueError(f"{len(data)} bytes that become {again}, or {size}")
+    try:
+        import cramjam
+    except ImportError as error:
+        raise UsageError(
+            Finding(
+                code="AOTC-E057",
+                where="an executable for an accelerator",
+                expected="the package cramjam, which decompresses it",
+                found="none",
+                hint="from a clone: pip install ./runtime '.[explain]'",
+            )
+        ) from error
+    try:
+        return bytes(cramjam.snappy.decompress_raw(data[at:]))
+    except cramjam.DecompressionError as error:
+        raise ValueError(str(error)) from error

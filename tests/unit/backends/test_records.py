@@ -1,0 +1,144 @@
+"""Executables that plugins wrote are taken apart; what only looks like one is refused."""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+
+import cramjam
+import pytest
+
+from aotc.backends.cuda.disassembly import MACHINE, cubins
+from aotc.backends.xla import elf, objects, protobuf, records
+from aotc.backends.xla.protobuf import BYTES, Field
+from aotc.backends.xla.records import SIGNATURE, messages
+from aotc.errors import UsageError
+
+BLOCK, HEADER = 1 << 16, 24
+SIGNED = struct.pack("<QQQQQ", 0, 0, 0, ord("s"), 0)
+
+
+def varints(*values: int) -> bytes:
+    return b"".join(map(protobuf.write_varint, values))
+
+
+def compressed(data: bytes, *, snappy: bool) -> bytes:
+    if not snappy:
+        return data
+    return varints(len(data)) + bytes(cramjam.snappy.compress_raw(data))
+
+
+def chunk(*contents: bytes, snappy: bool, kind: str = "r") -> bytes:
+    """A simple chunk of these records."""
+    sizes = compressed(varints(*map(len, contents)), snappy=snappy)
+    values = compressed(b"".join(contents), snappy=snappy)
+    data = (b"s" if snappy else b"\0") + varints(len(sizes)) + sizes + values
+    decoded = sum(map(len, contents))
+    return struct.pack("<QQQQQ", 0, len(data), 0, ord(kind) | len(contents) << 8, decoded) + data
+
+
+def riegeli(*chunks: bytes) -> bytes:
+    """A file of these chunks, with a header in front of each block."""
+    joined, room = SIGNED + b"".join(chunks), BLOCK - HEADER
+    blocks = [joined[at : at + room] for at in range(0, len(joined), room)]
+    return SIGNATURE + blocks[0] + b"".join(bytes(HEADER) + block for block in blocks[1:])
+
+
+def executable(data: bytes) -> bytes:
+    return varints(3) + b"hdr" + data
+
+
+def module(name: bytes) -> bytes:
+    """An HloModuleProto with its configuration, one level deep."""
+    hlo = protobuf.serialize(
+        [Field(1, BYTES, name), Field(2, BYTES, b"main"), Field(3, BYTES, b"")]
+    )
+    pair = protobuf.serialize([Field(1, BYTES, hlo), Field(2, BYTES, b"")])
+    return protobuf.serialize([Field(7, BYTES, pair)])
+
+
+@pytest.mark.parametrize("snappy", [False, True])
+def test_a_module_is_found_in_a_file_within_a_file(snappy: bool) -> None:
+    inner = riegeli(chunk(b"manifest", b"", module(b"aotc"), snappy=snappy))
+    outer = executable(riegeli(chunk(b"first", snappy=False), chunk(inner, b"x", snappy=snappy)))
+    assert list(messages(outer)) == [b"first", b"manifest", b"", module(b"aotc"), b"x"]
+    found = objects.optimized_module(outer)
+    assert found is not None and found.startswith(b"\x0a\x04aotc")
+
+
+@pytest.mark.parametrize("snappy", [False, True])
+def test_chunks_go_on_behind_the_headers_of_blocks(snappy: bool) -> None:
+    large = random.Random(0).randbytes(3 * BLOCK + 17)
+    data = executable(riegeli(chunk(b"a", large, snappy=snappy), chunk(b"z", snappy=snappy)))
+    assert list(messages(data)) == [b"a", large, b"z"]
+
+
+def test_padding_is_nothing_and_other_files_are_one_message() -> None:
+    padding = chunk(snappy=False, kind="p")
+    assert list(messages(executable(riegeli(padding, chunk(b"a", snappy=False))))) == [b"a"]
+    assert list(messages(executable(b"anything"))) == [b"anything"]
+
+
+GOOD = riegeli(chunk(b"abc", b"defg", snappy=True))
+CLAIMED = b"s" + varints(1) + varints(4) + varints(2**32 - 1) + bytes(9)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        GOOD[:-1],
+        GOOD[: HEADER + 60],
+        riegeli(chunk(b"a", snappy=False, kind="t")),
+        riegeli(struct.pack("<QQQQQ", 0, 0, 0, ord("r") | 1 << 8, 0)),
+        riegeli(struct.pack("<QQQQQ", 0, 2**63, 0, ord("r") | 1 << 8, 0)),
+        riegeli(struct.pack("<QQQQQ", 0, 4, 0, ord("r") | 9 << 8, 0), b"\0\1\1a"),
+        riegeli(struct.pack("<QQQQQ", 0, 4, 0, ord("r") | 1 << 8, 0), b"\0\1\2a"),
+        riegeli(struct.pack("<QQQQQ", 0, 4, 0, ord("r") | 1 << 8, 0), b"z\1\1a"),
+        riegeli(struct.pack("<QQQQQ", 0, len(CLAIMED), 0, ord("r") | 1 << 8, 0), CLAIMED),
+    ],
+)
+def test_a_damaged_file_is_no_executable(damaged: bytes) -> None:
+    with pytest.raises(ValueError, match=r"chunk|record|compression|become|varint|Snappy|snappy"):
+        list(messages(executable(damaged)))
+    assert objects.optimized_module(executable(damaged)) is None
+
+
+def test_whatever_is_changed_is_read_or_refused() -> None:
+    data = executable(riegeli(chunk(module(b"aotc"), b"defg" * 40, snappy=True)))
+    choose = random.Random(1)
+    for _ in range(2000):
+        at = choose.randrange(len(data))
+        changed = data[:at] + bytes([choose.randrange(256)]) + data[at + 1 :]
+        objects.optimized_module(changed[: choose.randrange(len(data) + 1)])
+        objects.optimized_module(changed)
+
+
+def test_files_within_files_without_end_are_nothing() -> None:
+    data = b"leaf"
+    for _ in range(records._DEPTH_MAX + 1):
+        data = riegeli(chunk(data, snappy=False))
+    assert list(messages(executable(data))) == []
+
+
+def test_without_cramjam_a_compressed_executable_says_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = executable(riegeli(chunk(b"a", snappy=False)))
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    assert list(messages(plain)) == [b"a"]
+    with pytest.raises(UsageError) as refused:
+        list(messages(executable(GOOD)))
+    assert refused.value.code == "AOTC-E057" and "cramjam" in refused.value.findings[0].expected
+
+
+def test_kernels_for_cuda_are_found_at_whatever_depth_and_others_are_not() -> None:
+    def file(machine: int) -> bytes:
+        return elf.MAGIC.ljust(0x12, b"\0") + struct.pack("<H", machine) + bytes(40)
+
+    nested = protobuf.serialize([Field(3, BYTES, protobuf.serialize([Field(1, BYTES, file(190))]))])
+    message = protobuf.serialize(
+        [Field(13, BYTES, nested), Field(13, BYTES, file(elf.X86_64)), Field(1, BYTES, b"text")]
+    )
+    assert MACHINE == 190 and list(cubins(message)) == [file(190)]
+    assert list(cubins(b"\xff")) == []
