@@ -47,6 +47,7 @@ SCRATCH = {
     "aotc/build/asking.py": "a scratch folder of its own: what a process is asked, and answers",
     "aotc/backends/worker_folder.py": "the folder of one compilation",
     "aotc/backends/xla/compile.py": "that folder",
+    "aotc/backends/cuda/disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/backends/xla/texts.py": "a temporary folder of its own, and in it",
     "aotc/build/capture_worker.py": "the build's scratch folder",
     "aotc/certify/worker.py": "no file: its stdout, under another number",
