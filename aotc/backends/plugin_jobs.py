@@ -6,11 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 
+from aotc.backends.refusals import (
+    LINES_SHOWN,
+    failure,
+    refused_calls,
+    refused_program,
+    unknown_jaxlib,
+)
 from aotc.backends.worker_folder import Problem
-from aotc.backends.worker_process import LINES_SHOWN, Answer, cost_of, failure, memory_of
-from aotc.backends.xla.custom_calls import is_callback, targets
+from aotc.backends.worker_process import Answer, cost_of, memory_of
+from aotc.backends.xla.custom_calls import targets
 from aotc.errors import CompileError, quoted
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
@@ -25,12 +31,12 @@ _NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "b
 class Platform:
     """What a platform's executables may contain, and its targets say.
 
-    is_allowed: whether the runtime can serve a custom call.  expected: the same in words.  correct:
+    is_allowed: whether the runtime can serve a custom call.  served: the same in words.  correct:
     where to look if the plugin does not understand a target.
     """
 
     is_allowed: Callable[[str], bool]
-    expected: str
+    served: str
     correct: str
 
 
@@ -46,7 +52,7 @@ def executable(
         raise _problem(job, answer, platform)
     called = targets(result.hlo_text)
     if refused := [name for name in called if not platform.is_allowed(name)]:
-        raise _refused_calls(job, refused, platform)
+        raise refused_calls(job, refused, platform.served)
     return Executable(
         serialized=answer.serialized,
         digest=sha256(answer.serialized),
@@ -78,41 +84,16 @@ def steps(hlo_text: str) -> dict[str, int]:
 
 def _problem(job: CompileJob, answer: Answer, platform: Platform) -> CompileError:
     result = answer.result
-    words = quoted(result.words, answer.said[-LINES_SHOWN:])
     if result.problem is Problem.JAXLIB:
-        return failure(
-            "AOTC-E906",
-            job,
-            "jaxlib's interfaces and descriptions of devices as in 0.11.2 to 0.12.0",
-            f"{result.words} (jaxlib {version('jaxlib')})",
-            "install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
-        )
+        return unknown_jaxlib(job, "descriptions of devices", result.words)
     if result.problem is Problem.TARGET:
         return failure(
             "AOTC-E908",
             job,
             "a description of devices that the plugin understands",
-            words,
+            quoted(result.words, answer.said[-LINES_SHOWN:]),
             platform.correct,
         )
     if refused := [name for name in result.called if not platform.is_allowed(name)]:
-        return _refused_calls(job, refused, platform)
-    return failure(
-        "AOTC-E901",
-        job,
-        "a program that XLA compiles for this target",
-        words,
-        "the message is XLA's; the operation it names is in the entry point",
-    )
-
-
-def _refused_calls(job: CompileJob, refused: list[str], platform: Platform) -> CompileError:
-    return failure(
-        "AOTC-E904",
-        job,
-        f"only custom calls that the runtime can serve: {platform.expected}",
-        ", ".join(refused),
-        "remove the callback from the function"
-        if any(is_callback(name) for name in refused)
-        else "express the operation in plain jax",
-    )
+        return refused_calls(job, refused, platform.served)
+    return refused_program(job, result.words, answer.said)

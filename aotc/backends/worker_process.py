@@ -13,19 +13,16 @@ from typing import Any
 from msgspec import Struct
 
 from aotc.backends import pass_log, worker_folder
+from aotc.backends.refusals import LINES_SHOWN, failure
 from aotc.backends.worker_folder import Result
-from aotc.errors import CompileError, quoted
+from aotc.errors import quoted
 from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob
 from aotc.temporaries import require_room, temporary_folder
-from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Cost, Memory
 
 SECONDS_MAX = 1800.0
 """A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
-
-LINES_SHOWN = 12
-"""Of what the compiler printed, the last ones: an assertion and its stack take about ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +116,6 @@ def environment(**more: str) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "1",
         **more,
     }
-
-
-def failure(code: str, job: CompileJob, expected: str, found: str, hint: str) -> CompileError:
-    """Why a job was not compiled."""
-    return CompileError(
-        Finding(
-            code=code,
-            where=f"{job.label} for {job.target.name}",
-            expected=expected,
-            found=found,
-            hint=hint,
-        )
-    )
 
 
 def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:

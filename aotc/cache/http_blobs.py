@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from urllib.parse import urlsplit, urlunsplit
 
 from aotc.cache.bounded import SECONDS, Moved
 from aotc.cache.http_requests import Http, basic, without_secrets
-
-ABSENT = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 REPLY_BYTES_MAX = 2**16
 
@@ -23,12 +20,8 @@ class HttpBlobs:
 
     def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
         """As `Blobs`."""
-        reply = self._http.ask("GET", self._url(name), self._headers, limit=limit, moved=moved)
-        if reply.status in ABSENT:
-            return None
-        if reply.status != HTTPStatus.OK:
-            raise reply.outage()
-        return reply.body
+        url = self._url(name)
+        return self._http.ask("GET", url, self._headers, limit=limit, moved=moved).found()
 
     def write(self, name: str, data: bytes, moved: Moved) -> None:
         """As `Blobs`."""

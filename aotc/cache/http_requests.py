@@ -9,6 +9,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
+from http import HTTPStatus
 from http.client import HTTPMessage
 from typing import IO, Protocol, cast
 from urllib.error import HTTPError
@@ -18,6 +19,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from aotc.cache.bounded import SECONDS, Moved, OutageError
 
 CHUNK_BYTES = 256 * 2**10
+
+ABSENT = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 class Readable(Protocol):
@@ -35,6 +38,14 @@ class Reply:
     reason: str
     headers: Message
     body: bytes = b""
+
+    def found(self) -> bytes | None:
+        """What was asked for; None if it is not there. Raises OutageError."""
+        if self.status in ABSENT:
+            return None
+        if self.status != HTTPStatus.OK:
+            raise self.outage()
+        return self.body
 
     def outage(self) -> OutageError:
         """The reply as a reason for which nothing could be read or written."""

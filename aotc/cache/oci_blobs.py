@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.cache.bounded import SECONDS, Moved, OutageError
-from aotc.cache.http_blobs import ABSENT, REPLY_BYTES_MAX
+from aotc.cache.http_blobs import REPLY_BYTES_MAX
 from aotc.cache.http_requests import Http, Reply, basic, without_secrets
 from aotc_runtime.digest import is_digest, sha256
 
@@ -62,23 +62,16 @@ class OciBlobs:
 
     def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
         """As `Blobs`. What is there and is no entry of ours is an empty one."""
-        reply = self._ask("GET", f"manifests/{name}", moved, accept=MANIFEST)
-        if reply.status in ABSENT:
+        manifest = self._ask("GET", f"manifests/{name}", moved, accept=MANIFEST).found()
+        if manifest is None:
             return None
-        if reply.status != HTTPStatus.OK:
-            raise reply.outage()
         try:
-            (layer,) = msgspec.json.decode(reply.body, type=_Manifest).layers
+            (layer,) = msgspec.json.decode(manifest, type=_Manifest).layers
         except (msgspec.MsgspecError, ValueError):
             return b""
         if not is_digest(layer.digest):
             return b""
-        reply = self._ask("GET", f"blobs/{layer.digest}", moved, limit=limit)
-        if reply.status in ABSENT:
-            return None
-        if reply.status != HTTPStatus.OK:
-            raise reply.outage()
-        return reply.body
+        return self._ask("GET", f"blobs/{layer.digest}", moved, limit=limit).found()
 
     def write(self, name: str, data: bytes, moved: Moved) -> None:
         """As `Blobs`."""

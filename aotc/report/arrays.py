@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.config.dtypes import SHORT_DTYPES
 from aotc.errors import UsageError
 from aotc.packing.files import write_atomically
 from aotc.packing.places import NPZ, require_file_place
@@ -20,23 +21,6 @@ from aotc_runtime.schema.manifest import DType, TensorSpec
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 Array = np.ndarray[Any, Any]
-
-SHORT = {
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f32": "float32",
-    "f64": "float64",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-    "u64": "uint64",
-    "c64": "complex64",
-}
-"""Short dtype names for `--input NAME=8x64xf32`, as other runners use them."""
 
 _FILLED = re.compile(r"\A((?:\d+x)*)([a-z][a-z0-9_]*)(?:=(.+))?\Z")
 
@@ -130,7 +114,7 @@ def retyped(array: Array, dtype: np.dtype[Any]) -> Array:
 def filled(spec: TensorSpec, text: str) -> Array:
     """The array that a text such as 8x64xf32=1 stands for. Raises UsageError (AOTC-E011)."""
     match = _FILLED.match(text)
-    name = SHORT.get(match[2], match[2]) if match else ""
+    name = SHORT_DTYPES.get(match[2], match[2]) if match else ""
     try:
         if match is None:
             raise ValueError("not SHAPExDTYPE")

@@ -28,7 +28,7 @@ LEFT_OUT = ("autotuning",)
 
 PLATFORM = plugin_jobs.Platform(
     is_allowed=custom_calls.is_allowed,
-    expected=custom_calls.EXPECTED,
+    served=custom_calls.SERVED,
     correct="correct `changes` or `text` in the target file",
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotc_runtime.schema.kernels import CUDA_BUILT_IN, cuda_module
 
-EXPECTED = "cuBLAS, cuDNN, cuSOLVER, TopK, and jax's kernels for random numbers and linear algebra"
+SERVED = "cuBLAS, cuDNN, cuSOLVER, TopK, and jax's kernels for random numbers and linear algebra"
 
 
 def is_allowed(target: str) -> bool:

@@ -22,7 +22,7 @@ WORKER = (sys.executable, "-P", "-m", "aotc.backends.tpu.worker")
 
 PLATFORM = plugin_jobs.Platform(
     is_allowed=is_tpu_call,
-    expected=f"those that libtpu makes code of: {', '.join(TPU_BUILT_IN)}",
+    served=f"those that libtpu makes code of: {', '.join(TPU_BUILT_IN)}",
     correct="correct `topology`, `kinds` or `devices` in the target file",
 )
 """Others are no code for a TPU: most of all calls into LAPACK, which are for processors."""

@@ -10,20 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from aotc.backends import pass_log
+from aotc.backends.refusals import failure, refused_calls, refused_program, unknown_jaxlib
 from aotc.backends.worker_folder import Problem, Result
 from aotc.backends.worker_process import (
-    LINES_SHOWN,
     SECONDS_MAX,
     CompileWorkers,
     cost_of,
     environment,
-    failure,
     memory_of,
 )
 from aotc.backends.xla import custom_calls, examine, objects
 from aotc.backends.xla.worker import CONSTANTS_FILE, Job
 from aotc.config import isa
-from aotc.errors import CompileError, quoted
+from aotc.errors import CompileError
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
@@ -110,7 +109,7 @@ def _executable(
 ) -> Executable:
     targets = custom_calls.targets(result.hlo_text)
     if refused := [name for name in targets if not custom_calls.is_allowed(name)]:
-        raise _refused_calls(job, refused)
+        raise refused_calls(job, refused, custom_calls.SERVED)
     try:
         serialized = objects.canonical(serialized)
         inside = objects.contents(serialized)
@@ -121,7 +120,7 @@ def _executable(
         )
         evidence = examine.examine(inside, result.operations, compilation)
     except objects.UnknownLayoutError as error:
-        raise _unknown_jaxlib(job, str(error)) from error
+        raise unknown_jaxlib(job, "executables", str(error)) from error
     required, tuning = isa.split(inside.features)
     surplus = sorted(set(required) - set(job.target.features))
     if surplus or (inside.triple, inside.cpu) != (job.target.triple, job.target.cpu):
@@ -157,7 +156,7 @@ def _executable(
 def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
     """The error for what the worker could not do."""
     if result.problem is Problem.JAXLIB:
-        return _unknown_jaxlib(job, result.words)
+        return unknown_jaxlib(job, "executables", result.words)
     if result.problem is Problem.TARGET:
         return _unfollowed(job, f"{result.words} in jaxlib {version('jaxlib')}")
     # XLA names a target that nobody registered in its message; of a callback, which jaxlib has
@@ -169,26 +168,8 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
         and (name in result.words or custom_calls.is_callback(name))
     ]
     if refused:
-        return _refused_calls(job, refused)
-    return failure(
-        "AOTC-E901",
-        job,
-        "a program that XLA compiles for this target",
-        quoted(result.words, said[-LINES_SHOWN:]),
-        "the message is XLA's; the operation it names is in the entry point",
-    )
-
-
-def _refused_calls(job: CompileJob, refused: list[str]) -> CompileError:
-    return failure(
-        "AOTC-E904",
-        job,
-        "only custom calls that the runtime can serve: TopK, lapack_*_ffi",
-        ", ".join(refused),
-        "remove the callback from the function"
-        if any(custom_calls.is_callback(name) for name in refused)
-        else "express the operation in plain jax",
-    )
+        return refused_calls(job, refused, custom_calls.SERVED)
+    return refused_program(job, result.words, said)
 
 
 def _unfollowed(job: CompileJob, found: str) -> CompileError:
@@ -198,14 +179,4 @@ def _unfollowed(job: CompileJob, found: str) -> CompileError:
         f"code for {job.target.cpu} ({job.target.triple}) with the target's features and no others",
         found,
         "leave out what this jaxlib does not know, or build with a newer one",
-    )
-
-
-def _unknown_jaxlib(job: CompileJob, found: str) -> CompileError:
-    return failure(
-        "AOTC-E906",
-        job,
-        "jaxlib's interfaces and executables as in 0.11.2 to 0.12.0",
-        f"{found} (jaxlib {version('jaxlib')})",
-        "install a jaxlib version that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
     )

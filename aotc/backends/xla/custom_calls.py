@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 
+SERVED = "TopK, lapack_*_ffi"
+"""Those that are allowed, in words."""
+
 _LAPACK = re.compile(r"\Alapack_[a-z0-9_]+_ffi\Z")
 _BUILT_IN = frozenset({"TopK"})
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')

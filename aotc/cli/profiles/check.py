@@ -8,17 +8,12 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
+from aotc.cli.profiles.traffic_options import traffic_options
 
 
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option(
-    "--traffic",
-    "log",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="JSON lines, CSV or a saved bundle.report(), also gzipped.",
-)
+@traffic_options
 @click.option(
     "--min-coverage",
     type=click.FloatRange(0, 1),
@@ -29,7 +24,6 @@ from aotc.cli.completion import target_names
     type=click.FloatRange(min=0),
     help="The most padding per element asked for, such as 0.15.",
 )
-@click.option("--entry", help="The entry point; needed if several have dimensions.")
 @click.option("--target", shell_complete=target_names, help="Only this target of the bundle.")
 @command
 def check(

@@ -8,17 +8,12 @@ import click
 
 from aotc.cli.common import Output, command, note_ignored
 from aotc.cli.completion import target_names
+from aotc.cli.profiles.traffic_options import traffic_options
 
 
 @click.command()
 @click.argument("manifest", type=click.Path(path_type=Path))
-@click.option(
-    "--traffic",
-    "log",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="JSON lines, CSV or a saved bundle.report(), also gzipped.",
-)
+@traffic_options
 @click.option(
     "--max",
     "most",
@@ -27,7 +22,6 @@ from aotc.cli.completion import target_names
     type=click.IntRange(1, 256),
     help="The most profiles.",
 )
-@click.option("--entry", help="The entry point; needed if several have dimensions.")
 @click.option(
     "--target", shell_complete=target_names, help="The target; the manifest's first by default."
 )

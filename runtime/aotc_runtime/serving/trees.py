@@ -170,13 +170,19 @@ def _dict_flattener(items: Mapping[str, Tree], where: str) -> Flattener:
     return walk
 
 
-def _named_tuple_flattener(
-    name: str, fields: tuple[str, ...], children: tuple[Tree, ...], where: str
-) -> Flattener:
-    parts = [
+def _field_flatteners(
+    fields: tuple[str, ...], children: tuple[Tree, ...], where: str
+) -> list[tuple[str, Flattener]]:
+    return [
         (field, flattener(child, f"{where}/{field}"))
         for field, child in zip(fields, children, strict=True)
     ]
+
+
+def _named_tuple_flattener(
+    name: str, fields: tuple[str, ...], children: tuple[Tree, ...], where: str
+) -> Flattener:
+    parts = _field_flatteners(fields, children, where)
 
     def walk(value: Any, leaves: Leaves) -> None:
         if getattr(value, "_fields", None) != fields:
@@ -191,10 +197,7 @@ def _named_tuple_flattener(
 def _record_flattener(
     name: str, fields: tuple[str, ...], children: tuple[Tree, ...], where: str
 ) -> Flattener:
-    parts = [
-        (field, flattener(child, f"{where}/{field}"))
-        for field, child in zip(fields, children, strict=True)
-    ]
+    parts = _field_flatteners(fields, children, where)
 
     def walk(value: Any, leaves: Leaves) -> None:
         for field, part in parts:

@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from aotc.config.dtypes import SHORT_DTYPES
 from aotc.errors import UsageError
-from aotc.report.arrays import SHORT, filled, read_arguments, retyped, write_npz
+from aotc.report.arrays import filled, read_arguments, retyped, write_npz
 from aotc_runtime.schema.manifest import DType, TensorSpec
 from aotc_runtime.serving.dtypes import numpy_dtype
 
@@ -23,7 +24,7 @@ def test_every_dtype_can_be_filled_by_its_name(dtype: DType) -> None:
     assert bool(np.all(array == np.ones((), numpy_dtype(dtype))))
 
 
-@pytest.mark.parametrize(("short", "name"), SHORT.items())
+@pytest.mark.parametrize(("short", "name"), SHORT_DTYPES.items())
 def test_short_names_stand_for_dtypes(short: str, name: str) -> None:
     assert filled(SPEC, short).dtype == numpy_dtype(DType(name))
 

@@ -1,0 +1,62 @@
+"""Why a job is not compiled: findings that all backends share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from aotc.backends.xla.custom_calls import is_callback
+from aotc.errors import CompileError, quoted
+from aotc.stages import CompileJob
+from aotc_runtime.errors import Finding
+
+LINES_SHOWN = 12
+"""Of what the compiler printed, the last ones: an assertion and its stack take about ten."""
+
+
+def failure(code: str, job: CompileJob, expected: str, found: str, hint: str) -> CompileError:
+    """Why a job was not compiled."""
+    return CompileError(
+        Finding(
+            code=code,
+            where=f"{job.label} for {job.target.name}",
+            expected=expected,
+            found=found,
+            hint=hint,
+        )
+    )
+
+
+def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> CompileError:
+    """AOTC-E901. words: the compiler's.  said: the lines it printed."""
+    return failure(
+        "AOTC-E901",
+        job,
+        "a program that XLA compiles for this target",
+        quoted(words, list(said)[-LINES_SHOWN:]),
+        "the message is XLA's; the operation it names is in the entry point",
+    )
+
+
+def refused_calls(job: CompileJob, refused: Sequence[str], served: str) -> CompileError:
+    """AOTC-E904. refused: names of custom calls.  served: those the runtime can serve."""
+    return failure(
+        "AOTC-E904",
+        job,
+        f"only custom calls that the runtime can serve: {served}",
+        ", ".join(refused),
+        "remove the callback from the function"
+        if any(map(is_callback, refused))
+        else "express the operation in plain jax",
+    )
+
+
+def unknown_jaxlib(job: CompileJob, known: str, found: str) -> CompileError:
+    """AOTC-E906. known: what of jaxlib this aotc knows."""
+    return failure(
+        "AOTC-E906",
+        job,
+        f"jaxlib's interfaces and {known} as in 0.11.2 to 0.12.0",
+        f"{found} (jaxlib {version('jaxlib')})",
+        "install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
+    )
