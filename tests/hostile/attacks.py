@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from pathlib import Path
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -23,7 +21,7 @@ from . import test_checks_matter, test_format_checks_matter
 from . import test_policy_checks_matter as policy_checks
 from . import test_trust_checks_matter as trust_checks
 from .generator import CASES, Case, Kit
-from .tampering import in_memory, policy_for, roles, signed, take_apart
+from .tampering import host_for, in_memory, policy_for, signed, take_apart
 from .weakening import Arms, Check, outcome
 
 
@@ -50,17 +48,7 @@ class Attacks:
         self.policy = read_policy(Path(policy))
         self.ours, self.stranger = LocalSigner.ephemeral(), LocalSigner.ephemeral()
         self.trusted = policy_for(self.ours)
-        manifest = json.loads(self.genuine.blobs[roles(self.genuine)["bundle manifest"]])
-        self.host = HostFacts(
-            platform="cpu",
-            architecture="x86_64",
-            cpu="made up",
-            isa=frozenset(manifest["requires"]["isa"]),
-            jaxlib=manifest["accepts_jaxlib"][0],
-            devices=1,
-            devices_fixed=True,
-            memory_bytes=2**40,
-        )
+        self.host = host_for(self.genuine)
         self.checks = list(all_checks())
         kit = Kit(signed(take_apart(self.genuine), self.ours), self.ours, self.stranger)
         self.made: list[tuple[Case, Path]] = []

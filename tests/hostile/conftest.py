@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from aotc_runtime.verification.trust import read_policy
 from .tampering import (
     Documents,
     MemoryBundle,
+    host_for,
     in_memory,
-    roles,
     take_apart,
     with_one_attestation,
 )
@@ -36,17 +35,7 @@ def policy(digits_bundle: tuple[Path, Path]) -> TrustPolicy:
 @pytest.fixture(scope="session")
 def host(genuine: MemoryBundle) -> HostFacts:
     """A host made to measure, so that these tests mean the same everywhere."""
-    manifest = json.loads(genuine.blobs[roles(genuine)["bundle manifest"]])
-    return HostFacts(
-        platform="cpu",
-        architecture="x86_64",
-        cpu="made up",
-        isa=frozenset(manifest["requires"]["isa"]),
-        jaxlib=manifest["accepts_jaxlib"][0],
-        devices=1,
-        devices_fixed=True,
-        memory_bytes=2**40,
-    )
+    return host_for(genuine)
 
 
 @pytest.fixture

@@ -343,6 +343,21 @@ def policy_for(*signers: LocalSigner, name: str = "digits", **more: Any) -> Trus
     return TrustPolicy(schema=1, name=name, keys=keys, **more)
 
 
+def host_for(bundle: MemoryBundle) -> HostFacts:
+    """A host that runs this bundle of one target, and is the same wherever the tests run."""
+    manifest = json.loads(bundle.blobs[roles(bundle)["bundle manifest"]])
+    return HostFacts(
+        platform="cpu",
+        architecture="x86_64",
+        cpu="made up",
+        isa=frozenset(manifest["requires"]["isa"]),
+        jaxlib=manifest["accepts_jaxlib"][0],
+        devices=1,
+        devices_fixed=True,
+        memory_bytes=2**40,
+    )
+
+
 def host_with(host: HostFacts, **change: Any) -> HostFacts:
     """The same host but for these facts."""
     facts = {name: getattr(host, name) for name in HostFacts.__annotations__}

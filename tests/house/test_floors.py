@@ -75,28 +75,22 @@ def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: tuple[Pat
         assert not loaded & {"jax", "pydantic"}, arguments
 
 
-def test_only_verification_makes_proofs() -> None:
-    makers = {
+def makers(*names: str) -> set[str]:
+    """The runtime's files that call a class of one of these names."""
+    return {
         path.relative_to(RUNTIME).as_posix()
         for path in RUNTIME.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("VerifiedBlob", "VerifiedBundle")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
     }
-    assert makers == {"verification/verify.py"}
+
+
+def test_only_verification_makes_proofs() -> None:
+    assert makers("VerifiedBlob", "VerifiedBundle") == {"verification/verify.py"}
 
 
 def test_only_readiness_makes_loaded_bundles() -> None:
-    makers = {
-        path.relative_to(RUNTIME).as_posix()
-        for path in RUNTIME.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "LoadedBundle"
-    }
-    assert makers == {"serving/readiness.py"}
+    assert makers("LoadedBundle") == {"serving/readiness.py"}
 
 
 def test_jaxlib_is_named_in_one_file_of_the_runtime_beside_its_guard() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc.config.target import read_target
 from aotc.stages import CompileJob, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Target
+from tests.modules import parsed
 
 MakeJob = Callable[..., CompileJob]
 
@@ -56,14 +55,8 @@ module @aotc {{
 
 def portable(text: str) -> bytes:
     """The portable artifact of a module in text form."""
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    stablehlo.register_dialect(context)
-    with context:
-        module = ir.Module.parse(text)
+    module = parsed(text)
+    with module.context:
         version = stablehlo.get_current_version()
         return bytes(stablehlo.serialize_portable_artifact(module, version))
 

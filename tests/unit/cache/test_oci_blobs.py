@@ -6,9 +6,8 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,22 +28,9 @@ def unmoved(number: int) -> None:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """A mode of oci_registry.py to HOST:PORT of a registry in a process of its own."""
-    running = []
-
-    def started(mode: str) -> str:
-        script = Path(__file__).with_name("oci_registry.py")
-        command = [sys.executable, str(script), str(tmp_path), mode]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        running.append(process)
-        assert process.stdout is not None
-        return f"127.0.0.1:{process.stdout.readline().strip()}"
-
-    yield started
-    for process in running:
-        process.kill()
-        process.communicate()
+def start(serve: Callable[[str, Path, str], str], tmp_path: Path) -> Start:
+    """A mode of oci_registry.py to HOST:PORT of a registry."""
+    return lambda mode: serve("oci_registry.py", tmp_path, mode)
 
 
 def works(blobs: OciBlobs) -> None:

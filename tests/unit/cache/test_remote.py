@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -37,22 +35,9 @@ def storage(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(storage: Path) -> Iterator[Server]:
-    """Servers in processes of their own, which all keep their files in `storage`."""
-    running = []
-
-    def start(mode: str) -> str:
-        script = Path(__file__).with_name("http_storage.py")
-        command = [sys.executable, str(script), str(storage), mode]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        running.append(process)
-        assert process.stdout is not None
-        return f"http://127.0.0.1:{process.stdout.readline().strip()}/cache"
-
-    yield start
-    for process in running:
-        process.kill()
-        process.communicate()
+def server(serve: Callable[[str, Path, str], str], storage: Path) -> Server:
+    """Servers that all keep their files in `storage`."""
+    return lambda mode: f"http://{serve('http_storage.py', storage, mode)}/cache"
 
 
 def remote(url: str, *, limit: int = 10_000, seconds: float = 20.0) -> RemoteStore:

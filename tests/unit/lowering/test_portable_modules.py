@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-from jaxlib.mlir.dialects import stablehlo
 
 from aotc.backends.xla import private
 from aotc.lowering.stablehlo import portable
 from aotc.stages import Module
+from tests.modules import parsed
 
 TEXT = """
 #path = loc("/home/somebody/secret/model.py":12:3)
@@ -37,20 +35,9 @@ module @jit_{name} attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas
 """  # noqa: E501
 
 
-def parsed(name: str) -> ir.Module:
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    stablehlo.register_dialect(context)
-    with context:
-        return ir.Module.parse(TEXT.format(name=name))
-
-
 @pytest.fixture
 def module() -> Module:
-    return portable(parsed("predict"))
+    return portable(parsed(TEXT.format(name="predict")))
 
 
 def text_of(module: Module) -> str:
@@ -60,7 +47,7 @@ def text_of(module: Module) -> str:
 
 
 def test_names_and_places_of_the_program_do_not_change_the_bytes(module: Module) -> None:
-    assert portable(parsed("renamed")) == module
+    assert portable(parsed(TEXT.format(name="renamed"))) == module
 
 
 @pytest.mark.parametrize("name", ["secret", "model.py", "predict", "layer_1", "image", "result"])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from jaxlib.mlir import ir
-from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _sdy
-from jaxlib.mlir.dialects import stablehlo
 
 from aotc.backends.xla import private
 from aotc.lowering.stablehlo import portable
+from tests.modules import parsed
 
 TEXT = """
 module @jit_f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
@@ -27,15 +26,7 @@ module @jit_f attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 :
 
 @pytest.fixture
 def module() -> ir.Module:
-    registry = ir.DialectRegistry()
-    _jax_mlir_ext.register_dialects(registry)
-    context = ir.Context()
-    context.append_dialect_registry(registry)
-    context.load_all_available_dialects()
-    stablehlo.register_dialect(context)
-    _sdy.register_dialect(context)
-    with context:
-        return ir.Module.parse(TEXT)
+    return parsed(TEXT)
 
 
 def test_a_closed_over_array_is_whole_on_every_device(module: ir.Module) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,6 @@ Bundle = tuple[Path, Path]
 
 THREADS = 32
 SECONDS = 2.0
-
-
-@pytest.fixture(scope="module")
-def digits(digits_bundle: Bundle) -> Iterator[LoadedBundle]:
-    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
-        yield bundle
-
-
-@pytest.fixture(scope="module")
-def train(train_bundle: Bundle) -> Iterator[LoadedBundle]:
-    with aotc_runtime.load(train_bundle[0], trust=train_bundle[1]) as bundle:
-        yield bundle
 
 
 def images(count: int) -> list[np.ndarray[Any, Any]]:

@@ -22,18 +22,6 @@ def image(batch: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).uniform(0, 16, (batch, 64)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def digits(digits_bundle: Bundle) -> Iterator[LoadedBundle]:
-    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
-        yield bundle
-
-
-@pytest.fixture(scope="module")
-def train(train_bundle: Bundle) -> Iterator[LoadedBundle]:
-    with aotc_runtime.load(train_bundle[0], trust=train_bundle[1]) as bundle:
-        yield bundle
-
-
 def refused(bundle: LoadedBundle, *args: Any, **kwargs: Any) -> ShapeError:
     before = bundle["predict"].refusals.copy()
     with pytest.raises(ShapeError) as caught:

@@ -1,0 +1,25 @@
+"""Bundles of the examples, loaded once for the tests of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import aotc_runtime
+from aotc_runtime import LoadedBundle
+
+Bundle = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def digits(digits_bundle: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
+        yield bundle
+
+
+@pytest.fixture(scope="module")
+def train(train_bundle: Bundle) -> Iterator[LoadedBundle]:
+    with aotc_runtime.load(train_bundle[0], trust=train_bundle[1]) as bundle:
+        yield bundle
