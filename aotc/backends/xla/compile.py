@@ -20,7 +20,7 @@ from aotc.backends.worker_process import (
     memory_of,
 )
 from aotc.backends.xla import custom_calls, examine, objects
-from aotc.backends.xla.worker import CONSTANTS_FILE, Job
+from aotc.backends.xla.job import CONSTANTS_FILE, Job
 from aotc.config import isa
 from aotc.errors import CompileError
 from aotc.evidence import CompilerRecord, Pipeline

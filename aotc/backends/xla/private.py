@@ -21,6 +21,7 @@ import numpy as np
 from jaxlib import _hlo, lapack, xla_client
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
+from jaxlib.mlir.dialects import builtin  # noqa: F401 - else imported with the first module
 
 from aotc.backends.xla import topology
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -60,6 +61,44 @@ def test_compiling_twice_gives_the_same_bytes(
     again = XlaBackend().compile(make_job())
     assert again.serialized == varied.serialized
     assert again.digest == varied.digest == sha256(varied.serialized)
+
+
+@pytest.mark.parametrize("entries", [("x" * 200,), tuple(f"e{n}" for n in range(40))])
+def test_where_packages_lie_does_not_change_the_bytes(
+    entries: tuple[str, ...],
+    make_job: MakeJob,
+    varied: Executable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python's paths take room in memory, and XLA orders kernels by where they lie there."""
+    own = [entry for entry in [os.environ.get("PYTHONPATH", "")] if entry]
+    longer = os.pathsep.join([*own, *(str(tmp_path / entry) for entry in entries)])
+    monkeypatch.setenv("PYTHONPATH", longer)
+    assert XlaBackend().compile(make_job()).digest == varied.digest
+
+
+def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: Path) -> None:
+    """What it imported would lie in the same arena as the compiler's own memory."""
+    watched = (
+        "import sys, threading\n"
+        "from aotc.backends import worker_folder\n"
+        "from aotc.backends.xla import job, worker\n"
+        "start = threading.Thread.start\n"
+        "def begin(thread):\n"
+        "    thread.before = set(sys.modules)\n"
+        "    start(thread)\n"
+        "threading.Thread.start = begin\n"
+        "join = threading.Thread.join\n"
+        "def end(thread):\n"
+        "    join(thread)\n"
+        "    new = sorted(set(sys.modules) - thread.before)\n"
+        f"    print(*new, file=open({str(tmp_path / 'new')!r}, 'w'), flush=True)\n"
+        "threading.Thread.join = end\n"
+        "worker_folder.answer(job.Job, worker.compile_apart)\n"
+    )
+    worker(watched).compile(make_job())
+    assert (tmp_path / "new").read_text() == "\n"
 
 
 def test_compiling_several_at_once_gives_the_same_bytes(

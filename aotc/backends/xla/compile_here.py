@@ -1,0 +1,67 @@
+"""In a compile worker of XLA's own platform: one module to one executable.
+
+Imports whatever compiling needs, so that the thread that compiles imports nothing: see `worker`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, telling
+from aotc.backends.xla import custom_calls, debug_options, private, topology
+from aotc.backends.xla.artifacts import compile_artifact, require_names
+from aotc.backends.xla.constants import embed
+from aotc.backends.xla.job import CONSTANTS_FILE, Job
+from aotc.config import isa
+
+
+@telling
+def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: bool) -> Made:
+    """Compile for the target. randomized, own_threads: as in `Result`."""
+    require_names()
+    client = private.cpu_client(len(job.devices))
+    try:
+        host = topology.read_machine(private.host_topology(client))
+    except topology.UnknownTopologyError as error:
+        raise ProblemError(Problem.JAXLIB, str(error)) from error
+    known = isa.names(host.features.split(","))
+    if unknown := sorted(set(job.features) - known):
+        raise ProblemError(Problem.TARGET, "no feature " + ", ".join(unknown))
+    machine = topology.Machine(job.triple, job.cpu, isa.llvm(job.features, job.tuning, known))
+
+    def prepare(module: Any, called: tuple[str, ...]) -> None:
+        if Path(CONSTANTS_FILE).exists():
+            _embed(module)
+        if any(custom_calls.is_lapack(target) for target in called):
+            private.register_lapack()
+
+    made = compile_artifact(
+        artifact,
+        prepare,
+        lambda module: private.compile_module(module, machine, client, job.options, job.devices),
+    )
+    serialized = made.executable.serialize()
+    try:
+        changed = debug_options.changed(serialized, private.default_options())
+    except ValueError as error:
+        raise ProblemError(Problem.JAXLIB, str(error)) from error
+    result = Result(
+        called=made.called,
+        compile_seconds=made.seconds,
+        hlo_text=private.hlo_text(made.executable),
+        memory=private.memory(made.executable),
+        cost=private.cost(client, made.executable),
+        randomized=randomized,
+        own_threads=own_threads,
+        operations=made.operations,
+        debug_options=changed,
+    )
+    return result, serialized
+
+
+def _embed(module: Any) -> None:
+    with np.load(CONSTANTS_FILE) as values:
+        embed(module, {int(index): values[index] for index in values.files})
