@@ -1,5 +1,8 @@
 """Names shared by the build's processes."""
 
+CAPTURE_WORKER = "aotc.build.capture_worker"
+"""The module that traces the program."""
+
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
 """Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
 over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of

@@ -120,20 +120,26 @@ class Package:
 class CapturedProgram:
     """Everything the capture learned from a build manifest's program, without the arrays.
 
-    sources: the program's own files of code (`aotc.capture.own_files`) to their digests.  files:
-    weights and fixtures that the manifest names, to theirs.  manifest: digest of it.  All are of
-    what was read, whatever became of the file.  weights: set name to origin ("source", "init",
-    "closure").  shardings: of the weights, by set and tensor; what is missing is
-    not cut.  packages: what the capture had imported, by name.
+    sources: the program's own files of code (`aotc.capture.own_files`) to their digests.  read:
+    others of its files that it opened, to theirs.  files: weights and fixtures that the manifest
+    names, to theirs.  manifest: digest of it.  All are of what was read, whatever became of the
+    file.  weights: set name to origin ("source", "init", "closure").  shardings: of the weights, by
+    set and tensor; what is missing is not cut.  packages: what the capture had imported, by name.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
     weights: dict[str, str]
     sources: dict[str, str]
+    read: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     manifest: str = ""
     packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """All files beside the manifest, to their digests."""
+        return self.read | self.sources | self.files
 
     @property
     def mesh(self) -> Mesh | None:

@@ -28,10 +28,9 @@ type OnOutput = Callable[[str, str], None]
 
 type Keep = Callable[[], None]
 
-CAPTURE = "aotc.build.capture_worker"
 REFERENCE = "aotc.build.reference_worker"
 
-CAPTURED = ("program.msgpack", "inputs.*.safetensors", "weights.*/*.safetensors")
+CAPTURED = ("program.msgpack", "read.msgpack", "inputs.*.safetensors", "weights.*/*.safetensors")
 REFERRED = ("fixture.*.safetensors", "call.*.safetensors", "outcomes.msgpack")
 """What the two leave in the staging folder."""
 
@@ -107,7 +106,7 @@ def capture(
         constants.CONSTANTS_AS_ARGUMENTS: "1",
         "JAX_NUM_CPU_DEVICES": str(prod(source.manifest.mesh.values())),
     }
-    worker = source.worker(Kind.CAPTURE, CAPTURE, CAPTURED, variables)
+    worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
     def trace() -> None:
         source.execute(
@@ -123,7 +122,7 @@ def capture(
     keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
     if done < total:  # what comes from a cache has told nothing by then
         on_stage("capture", total, total)
-    program = source.staging.read_program()
+    program = replace(source.staging.read_program(), read=source.staging.read_files())
     name, digest = source.manifest.path.name, sha256(source.manifest.text)
     raise_if(changed({name: digest}, [(name, program.manifest)]))
     return program, keep

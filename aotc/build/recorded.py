@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from aotc.build.reads import Looking
 from aotc.build.recorder import Recorder
 from aotc.build.recording import Recording
 from aotc.build.staging import FULL, Staging, no_scratch
+from aotc.constants import CAPTURE_WORKER
 
 
 def main() -> int:
@@ -41,7 +43,19 @@ def main() -> int:
         if not reads.refusals and not recorder.is_unchanged():
             reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
         Recording(reads, dict(parts)).write(folder, worker)
+        if worker == CAPTURE_WORKER:
+            _write_files(Staging(folder), reads.files, manifest, root)
     return status
+
+
+def _write_files(staging: Staging, opened: Iterable[str], manifest: Path, root: Path) -> None:
+    # The worker has imported them; before it, they would count as packages that it read.
+    from aotc.capture import own_files
+    from aotc.config.build_manifest import read_build_manifest
+
+    stated = [manifest, *(file.path for file in read_build_manifest(manifest).files())]
+    told = {path.resolve() for path in stated}
+    staging.write_files(own_files.read_by(opened, root, told))
 
 
 if __name__ == "__main__":

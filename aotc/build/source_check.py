@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from aotc.build.recipe import Recipe
-from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc_runtime.errors import Finding
 
@@ -54,7 +54,7 @@ def check_files(
         yield _another("AOTC-E942", manifest, recipe.manifest_digest, found, hint)
         named: Set[str] = frozenset()
     else:
-        named = set(_named_in(read_build_manifest(manifest)))
+        named = {file.text for file in read_build_manifest(manifest).files()}
     for name, digest in sorted(recipe.files.items()):
         path = manifest.parent / name
         if name not in named and not os.path.lexists(path):
@@ -89,16 +89,6 @@ def _elsewhere(source: Path, name: str, digest: str) -> Path | None:
                 return path
             others.append(path)
     return others[0] if others else None
-
-
-def _named_in(manifest: BuildManifest) -> Iterator[str]:
-    """Weights and fixtures, of which provenance records the text that the manifest has."""
-    for weights in manifest.weights.values():
-        if weights.source is not None:
-            yield weights.source.text
-    for entry_point in manifest.entry_points.values():
-        if entry_point.fixtures.file is not None:
-            yield entry_point.fixtures.file.text
 
 
 def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:

@@ -100,5 +100,16 @@ class Staging:
     def write_program(self, program: CapturedProgram) -> None:
         self.program.write_bytes(msgspec.msgpack.encode(program))
 
+    def write_files(self, read: dict[str, str]) -> None:
+        """What the program read, by name."""
+        self._files.write_bytes(msgspec.msgpack.encode(read))
+
+    def read_files(self) -> dict[str, str]:
+        return msgspec.msgpack.decode(self._files.read_bytes(), type=dict[str, str])
+
+    @property
+    def _files(self) -> Path:
+        return self.folder / "read.msgpack"
+
     def read_program(self) -> CapturedProgram:
         return msgspec.msgpack.decode(self.program.read_bytes(), type=CapturedProgram)

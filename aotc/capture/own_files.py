@@ -9,7 +9,7 @@ by their versions and the digests of their files.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
 from aotc.capture import libraries
@@ -17,6 +17,8 @@ from aotc_runtime.digest import sha256
 
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of packages that are not the program, even where an environment lies beside it."""
+
+GIT = ".git"
 
 
 def is_own(file: str, root: Path) -> bool:
@@ -56,6 +58,26 @@ def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
             name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
         if name not in found:
             found[name] = imported.get(str(path)) or sha256(path.read_bytes())
+    return dict(sorted(found.items()))
+
+
+def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str, str]:
+    """Name to digest of every own file among those that were opened: below the manifest's folder or
+    the folder of a module elsewhere. What git keeps is told by the commit.
+
+    opened: paths from the manifest's folder, or absolute.  manifest: absolute paths of the build
+    manifest and of the files that it names, which are told by themselves.
+    """
+    folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
+    folders[root] = Path()
+    found: dict[str, str] = {}
+    for path in (root / text for text in opened):
+        above = next((folder for folder in path.parents if folder in folders), None)
+        if above is None or not is_own(str(path), root) or not path.is_file():
+            continue
+        below = path.relative_to(above)
+        if GIT not in below.parts and path.resolve() not in manifest:
+            found[(folders[above] / below).as_posix()] = sha256(path.read_bytes())
     return dict(sorted(found.items()))
 
 

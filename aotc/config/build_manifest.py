@@ -196,6 +196,15 @@ class BuildManifest:
             spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
         return profiles_of(spec, dimensions)
 
+    def files(self) -> Iterator[SourceFile]:
+        """Weights and fixtures, as often as they are named."""
+        for weights in self.weights.values():
+            if weights.source is not None:
+                yield weights.source
+        for entry_point in self.entry_points.values():
+            if entry_point.fixtures.file is not None:
+                yield entry_point.fixtures.file
+
     def where(self, *keys: str | int) -> str:
         """For findings: "manifests/digits.toml:12 entry_points.predict.function"."""
         return toml_source.place(self.path, self.lines, keys)

@@ -81,7 +81,7 @@ def provenance(
             },
             "internalParameters": internal,
             "resolvedDependencies": [
-                *_files(program.sources | program.files, program),
+                *_files(program.made_from, program),
                 *_packages(program.packages),
             ],
         },

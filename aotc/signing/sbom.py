@@ -54,7 +54,7 @@ def sbom(
     )
     parts = [
         *_packages(program.packages),
-        *_files(program.sources | program.files),
+        *_files(program.made_from),
         *_weights(first),
     ]
     for part in parts:

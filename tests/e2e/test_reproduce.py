@@ -143,7 +143,9 @@ def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
 ) -> None:
     project, clone = tmp_path / "project", tmp_path / "clone"
     (project / "src").mkdir(parents=True)
-    (project / "src" / "small.py").write_text(PROGRAM)
+    reads = "from pathlib import Path\nSIZES = Path(__file__).with_name('sizes.txt').read_text()\n"
+    (project / "src" / "small.py").write_text(PROGRAM + reads)
+    (project / "src" / "sizes.txt").write_text("1 8 64")
     (project / "deploy").mkdir()
     (project / "deploy" / "small.toml").write_text(MANIFEST)
     monkeypatch.setenv("PYTHONPATH", str(project / "src"))
@@ -151,12 +153,15 @@ def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
     build(project / "deploy" / "small.toml", output=bundle, signer=SIGNER)
     shutil.copytree(project, clone)
     monkeypatch.setenv("PYTHONPATH", str(clone / "src"))
-    assert set(reproduce(bundle, clone, policy=POLICY).recipe.files) == {"small.py"}
-    (clone / "src" / "small.py").write_text(f"{PROGRAM}# another comment\n")
+    assert set(reproduce(bundle, clone, policy=POLICY).recipe.files) == {"small.py", "sizes.txt"}
+    (clone / "src" / "small.py").write_text(f"{PROGRAM}{reads}# another comment\n")
+    (clone / "src" / "sizes.txt").write_text("1 8 63")
     with pytest.raises(ReproducibilityError) as caught:
         reproduce(bundle, clone, policy=POLICY)
-    (finding,) = caught.value.findings
-    assert (finding.code, finding.where) == ("AOTC-E943", str(clone / "src" / "small.py"))
+    assert [(finding.code, finding.where) for finding in caught.value.findings] == [
+        ("AOTC-E943", str(clone / "src" / "sizes.txt")),
+        ("AOTC-E943", str(clone / "src" / "small.py")),
+    ]
 
 
 def test_other_packages_are_refused_by_name_and_version(copy: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from capturing import Capture
 
 import aotc
-from aotc.capture.own_files import is_own, sources
+from aotc.capture.own_files import is_own, read_by, sources
 from aotc_runtime.digest import sha256
 
 
@@ -70,6 +70,26 @@ def test_an_archive_that_a_module_came_from_is_a_source(
     found = sources(tmp_path if inside else tmp_path / "deploy", {})
     name = "lib/modules.zip" if inside else "modules.zip"
     assert found[name] == sha256(archive.read_bytes())
+
+
+def test_files_that_were_read_are_own_below_the_manifest_and_beside_modules_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, package = tmp_path / "deploy", tmp_path / "src" / "read_package"
+    packages = root / ".venv" / "lib" / "python3.13" / "site-packages"
+    for folder in (root / ".git", package / "data", packages):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    imported(monkeypatch, tmp_path / "src", "read_package")
+    inside = [root / "sizes.txt", root / "app.toml", root / ".git" / "HEAD", packages / "a.txt"]
+    outside = [package / "data" / "words.txt", tmp_path / "src" / "other.txt"]
+    for path in (*inside, *outside):
+        path.write_text(path.name)
+    opened = [str(path.relative_to(root)) for path in inside] + [str(path) for path in outside]
+    assert read_by([*opened, "absent.txt", ".venv"], root, {root / "app.toml"}) == {
+        "read_package/data/words.txt": sha256(b"words.txt"),
+        "sizes.txt": sha256(b"sizes.txt"),
+    }
 
 
 def test_functions_found_elsewhere_are_covered_and_their_files_sources(
