@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -46,6 +47,24 @@ class Processes:
                 process.stdout.close()
             with self._lock:
                 self._running.discard(process)
+
+    def run(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
+    ) -> tuple[int, list[str]]:
+        """Run a command in a folder to its end: its status, and the lines it printed anywhere.
+
+        Raises TimeoutExpired after so many seconds, StoppedError after `stop`.
+        """
+        with self.started(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            printed, _ = process.communicate(timeout=seconds)
+        return process.returncode, printed.decode(errors="replace").strip().splitlines()
 
     def stop(self) -> None:
         """Kill what runs, and start nothing more."""

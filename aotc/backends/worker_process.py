@@ -71,15 +71,9 @@ class CompileWorkers:
     def _run(self, folder: Path, job: CompileJob, environment: Mapping[str, str]) -> list[str]:
         """Run a worker to its end; the lines it printed."""
         try:
-            with self._processes.started(
-                self._command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            ) as process:
-                printed, _ = process.communicate(timeout=self._seconds_max)
+            status, said = self._processes.run(
+                self._command, folder, environment, self._seconds_max
+            )
         except subprocess.TimeoutExpired as error:
             raise failure(
                 "AOTC-E903",
@@ -88,15 +82,14 @@ class CompileWorkers:
                 "none",
                 "simplify the program, or report it to XLA",
             ) from error
-        said: list[str] = printed.decode(errors="replace").strip().splitlines()
-        if process.returncode != 0 or not (folder / worker_folder.RESULT).exists():
+        if status != 0 or not (folder / worker_folder.RESULT).exists():
             require_room(folder)
             last = pass_log.split(said)[1][-LINES_SHOWN:]
             raise failure(
                 "AOTC-E902",
                 job,
                 "the compiler process to finish",
-                quoted(describe_status(process.returncode), last),
+                quoted(describe_status(status), last),
                 "a crash of XLA or LLVM: try another target, and report it with these lines",
             )
         return said

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aotc.backends.cuda import wheels
-from aotc.backends.worker_process import LINES_SHOWN, environment
+from aotc.backends.refusals import LINES_SHOWN
+from aotc.backends.worker_process import environment
 from aotc.backends.xla import elf, protobuf
 from aotc.errors import UsageError, quoted
 from aotc.processes import Processes, describe_status
@@ -82,21 +83,13 @@ def _tool(where: str) -> str:
 
 
 def _run(tool: str, path: Path, where: str) -> Iterator[str]:
-    with Processes().started(
-        [tool, "-c", path.name],
-        cwd=path.parent,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            printed = f"not done after {SECONDS_MAX:g} s".encode()
-    lines = printed.decode(errors="replace").splitlines()
-    if process.returncode != 0:
-        found = quoted(describe_status(process.returncode), lines[-LINES_SHOWN:])
+    command = [tool, "-c", path.name]
+    try:
+        status, lines = Processes().run(command, path.parent, environment(), SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        status, lines = 1, [f"not done after {SECONDS_MAX:g} s"]
+    if status != 0:
+        found = quoted(describe_status(status), lines[-LINES_SHOWN:])
         raise _refusal(where, f"a kernel that {TOOL} knows", found, f"install the newest {PACKAGE}")
     # What it is compiled for and where its sections begin is said for all of them.
     yield from (f"    {line.strip()}" for line in lines if line.lstrip().startswith(("/*", ".L_")))

@@ -43,7 +43,7 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
     with temporary_folder(Path(tempfile.gettempdir()), "aotc-texts-", "") as folder:
         for number, (form, data) in enumerate(modules):
             (folder / f"{number}.{form}").write_bytes(data)
-        said, status = _run(folder)
+        status, said = _run(folder)
         made = [folder / f"{number}.txt" for number in range(len(modules))]
         if status == 0 and all(path.exists() for path in made):
             return [path.read_text(errors="replace") for path in made]
@@ -60,20 +60,12 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
     )
 
 
-def _run(folder: Path) -> tuple[list[str], int]:
-    with Processes().started(
-        [sys.executable, "-P", "-m", "aotc.backends.xla.texts"],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            return [f"not done after {SECONDS_MAX:g} s"], 1
-    return printed.decode(errors="replace").strip().splitlines(), int(process.returncode)
+def _run(folder: Path) -> tuple[int, list[str]]:
+    command = [sys.executable, "-P", "-m", "aotc.backends.xla.texts"]
+    try:
+        return Processes().run(command, folder, environment(), SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        return 1, [f"not done after {SECONDS_MAX:g} s"]
 
 
 def main() -> None:
