@@ -62,7 +62,7 @@ def draft_manifest(
     """Look at the function and its example, and say what the manifest would be; nothing is written.
 
     output: NAME.toml in the current folder by default; modules are looked up in its folder.
-    Raises UsageError: AOTC-E081 to E084; CaptureError (AOTC-E820, E835); BuildManifestError
+    Raises UsageError: AOTC-E081 to E085; CaptureError (AOTC-E820, E835); BuildManifestError
     (AOTC-E811) for a target.
     """
     named = name or name_of(request.function)

@@ -18,6 +18,7 @@ import numpy as np
 from aotc.build import asking, child
 from aotc.build.progress import Progress
 from aotc.capture import keys, program, raised
+from aotc.drafting import callables
 from aotc.drafting.array_text import DTYPES
 from aotc.drafting.messages import (
     Answer,
@@ -30,26 +31,28 @@ from aotc.drafting.messages import (
     SeenOther,
     SeenPlain,
 )
-from aotc.errors import UsageError
+from aotc.errors import UsageError, raise_if
 from aotc_runtime.errors import Finding
 
-_TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def look(job: Job, progress: Progress) -> Answer:
-    """Raises CaptureError (AOTC-E820) for a function that is not there, UsageError (AOTC-E082) for
-    an example that raises or does not fit the function.
+    """Raises CaptureError (AOTC-E820) for a function that is not there, UsageError: AOTC-E082 for
+    an example that raises or does not fit the function, E085 for what no manifest can call.
     """
     root = Path(job.root)
     progress.started(f"importing {job.function}")
     function = program.resolve(job.function, root, "FUNCTION")
+    module = sys.modules[job.function.partition(":")[0]]
+    raise_if(callables.unsuited(job.function, function, module))
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise _refusal(
             job.function, "a function whose signature Python can tell", str(error), "wrap it"
         ) from error
+    raise_if(callables.nameless(job.function, signature))
     values: Mapping[str, Any] = {}
     if job.example:
         example = program.resolve(job.example, root, "--example")
@@ -73,14 +76,15 @@ def look(job: Job, progress: Progress) -> Answer:
                 example=_seen(values[parameter.name]) if parameter.name in values else None,
             )
             for parameter in signature.parameters.values()
-            if parameter.kind not in _TAKES_ANY
+            if parameter.kind not in callables.TAKES_ANY
         ],
+        takes_any=callables.takes_any(signature),
         enable_x64=bool(jax.config.jax_enable_x64),
     )
 
 
 def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:
-    names = [p.name for p in signature.parameters.values() if p.kind not in _TAKES_ANY]
+    names = [p.name for p in signature.parameters.values() if p.kind not in callables.TAKES_ANY]
     ordered = [p.name for p in signature.parameters.values() if p.kind in _BY_POSITION]
     if isinstance(made, dict):
         if extra := [key for key in made if key not in names]:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from aotc.config.fields import is_identifier
 from aotc.config.inputs import WIDE_DTYPES
 from aotc.drafting.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
-from aotc.drafting.messages import Answer, Parameter
+from aotc.drafting.messages import Answer
 from aotc.drafting.parameters import ParameterReader
 from aotc.drafting.request import Request
 from aotc.errors import raise_if
@@ -28,7 +28,7 @@ def draft(
     """
     reader = ParameterReader(request)
     inputs, static = reader.parameters(answer.parameters)
-    raise_if([*_unknown_parameters(request, answer.parameters), *reader.problems])
+    raise_if([*_unknown_parameters(request, answer), *reader.problems])
     leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
     return Draft(
         name=name,
@@ -40,12 +40,19 @@ def draft(
         dimensions=_dimensions(request, leaves, reader.sizes),
         inputs=inputs,
         static=static,
-        notes=tuple(reader.notes),
+        notes=(*reader.notes, *(_left_out(any_) for any_ in answer.takes_any)),
     )
 
 
-def _unknown_parameters(request: Request, parameters: list[Parameter]) -> Iterator[Finding]:
-    known = [parameter.name for parameter in parameters]
+def _left_out(takes_any: str) -> str:
+    return (
+        f"the function's {takes_any} gets nothing: a manifest passes what the signature names, so "
+        "what is to be passed needs a name there, or a function around it that has one"
+    )
+
+
+def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
+    known = [parameter.name for parameter in answer.parameters]
     for name, option in sorted(request.named.items()):
         if name not in known:
             close = closest(name, known)
@@ -53,9 +60,19 @@ def _unknown_parameters(request: Request, parameters: list[Parameter]) -> Iterat
                 code="AOTC-E083",
                 where=f"{option} {name}",
                 expected=f"a parameter of {request.function}: {', '.join(known) or 'it has none'}",
-                found=name,
-                hint=f"did you mean {close}?" if close else "correct the name",
+                found=f"{name} would land in {' or '.join(answer.takes_any)}"
+                if answer.takes_any
+                else name,
+                hint=_renamed(name, close, answer),
             )
+
+
+def _renamed(name: str, close: str | None, answer: Answer) -> str:
+    if close:
+        return f"did you mean {close}?"
+    if answer.takes_any:
+        return f"name it in the signature, or wrap the function: def f({name}, ...)"
+    return "correct the name"
 
 
 def _dimensions(

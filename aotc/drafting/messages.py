@@ -64,7 +64,10 @@ class Parameter(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """enable_x64: whether the program itself, when imported, turned 64-bit types on."""
+    """enable_x64: whether the program itself, when imported, turned 64-bit types on.  takes_any:
+    "*args" and "**kwargs" of the function, to which a manifest passes nothing.
+    """
 
     parameters: list[Parameter]
     enable_x64: bool
+    takes_any: list[str] = []

@@ -271,3 +271,148 @@ def test_names_that_toml_wants_quoted_are_and_the_manifests_own_rules_refuse_the
 
 def test_an_example_that_exits_is_one_that_fails(run: Run) -> None:
     assert run("init", "program:annotated", "--example=program:leave").codes == ["AOTC-E082"]
+
+
+CALLABLES = """
+import functools
+
+import jax
+import jax.numpy as jnp
+
+
+def plain(x, /, y, n=2, *, scale=1.0):
+    return x * y * scale * n
+
+
+def any_more(x, *rest, y, **more):
+    return x + y
+
+
+def spread(*xs):
+    return sum(xs)
+
+
+def by_name(**xs):
+    return xs["x"]
+
+
+def nothing():
+    return jnp.ones(4)
+
+
+def yields(x):
+    yield x
+
+
+async def later(x):
+    return x
+
+
+class Model:
+    def __init__(self, w=2.0):
+        self.w = w
+
+    def __call__(self, x):
+        return x * self.w
+
+    def predict(self, x):
+        return x * self.w
+
+    @classmethod
+    def made(cls, x):
+        return x * 2
+
+    @staticmethod
+    def kept(x):
+        return x * 3
+
+
+model = Model()
+bound = model.predict
+fixed = functools.partial(plain, scale=2.0)
+first = functools.partial(plain, 3.0)
+jitted = jax.jit(plain, static_argnames=("n",))
+mapped = jax.vmap(lambda x, y: x + y, in_axes=(0, None))
+graded = jax.grad(lambda x, y: (x * y).sum())
+saved = jax.checkpoint(plain)
+"""
+
+X, Y = "--input=x=float32[4]", "--input=y=float32[4]"
+
+
+@pytest.fixture
+def init(aotc: Run, tmp_path: Path) -> Run:
+    (tmp_path / "calls.py").write_text(CALLABLES)
+
+    def run(name: str, *options: str) -> Any:
+        return aotc("init", f"calls:{name}", *options, "--entry-point=f", "-o", "f.toml")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "inputs", "static"),
+    [
+        ("plain", [X, Y], "xy", {}),
+        ("plain", [X, Y, "--static=n=3"], "xy", {"n": 3}),
+        ("any_more", [X, Y], "xy", {}),
+        ("nothing", [], "", {}),
+        ("model", [X], "x", {}),
+        ("model.predict", [X], "x", {}),
+        ("bound", [X], "x", {}),
+        ("Model.made", [X], "x", {}),
+        ("Model.kept", [X], "x", {}),
+        ("fixed", [X, Y], "xy", {}),
+        ("first", [Y], "y", {}),
+        ("jitted", [X, Y], "xy", {}),
+        ("mapped", [X, Y], "xy", {}),
+        ("graded", [X, Y], "xy", {}),
+        ("saved", [X, Y], "xy", {}),
+    ],
+)
+def test_whatever_can_be_called_by_name_is_drafted_and_traces(
+    init: Run, tmp_path: Path, name: str, options: list[str], inputs: str, static: dict[str, Any]
+) -> None:
+    done = init(name, *options)
+    assert done.exit_code == 0, done.stderr
+    entry_point = read(tmp_path / "f.toml")["entry_points"]["f"]
+    assert entry_point["function"] == f"calls:{name}"
+    assert set(entry_point.get("inputs", {})) == set(inputs)
+    assert entry_point.get("static", {}) == static
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("spread", [], "spread(*xs)"),
+        ("spread", ["--input=xs=float32[4]"], "spread(*xs)"),
+        ("by_name", [X], "by_name(**xs)"),
+        ("yields", [X], "it yields"),
+        ("later", [X], "async def"),
+        ("Model", [X], "calls:model"),
+        ("Model.predict", [X], "calls:model.predict"),
+        ("Model.__call__", [X], "a method"),
+    ],
+)
+def test_what_no_manifest_can_call_is_refused_and_nothing_is_written(
+    init: Run, tmp_path: Path, name: str, options: list[str], says: str
+) -> None:
+    done = init(name, *options)
+    assert (done.exit_code, done.codes) == (2, ["AOTC-E085"]), done.stderr
+    assert says in done.stderr
+    assert not list(tmp_path.glob("*.toml"))
+
+
+def test_arguments_without_a_name_get_nothing_and_a_note_says_so(init: Run) -> None:
+    notes = init("any_more", X, Y, "--json").document["notes"]
+    assert [note.partition(" gets")[0] for note in notes] == [
+        "the function's *rest",
+        "the function's **more",
+    ]
+
+
+def test_an_option_for_such_an_argument_says_where_it_would_land(init: Run) -> None:
+    done = init("any_more", X, Y, "--input=other=float32[4]")
+    assert done.codes == ["AOTC-E083"]
+    assert "other would land in *rest or **more" in done.stderr
+    assert "def f(other, ...)" in done.stderr
