@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 
 from aotc import constants
 from aotc.build import child, identity, remembered
@@ -31,6 +30,13 @@ type Keep = Callable[[], None]
 REFERENCE = "aotc.build.reference_worker"
 
 CAPTURED = ("program.msgpack", "read.msgpack", "inputs.*.safetensors", "weights.*/*.safetensors")
+_NAMES = {
+    "program.msgpack": "the captured program",
+    "read.msgpack": "the list of files that the program read",
+    "trials.msgpack": "the plan of calls to try",
+}
+"""For people, of what is there once."""
+
 REFERRED = ("fixture.*.safetensors", "call.*.safetensors", "outcomes.msgpack")
 """What the two leave in the staging folder."""
 
@@ -99,7 +105,8 @@ def capture(
     def advance(name: str) -> None:
         nonlocal done
         done += 1
-        on_stage("capture", done, total)
+        if done < total:  # after the last one, fixtures are made and weights written
+            on_stage("capture", done, total)
         on_captured(source.staging.read_entry_point(name))
 
     variables = {
@@ -120,8 +127,7 @@ def capture(
 
     on_stage("capture", 0, total)
     keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
-    if done < total:  # what comes from a cache has told nothing by then
-        on_stage("capture", total, total)
+    on_stage("capture", total, total)
     program = replace(source.staging.read_program(), read=source.staging.read_files())
     name, digest = source.manifest.path.name, sha256(source.manifest.text)
     raise_if(changed({name: digest}, [(name, program.manifest)]))
@@ -152,9 +158,7 @@ def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutpu
 
 def _given(staging: Staging) -> Iterator[tuple[str, str]]:
     """What the reference gets from the capture, and the plan of the trials."""
-    every: list[Path] = [staging.folder / "trials.msgpack"]
-    for pattern in CAPTURED:
-        every += sorted(staging.folder.glob(pattern))
-    for path in every:
-        if path.exists():
-            yield f"captured {path.relative_to(staging.folder)}", sha256(path.read_bytes())
+    for pattern in ("trials.msgpack", *CAPTURED):
+        for path in sorted(staging.folder.glob(pattern)):
+            name = path.relative_to(staging.folder).as_posix()
+            yield _NAMES.get(name, f"captured {name}"), sha256(path.read_bytes())

@@ -158,10 +158,19 @@ def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
     rest = _without_blobs(msgspec.to_builtins(manifest))
     for told in ("name", "version", "built_with", "format_version"):
         rest.pop(told)
-    yield (
-        "signatures, tolerances and requirements",
-        sha256(msgspec.json.encode(rest, order="sorted")),
-    )
+    for name, entry_point in sorted(rest.pop("entry_points").items()):
+        yield f"memory and cost of {name}", _digest(entry_point.pop("profiles"))
+        yield f"signature and tolerance of {name}", _digest(entry_point)
+    for key, value in sorted(rest.items()):
+        yield _NAMES.get(key, key), _digest(value)
+
+
+_NAMES = {"weights": "shapes of weights", "requires": "requirements of the host"}
+"""For people, of keys of a bundle manifest that do not say it."""
+
+
+def _digest(document: Any) -> str:
+    return sha256(msgspec.json.encode(document, order="sorted"))
 
 
 def _without_blobs(document: Any) -> Any:

@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -48,37 +48,57 @@ def builder_id(stated: str | None) -> str:
 
 def gather(
     manifest: BuildManifest,
+    made_from: Collection[str],
     targets: Sequence[str],
     started: datetime | None,
     finished: datetime,
     tuning: TuningFile | None,
     builder: str,
 ) -> Materials:
-    """targets: as written. started: None where the environment states the time of the build."""
+    """made_from: names of files, as provenance has them.  targets: as written.  started: None where
+    the environment states the time of the build.
+    """
     return Materials(
         targets=tuple(targets),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         environment=child.PINNED,
         started=started,
         finished=finished,
-        revision=revision_of(manifest.root),
+        revision=revision_of(manifest.root, {manifest.path.name, *made_from}),
         tuning=None if tuning is None else sha256(tuning_file.encode(tuning)),
         builder_id=builder,
     )
 
 
-def revision_of(folder: Path) -> Revision | None:
-    """The commit of a folder in a git repository, and whether the folder has changes beyond it;
-    None outside of one, without git, or where git does not trust the repository.
+def revision_of(folder: Path, made_from: Collection[str]) -> Revision | None:
+    """The commit of a folder in a git repository, and whether it lacks something: a change of a
+    file in the folder, or any of the files that a build was made from. None outside of a
+    repository, without git, or where git does not trust it.
+
+    made_from: paths from the folder; of files elsewhere, what their paths end in.
     """
     git = shutil.which("git")
     if git is None:
         return None
     commit = _git(git, folder, "rev-parse", "--verify", "HEAD")
-    status = _git(git, folder, "status", "--porcelain", "--", ".")
-    if commit is None or status is None or not _COMMIT.match(commit):
+    top = _git(git, folder, "rev-parse", "--show-toplevel")
+    status = _git(
+        git, folder, "status", "--porcelain", "--no-renames", "--untracked-files=all", "-z", ":/"
+    )
+    if commit is None or top is None or status is None or not _COMMIT.match(commit.strip()):
         return None
-    return Revision(commit, dirty=bool(status))
+    place = folder.resolve()
+    wanted = {os.path.normpath(name) for name in made_from}
+    for line in filter(None, status.split("\0")):
+        state, path = line[:2], Path(top.strip()).resolve() / line[3:]
+        is_tracked = state != "??"
+        if is_tracked and path.is_relative_to(place):
+            return Revision(commit.strip(), dirty=True)
+        if os.path.relpath(path, place) in wanted or any(
+            path.as_posix().endswith(f"/{name}") for name in wanted if not (place / name).exists()
+        ):
+            return Revision(commit.strip(), dirty=True)
+    return Revision(commit.strip(), dirty=False)
 
 
 def _git(git: str, folder: Path, *arguments: str) -> str | None:
@@ -97,4 +117,4 @@ def _git(git: str, folder: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout if done.returncode == 0 else None

@@ -99,7 +99,7 @@ def build(
     on_done: OnDone = lambda done: None,
     builder: str | None = None,
     with_sbom: bool = False,
-    before_packing: BeforePacking = lambda parts: None,
+    before_packing: BeforePacking | None = None,
     executor: Executor | None = None,
     beside: Sequence[Path] = (),
 ) -> Built:
@@ -210,18 +210,21 @@ def build(
             found = _captured_profiles(unchecked, executables)
             parities, proofs = checking.judge(ran, found) if ran else ({}, {})
         failures.raise_collected()
+        checked = [
+            parts.of(
+                target,
+                own(executables, target),
+                parities[target.name],
+                proofs.get(target.name, {}),
+            )
+            for target in resolved
+        ]
+        if before_packing:
+            with clock.stage("again"):
+                on_stage("again", 0, 0)
+                before_packing(checked)
         with clock.stage("pack"), tasks.timed(Task(Kind.PACK, "", {}), ALWAYS):
             on_stage("pack", 0, 0)
-            checked = [
-                parts.of(
-                    target,
-                    own(executables, target),
-                    parities[target.name],
-                    proofs.get(target.name, {}),
-                )
-                for target in resolved
-            ]
-            before_packing(checked)
             file = tune.file_of(executables, planned, not_tuned) if tuning else None
             packed = write_bundle(
                 path,
@@ -232,6 +235,7 @@ def build(
                 signer,
                 lambda: gather(
                     manifest,
+                    program.made_from,
                     names,
                     None if stated else started,
                     time_of_build(stated),

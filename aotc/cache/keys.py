@@ -12,6 +12,12 @@ from aotc_runtime.digest import is_digest, sha256
 SCHEMA = "1"
 """Of what entries hold; a change of it makes every older entry one of another key."""
 
+FILES = ("file ", "source file ")
+"""What parts that are files begin with. One that goes may be there still: nobody reads it now."""
+
+CHANGED = "file of package "
+"""What parts begin with that are files of packages, changed after their installation."""
+
 type Parts = Mapping[str, str]
 """What a result depends on: a name for people ("source file model.py") to a digest, or to a value
 that is short enough to show ("0.12.0").
@@ -63,6 +69,9 @@ class Change:
     now: str | None
 
     def __str__(self) -> str:
+        is_file = self.part.startswith(FILES) and not self.part.startswith(CHANGED)
+        if is_file and None in (self.before, self.now):
+            return f"{self.part} is {'now' if self.before is None else 'no longer'} read"
         if self.before is None:
             return f"{self.part} added" + _shown(": ", self.now)
         if self.now is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -110,7 +111,8 @@ class Tasks:
         order = list(Kind)
         with self._lock:
             every = sorted(
-                self._done.values(), key=lambda done: (order.index(done.task.kind), done.task.of)
+                self._done.values(),
+                key=lambda done: (order.index(done.task.kind), _by_number(done.task.of)),
             )
         capture = next((d.reasons for d in every if d.task.kind is Kind.CAPTURE), ())
         return tuple(replace(done, reasons=_traced_back(done, capture)) for done in every)
@@ -129,6 +131,12 @@ class Tasks:
         if NOT_KEPT in before:
             return (NOT_KEPT,)
         return tuple(map(str, changes(before, task.parts))) or (GONE,)
+
+
+def _by_number(text: str) -> list[tuple[int, str]]:
+    """To sort batch=8 before batch=16."""
+    parts = re.findall(r"\d+|\D+", text)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _decoded[T](data: bytes, type_: type[T]) -> T | None:

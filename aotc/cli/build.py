@@ -145,7 +145,7 @@ def build(
             cache=store,
             builder=builder_id,
             with_sbom=sbom is not None,
-            before_packing=again.check if again else lambda parts: None,
+            before_packing=again.check if again else None,
             keep_going=keep_going,
             executor=cluster,
             beside=[path for path in (sbom, save_tuning) if path is not None],

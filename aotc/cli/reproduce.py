@@ -90,10 +90,13 @@ def _document(bundle: Path, done: Reproduced) -> dict[str, Any]:
 
 
 def _print(bundle: Path, done: Reproduced) -> None:
+    from aotc.report.text import count
+
     print(f"reproduced  {done.name} {done.version}  {bundle}")
-    print(f"root        {done.root_digest}")
-    print(f"from        {done.manifest}, {len(done.recipe.files)} files as they were")
+    files, packages = len(done.recipe.files), len(done.recipe.packages)
     where = "an environment made for it" if done.installed else "this environment"
-    print(f"with        {len(done.recipe.packages)} packages in the recorded versions, in {where}")
+    print(f"root        {done.root_digest}")
+    print(f"from        {done.manifest} and {count(files, 'other file')}, all as recorded")
+    print(f"with        {count(packages, 'package')} in the recorded versions, in {where}")
     print(f"targets     {', '.join(done.targets)}")
     print_notes(done.notes)

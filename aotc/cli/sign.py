@@ -31,7 +31,6 @@ def sign(out: Output, bundle: Path, key: str, passphrase_file: Path | None) -> N
         "key_id": attestation.key_id,
         "added": made.added,
     }
-    done = "signed" if made.added else "nothing added: signed before was"
-    out.result(
-        document, lambda: print(f"{done} {attestation.root_digest}\nwith key {attestation.key_id}")
-    )
+    root, key_id = attestation.root_digest, attestation.key_id
+    done = f"signed {root}" if made.added else f"nothing added to {root}: signed before"
+    out.result(document, lambda: print(f"{done}\nwith key {key_id}"))

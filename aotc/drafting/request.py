@@ -42,6 +42,13 @@ class Request:
         return paths | {name: option for option, names in others.items() for name in names}
 
 
+def _meant(reference: str) -> str:
+    """A hint for a text that is no reference to a function."""
+    module, _, attribute = reference.rpartition(".")
+    meant = f"{module}:{attribute}"
+    return f"did you mean {meant}?" if is_function_reference(meant) else "name a function"
+
+
 def read_request(
     function: str,
     example: str | None,
@@ -57,7 +64,7 @@ def read_request(
     for option, reference in (("FUNCTION", function), ("--example", example)):
         if reference is not None and not is_function_reference(reference):
             problems.append(
-                _problem(option, f"a function as {_REFERENCE}", spell(reference), "name a function")
+                _problem(option, f"a function as {_REFERENCE}", spell(reference), _meant(reference))
             )
 
     def read[T](option: str, texts: Iterable[str], value: Callable[[str], T]) -> dict[str, T]:

@@ -74,8 +74,11 @@ class Diff:
 
     @property
     def is_same(self) -> bool:
-        """Whether both have the same root: then they are the same, byte for byte."""
-        return self.before.root_digest == self.after.root_digest
+        """Whether both have the same root and the same targets of it: then they are the same, byte
+        for byte.
+        """
+        roots = self.before.root_digest == self.after.root_digest
+        return roots and self.before.targets.keys() == self.after.targets.keys()
 
 
 def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
@@ -83,9 +86,9 @@ def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
 
     Raises UsageError (AOTC-E057) for a module that this jaxlib cannot read.
     """
-    if before.root_digest == after.root_digest:
-        return Diff(before, after, (), ())
     changes = [*_bundles(before, after)]
+    if before.root_digest == after.root_digest:
+        return Diff(before, after, tuple(changes), ())
     pairs: dict[tuple[str, str], list[str]] = {}
     for name in sorted(before.targets.keys() & after.targets.keys()):
         changes += _targets(name, before.targets[name], after.targets[name])
@@ -117,11 +120,16 @@ def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
 def _bundles(before: Review, after: Review) -> Iterator[Change]:
     yield from _fields("identity", "", _identity(before), _identity(after))
     for name in sorted(before.targets.keys() ^ after.targets.keys()):
-        was = name in before.targets
-        yield Change("targets", name, *(("there", NONE) if was else (NONE, "there")))
+        yield Change("targets", name, _state_of(name, before), _state_of(name, after))
     one, two = sum(before.sizes.values()), sum(after.sizes.values())
     if one != two:
         yield _number("artifact_size", "bundle", one, two)
+
+
+def _state_of(target: str, review: Review) -> str:
+    if target in review.targets:
+        return "there"
+    return "absent from this copy" if target in review.absent else NONE
 
 
 def _identity(review: Review) -> dict[str, Any]:

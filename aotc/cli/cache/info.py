@@ -30,8 +30,10 @@ def info(out: Output, place: str | None, cache_size: str | None) -> None:
     }
 
     def text() -> None:
+        from aotc.report.text import size
+
         print(f"folder   {store.folder}")
         print(f"entries  {found.entries}")
-        print(f"bytes    {found.bytes} of {store.limit}")
+        print(f"size     {size(found.bytes)} of {size(store.limit)}")
 
     out.result(document, text)

@@ -29,5 +29,11 @@ def prune(out: Output, place: str | None, cache_size: str | None) -> None:
         "entries": left.entries,
         "bytes": left.bytes,
     }
-    text = f"removed {removed.entries} entries, {removed.bytes} bytes; {left.bytes} bytes are left"
-    out.result(document, lambda: print(text))
+
+    def text() -> None:
+        from aotc.report.text import size
+
+        what = f"removed {removed.entries} entries, {size(removed.bytes)}"
+        print(f"{what}; {size(left.bytes)} are left")
+
+    out.result(document, text)

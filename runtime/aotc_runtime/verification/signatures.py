@@ -99,7 +99,7 @@ def vouchers_for(
         )
     vouchers: list[Voucher] = []
     idle: dict[str, PublicKey] = {}
-    silent: set[str] = set()
+    silent: dict[str, set[str]] = {}
     strangers: set[str] = set()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
@@ -113,7 +113,7 @@ def vouchers_for(
         if statement.predicateType == PROVENANCE_TYPE:
             vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where))
         else:
-            silent.add(f"a statement of type {statement.predicateType}, which vouches for nothing")
+            silent.setdefault(statement.predicateType, set()).update(counted)
     # docs/trust.md 4: k distinct keys, not k signatures.
     found = signers_of(vouchers)
     if not found and not idle and not silent:
@@ -126,12 +126,15 @@ def vouchers_for(
         )
     if len(found) < policy.threshold:
         raise_if(_idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
-        counted_names = [_names(keys[signer] for signer in found)] if found else []
+        names = f": {_names(keys[signer] for signer in found)}" if found else ""
+        # A builder's bill of materials beside its provenance takes nothing away.
+        others = [type_ for type_, signers in sorted(silent.items()) if signers - {*found}]
+        more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
         raise _policy_error(
             "AOTC-E304",
             where,
             f"signatures by {policy.threshold} distinct keys of {_names(keys.values())}",
-            ", ".join([f"{len(found)} that count", *counted_names, *sorted(silent)]),
+            "; ".join([f"{len(found)} of them{names}", *more]),
             "have another key holder run `aotc sign BUNDLE --key KEY`",
         )
     return tuple(vouchers)

@@ -30,21 +30,48 @@ def test_a_revision_is_the_commit_and_whether_the_folder_has_changes(tmp_path: P
     (tmp_path / "model" / "a.py").write_text("1")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "first")
-    revision = revision_of(tmp_path / "model")
+    revision = revision_of(tmp_path / "model", ["a.py"])
     assert revision is not None
     assert (revision.commit, revision.dirty) == (git(tmp_path, "rev-parse", "HEAD"), False)
-    (tmp_path / "outside.py").write_text("1")
-    assert not revision_of(tmp_path / "model").dirty  # type: ignore[union-attr]
-    (tmp_path / "model" / "b.py").write_text("1")
-    assert revision_of(tmp_path / "model").dirty  # type: ignore[union-attr]
+    (tmp_path / "model" / "a.py").write_text("2")
+    assert is_dirty(tmp_path / "model")
+
+
+def is_dirty(folder: Path, *made_from: str) -> bool:
+    revision = revision_of(folder, made_from)
+    assert revision is not None
+    return revision.dirty
+
+
+@needs_git
+def test_files_that_no_commit_has_count_if_the_build_read_them(tmp_path: Path) -> None:
+    """Neither the bundle that was written beside the program nor a key makes it dirty."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "src" / "model").mkdir(parents=True)
+    (tmp_path / "deploy" / "model.toml").write_text("")
+    (tmp_path / "src" / "model" / "old.py").write_text("1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    (tmp_path / "deploy" / "model.aotb").write_text("")
+    (tmp_path / "deploy" / "sizes ü.txt").write_text("")
+    (tmp_path / "src" / "model" / "new.py").write_text("1")
+    read = ["model.toml", "model/old.py"]
+    assert not is_dirty(tmp_path / "deploy", *read)
+    assert is_dirty(tmp_path / "deploy", *read, "sizes ü.txt")
+    assert is_dirty(tmp_path / "deploy", *read, "model/new.py")
+    assert is_dirty(tmp_path / "deploy", *read, "../src/model/new.py")
+    (tmp_path / "src" / "model" / "old.py").write_text("2")
+    assert is_dirty(tmp_path / "deploy", *read)
+    assert not is_dirty(tmp_path / "deploy", "model.toml")
 
 
 def test_a_folder_outside_of_a_repository_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert revision_of(tmp_path) is None
+    assert revision_of(tmp_path, []) is None
     monkeypatch.setenv("PATH", "")
-    assert revision_of(Path(__file__).parent) is None, "no git"
+    assert revision_of(Path(__file__).parent, []) is None, "no git"
 
 
 @needs_git
@@ -54,7 +81,7 @@ def test_a_repository_cannot_have_programs_run(tmp_path: Path) -> None:
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "first")
     git(tmp_path, "config", "core.fsmonitor", f"touch {tmp_path}/ran; true")
-    assert revision_of(tmp_path) is not None
+    assert revision_of(tmp_path, []) is not None
     assert not (tmp_path / "ran").exists()
 
 

@@ -35,7 +35,9 @@ def test_a_key_does_not_account_for_order_or_for_what_people_call_the_task() -> 
             "package x 1 -> 2",
         ),
         ({"files of package x": A}, {"files of package x": B}, "files of package x changed"),
-        ({"source file a.py": A}, {}, "source file a.py removed"),
+        ({"source file a.py": A}, {}, "source file a.py is no longer read"),
+        ({}, {"file a.txt": A}, "file a.txt is now read"),
+        ({"file of package x a.py": A}, {}, "file of package x a.py removed"),
     ],
 )
 def test_a_change_says_what_was_and_what_is(

@@ -66,3 +66,14 @@ def test_a_changed_module_is_traced_back_to_what_changed_in_the_program() -> Non
     capture, executable = tasks.done()
     assert capture.reasons == ("source file model.py changed",)
     assert executable.reasons == ("module changed: source file model.py changed",)
+
+
+def test_tasks_are_in_the_order_of_their_numbers() -> None:
+    tasks = Tasks(None, {})
+    for size in (1, 16, 8):
+        tasks.note(Task(Kind.EXECUTABLE, f"f[batch={size}] for native", {}), cached=False)
+    assert [done.task.of.partition("]")[0] for done in tasks.done()] == [
+        "f[batch=1",
+        "f[batch=8",
+        "f[batch=16",
+    ]

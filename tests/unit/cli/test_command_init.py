@@ -178,6 +178,7 @@ def test_random_keys_annotations_and_structures_of_functions_are_inputs(
     ("arguments", "code", "says"),
     [
         (["program"], "AOTC-E080", "a function as package.module:function"),
+        (["program.predict"], "AOTC-E080", "did you mean program:predict?"),
         (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean float32?"),
         (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
         (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),

@@ -91,6 +91,8 @@ def test_two_of_three_keys_reach_a_threshold_of_two(aotc: Run, refused: Run, bun
     refused(verify, 5, "AOTC-E304")
     aotc("sign", "b", "--key", "a.key")
     refused(verify, 5, "AOTC-E304")
+    (finding,) = aotc(*verify, "--json").document["findings"]
+    assert finding["found"].startswith("1 of them: ") and ";" not in finding["found"]
     aotc("sign", "b", "--key", "b1.key")
     assert len(aotc(*verify, "--json").document["signers"]) == 2
     aotc("sign", "b", "--key", "c.key")

@@ -168,6 +168,15 @@ def test_profiles_and_versions_that_one_of_them_lacks_are_named(base: Review, ma
     assert kinds(found) == ["identity"]
 
 
+def test_a_copy_without_a_target_is_not_the_same(base: Review) -> None:
+    whole = replace(base, targets={**base.targets, "more": base.targets[V3]})
+    extracted = replace(base, absent=("more",))
+    found = diff(whole, extracted, lines_max=9)
+    assert not found.is_same and broken(found, "any") and broken(found, "targets")
+    assert changes(found, "targets") == [("more", "there", "absent from this copy")]
+    assert diff(extracted, extracted, lines_max=9).is_same
+
+
 def test_other_line_numbers_are_the_same_bundle(base: Review, make: Make) -> None:
     found = diff(base, make("\ndef f", "\n# A comment.\n\ndef f"), lines_max=9)
     assert found.is_same and kinds(found) == []
