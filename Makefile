@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO := out/demo
 INTEROP := out/interop
 REGISTRY := out/registry
+STORES := out/stores
 FOREIGN := out/foreign
 CUDA := out/cuda
 PYTHON ?=
@@ -100,6 +101,12 @@ test-registry: $(STAMP) ## Share a cache through an OCI registry (unpacks docker
 	scripts/registry $(REGISTRY)
 	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/cache
 
+test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers in out/stores; az:// needs npm)
+	$$(scripts/find-python) -m venv $(STORES)
+	$(STORES)/bin/python -m pip install --quiet --disable-pip-version-check -e runtime -e '.[examples,dev,stores]'
+	if command -v npm > /dev/null; then npm install --silent --prefix $(STORES)/azurite azurite@3; fi
+	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/cache
+
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
@@ -130,4 +137,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores bench bench-compare constraints clean

@@ -60,7 +60,9 @@ class Bounded:
         if error := future.exception():
             if isinstance(error, OutageError):
                 raise error
-            raise OutageError(f"{type(error).__name__}: {error}") from error
+            # What servers answer goes on for pages.
+            first = (str(error).strip().splitlines() or [""])[0]
+            raise OutageError(f"{type(error).__name__}: {first}") from error
         return future.result()
 
 

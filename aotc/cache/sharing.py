@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -84,6 +85,10 @@ def blobs_at(url: str) -> Blobs:
     except OutageError as error:
         hint = "file://, http://, https:// and oci:// need no other package"
         raise _unusable(url, str(error), hint) from error
+    # What keeps a call from succeeding ends in a note; libraries tell it to the terminal as well,
+    # each time, unless somebody has asked for what they log.
+    library = type(files).__module__.partition(".")[0]
+    logging.getLogger(library).addHandler(logging.NullHandler())
     return FsspecBlobs(files, folder)
 
 

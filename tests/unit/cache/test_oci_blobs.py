@@ -7,8 +7,9 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,27 +106,101 @@ def test_a_url_without_a_repository_is_refused(url: str) -> None:
     assert caught.value.code == "AOTC-E062"
 
 
+needs_registry = pytest.mark.skipif("AOTC_REGISTRY" not in os.environ, reason="make test-registry")
+"""Registries of the distribution project; this one is Debian's package."""
+
+Registry = Callable[[dict[str, Any]], str]
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    """More of its configuration to the HOST:PORT of a registry."""
+    running = []
+
+    def start(more: dict[str, Any]) -> str:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        config = {
+            "version": 0.1,
+            "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
+            "http": {"addr": f"127.0.0.1:{port}"},
+            "log": {"level": "error"},
+            **more,
+        }
+        (tmp_path / "config.yml").write_text(json.dumps(config))
+        command = [os.environ["AOTC_REGISTRY"], "serve", str(tmp_path / "config.yml")]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, **quiet)
+        running.append(process)
+        while process.poll() is None:
+            with socket.socket() as trial:
+                if trial.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        return f"127.0.0.1:{port}"
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.registry
-@pytest.mark.skipif("AOTC_REGISTRY" not in os.environ, reason="make test-registry")
-def test_the_registry_of_the_distribution_project_takes_and_gives_entries(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path)}},
-        "http": {"addr": f"127.0.0.1:{port}"},
-        "log": {"level": "error"},
+@needs_registry
+def test_the_registry_of_the_distribution_project_takes_and_gives_entries(
+    registry: Registry,
+) -> None:
+    works(OciBlobs(f"oci://{registry({})}/team/cache"))
+
+
+@pytest.fixture
+def with_tokens(
+    registry: Registry,
+    serve: Callable[[str, Path, str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """HOST:PORT of a registry that checks the tokens of a server elsewhere, which has TLS."""
+    place = serve("token_server.py", tmp_path, "")
+    certificate = str(tmp_path / "tokens.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", certificate)
+    token = {
+        "realm": f"https://{place}/token",
+        "service": "registry",
+        "issuer": "tokens",
+        "rootcertbundle": certificate,
     }
-    (tmp_path / "config.yml").write_text(json.dumps(config))
-    command = [os.environ["AOTC_REGISTRY"], "serve", str(tmp_path / "config.yml")]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            while process.poll() is None:
-                with socket.socket() as trial:
-                    if trial.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
-            works(OciBlobs(f"oci://127.0.0.1:{port}/team/cache"))
-        finally:
-            process.kill()
+    return registry({"auth": {"token": token}})
+
+
+@pytest.mark.registry
+@needs_registry
+def test_tokens_are_fetched_from_the_server_that_the_registry_names(with_tokens: str) -> None:
+    works(OciBlobs(f"oci://me:secret@{with_tokens}/team/cache"))
+    again = OciBlobs(f"oci://me:secret@{with_tokens}/team/cache")
+    assert again.read(NAME, 10**6, unmoved) == DATA, "a token for reading alone is asked for first"
+    again.write(NAME, b"newer", unmoved)
+    assert again.read(NAME, 10**6, unmoved) == b"newer"
+
+
+@pytest.mark.registry
+@needs_registry
+@pytest.mark.parametrize("secret", ["", "me:wrong@"])
+def test_who_gets_no_token_is_told_so(with_tokens: str, secret: str) -> None:
+    blobs = OciBlobs(f"oci://{secret}{with_tokens}/team/cache")
+    with pytest.raises(OutageError, match="401"):
+        blobs.read(NAME, 1000, unmoved)
+    with pytest.raises(OutageError, match="401"):
+        blobs.write(NAME, DATA, unmoved)
+
+
+@pytest.mark.registry
+@needs_registry
+def test_a_token_server_whose_certificate_nobody_knows_gets_no_password(
+    with_tokens: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    blobs = OciBlobs(f"oci://me:secret@{with_tokens}/team/cache")
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        blobs.read(NAME, 1000, unmoved)
