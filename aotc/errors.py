@@ -67,6 +67,12 @@ class TerminatedError(AotcError):
     exit_code = 143
 
 
+class HungUpError(AotcError):
+    """AOTC-E983: SIGHUP stopped the command; the exit code is what shells show for it."""
+
+    exit_code = 129
+
+
 BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E0", UsageError),
     ("AOTC-E80", BuildManifestError),
@@ -82,6 +88,7 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E97", BudgetExceededError),
     ("AOTC-E981", AbortedError),
     ("AOTC-E982", TerminatedError),
+    ("AOTC-E983", HungUpError),
 )
 
 

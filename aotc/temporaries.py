@@ -25,7 +25,8 @@ PART = ".part"
 PROBE_BYTES = 4096
 """A block of most file systems."""
 
-_STOPS = (signal.SIGINT, signal.SIGTERM)
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+"""The last raises one of the others again, after an import (`aotc.cli.signals`)."""
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system without hard links says, such as FAT."""
@@ -38,7 +39,7 @@ def prefix_of(path: Path) -> str:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the end: for steps that are done together or not at all.
+    """What stops a command waits until the end: for steps that are done together or not at all.
 
     Python runs handlers in the main thread only, so that other threads need nothing. A mask would
     not do: a signal to the process then goes to a thread that has none.

@@ -12,7 +12,7 @@ from msgspec import Struct
 from aotc.build import child
 from aotc.build.progress import Progress
 from aotc.build.staging import scratch_folder
-from aotc.processes import Processes
+from aotc.processes import Processes, end_with_parent
 
 JOB, ANSWER = "job.json", "answer.json"
 
@@ -50,6 +50,7 @@ def ask[A](
 
 def answer[J](folder: Path, job_type: type[J], find: Callable[[J, Progress], Any]) -> int:
     """In the child: leave what `find` makes of the job; the exit code to end with."""
+    end_with_parent()
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=job_type)
 
     def work(progress: Progress) -> None:

@@ -19,9 +19,12 @@ from aotc.build.recorder import Recorder
 from aotc.build.recording import Recording
 from aotc.build.staging import FULL, Staging, no_scratch
 from aotc.constants import CAPTURE_WORKER
+from aotc.processes import end_with_parent
 
 
 def main() -> int:
+    # Before anything is recorded, for it loads native code, as a program had better not.
+    end_with_parent()
     worker, manifest, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     root = manifest.resolve().parent
     environment = dict(os.environ)

@@ -30,6 +30,12 @@ from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 
 OURS = ("aotc", "aotc-runtime")
+RUN = (
+    "from aotc.processes import end_with_parent; end_with_parent(); "
+    "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
+)
+"""`python -m aotc.cli.main`, which ends with the process that started it."""
+
 LINES_SHOWN = 15
 
 type OnStage = Callable[[str], None]
@@ -88,7 +94,8 @@ def reproduce(
         arguments = [*(["--tuning", str(tuning.absolute())] if tuning else [])]
         for target in recipe.targets:
             arguments.append(f"--target={target}")
-        _build([*python, "build", str(found.absolute()), "-o", str(again), *arguments], processes)
+        command = [*python, "build", str(found.absolute()), "-o", str(again), *arguments]
+        _build(command, scratch, processes)
         built, _ = read_unverified(open_bundle(again))
         if built.root_digest != contents.root_digest:
             on_stage("comparing")
@@ -149,7 +156,7 @@ def _interpreter(
 ) -> Iterator[list[str]]:
     """A command that runs aotc with the recorded packages: this one, if it has them."""
     if not changed:
-        yield [sys.executable, "-P", "-m", "aotc.cli.main"]
+        yield [sys.executable, "-P", "-c", RUN]
         return
     on_stage("installing the recorded packages")
     pinned = {name: f"{name}=={it}" for name, it in recipe.packages.items() if name not in OURS}
@@ -157,7 +164,7 @@ def _interpreter(
     with scratch_folder() as folder, toolchain_copy() as copy:
         install_packages(folder / "environment", wanted, "the recorded packages", processes)
         python = str(folder / "environment" / "bin" / "python")
-        yield ["env", f"PYTHONPATH={copy}", python, "-P", "-m", "aotc.cli.main"]
+        yield ["env", f"PYTHONPATH={copy}", python, "-P", "-c", RUN]
 
 
 def _other_requirements(known: Collection[str]) -> Iterator[str]:
@@ -169,15 +176,17 @@ def _other_requirements(known: Collection[str]) -> Iterator[str]:
                 yield text
 
 
-def _build(command: list[str], processes: Processes) -> None:
-    """Run a build to its end; its findings are raised here."""
+def _build(command: list[str], scratch: Path, processes: Processes) -> None:
+    """Run a build to its end; its findings are raised here. What it leaves if it is killed lies in
+    the scratch folder, and goes with that.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AOTC_")}
     with processes.started(
         [*command, "--json", "--cache", "off"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**kept, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**kept, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(scratch)},
         encoding="utf-8",
         errors="replace",
     ) as process:

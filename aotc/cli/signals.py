@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 type Handler = Callable[[int, FrameType | None], object] | int | None
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 USUAL = (signal.SIG_DFL, signal.default_int_handler)
 RETRY_SECONDS = 0.002
 
 
 class Stops:
-    """SIGINT and SIGTERM of this process, as far as whoever started it did not have them ignored.
+    """SIGINT, SIGTERM and SIGHUP of this process, but those that whoever started it had ignored.
 
     In turn: noted while the command line is imported, raised as KeyboardInterrupt while it runs,
     ignored while it ends, and then as they were before.
@@ -22,10 +28,12 @@ class Stops:
     def __init__(self) -> None:
         self._before: dict[int, Handler] = {}
         self._noted: list[int] = []
+        self._raised: KeyboardInterrupt | None = None
+        self._hook = sys.unraisablehook
 
     def note(self) -> None:
         """Remember a signal until `raise_now`."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPPING:
             if (handler := signal.getsignal(number)) in USUAL:
                 self._before[number] = handler
                 signal.signal(number, lambda number, frame: self._noted.append(number))
@@ -35,8 +43,10 @@ class Stops:
         """From now on, and for what was noted, raise KeyboardInterrupt(signal) in the main thread.
 
         Not amid an import, which could not be done again for those who clean up, and which would
-        end the process where it is one of C++ code; then a little later.
+        end the process where it is one of C++ code; then a little later. Nor for good where Python
+        drops exceptions, such as in what a garbage collection calls (jax has it call something).
         """
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
         for number in self._before:
             signal.signal(number, self._raise)
         for noted in self._noted:
@@ -50,6 +60,7 @@ class Stops:
     def restore(self) -> None:
         """Leave the signals as they were before `note`."""
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -57,12 +68,23 @@ class Stops:
         if number == signal.SIGALRM:
             number = self._noted[-1]
         if _is_importing(frame):
-            self._noted.append(number)
-            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+            self._again(number)
             return
         self.ignore()
         # Exactly KeyboardInterrupt, because subprocess asks for exactly that.
-        raise KeyboardInterrupt(signal.Signals(number))
+        self._raised = KeyboardInterrupt(signal.Signals(number))
+        raise self._raised
+
+    def _again(self, number: int) -> None:
+        self._noted.append(number)
+        signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+
+    def _dropped(self, dropped: UnraisableHookArgs) -> None:
+        if self._raised is None or dropped.exc_value is not self._raised:
+            self._hook(dropped)
+            return
+        signal.signal(signal.SIGALRM, self._raise)
+        self._again(self._raised.args[0])
 
 
 def _is_importing(frame: FrameType | None) -> bool:

@@ -8,22 +8,30 @@ import sys
 from collections.abc import Sequence
 
 from aotc.cli.common import Output, report_findings
-from aotc.errors import AbortedError, TerminatedError
-from aotc_runtime.errors import Finding
+from aotc.errors import AbortedError, HungUpError, TerminatedError
+from aotc_runtime.errors import AotcError, Finding
 
 READER_WENT_AWAY = 128 + signal.SIGPIPE
 """What a shell shows for a process that SIGPIPE killed, as `cat` would be."""
 
+ENDS: dict[signal.Signals, tuple[str, type[AotcError], str]] = {
+    signal.SIGINT: ("AOTC-E981", AbortedError, "aborted"),
+    signal.SIGTERM: ("AOTC-E982", TerminatedError, "terminated"),
+    signal.SIGHUP: ("AOTC-E983", HungUpError, "hung up"),
+}
+"""How commands end that a signal stops: code, family, what they say."""
+
 
 def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
     """One line on stderr, or one JSON document on stdout; the exit code."""
-    terminated = stopped.args == (signal.SIGTERM,)
-    found, family = ("SIGTERM", TerminatedError) if terminated else ("SIGINT", AbortedError)
+    # Who interrupts without saying why is taken for Ctrl-C.
+    number = next((each for each in ENDS if stopped.args == (each,)), signal.SIGINT)
+    code, family, said = ENDS[number]
     finding = Finding(
-        code="AOTC-E982" if terminated else "AOTC-E981",
+        code=code,
         where=" ".join(["aotc", *(a for a in arguments[:1] if not a.startswith("-"))]),
         expected="to run to the end",
-        found=found,
+        found=number.name,
         hint="run the command again; nothing was left half-written",
     )
     try:
@@ -31,7 +39,8 @@ def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -
             report_findings(out, (finding,), family.exit_code)
             sys.stdout.flush()
         else:
-            sys.stderr.write("terminated\n" if terminated else "aborted\n")
+            sys.stderr.write(f"{said}\n")
+            sys.stderr.flush()
     except OSError:
         silence_stdout()
     return family.exit_code

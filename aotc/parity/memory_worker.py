@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
+from aotc.processes import end_with_parent
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
@@ -42,6 +43,7 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
 
 
 def main() -> int:
+    end_with_parent()
     bundle, policy, target, threads = sys.argv[1:5]
 
     def start(devices: int) -> HostFacts:

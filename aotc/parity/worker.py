@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.parity.trials import try_entry
+from aotc.processes import end_with_parent
 from aotc.shapes.files import read_plans
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.serving.readiness import run_fixtures
@@ -45,6 +46,7 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
 
 
 def main() -> int:
+    end_with_parent()
     bundle, policy, target, folder = sys.argv[1:5]
     try:
         answer = outcome(Path(bundle), Path(policy), target, Path(folder))

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from aotc.processes import end_with_parent
 from aotc.tuning import messages
 from aotc.tuning.messages import Answer, Job, Times, Unfit
 from aotc_runtime.errors import AotcError, raise_if
@@ -127,6 +128,7 @@ def _median(call: Call) -> float:
 
 
 def main() -> None:
+    end_with_parent()
     folder = Path(sys.argv[1])
     job = msgspec.json.decode((folder / messages.JOB_FILE).read_bytes(), type=Job)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aotc.backends.worker_process import environment
 from aotc.errors import UsageError, quoted
-from aotc.processes import Processes, describe_status
+from aotc.processes import Processes, describe_status, end_with_parent
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
 
@@ -70,6 +70,7 @@ def _run(folder: Path) -> tuple[int, list[str]]:
 
 def main() -> None:
     """Read every file of this folder, in the order of their numbers."""
+    end_with_parent()
     from aotc.backends.xla import private
 
     readers = {Form.STABLEHLO: private.artifact_text, Form.HLO: private.hlo_module_text}

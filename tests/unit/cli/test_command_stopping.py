@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one line, the shell's exit code, no child process and no file left behind."""
+"""Stopped by a signal: one line, the exit code of shells, no child process, no file left behind."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aotc.cli.signals import Stops
 from aotc_runtime.system import store
 
 Run = Callable[..., Any]
 AOTC = (sys.executable, "-m", "aotc.cli.main")
 
-STOPS = [(signal.SIGINT, 130, "aborted\n"), (signal.SIGTERM, 143, "terminated\n")]
+STOPS = [
+    (signal.SIGINT, 130, "aborted\n"),
+    (signal.SIGTERM, 143, "terminated\n"),
+    (signal.SIGHUP, 129, "hung up\n"),
+]
+ENDED_SECONDS_MAX = 30
 
 PROGRAM = """
 import os, pathlib, time
@@ -131,6 +138,25 @@ def test_a_stopped_build_ends_its_compilers_and_says_so_in_json(
     assert working_folders(tmp_path) == []
 
 
+def test_the_capture_of_a_build_that_is_killed_ends_with_it(
+    building: Callable[..., Any], tmp_path: Path
+) -> None:
+    with building(PROGRAM, (tmp_path / "traced").exists) as process:
+        process.kill()
+    capture = int((tmp_path / "traced").read_text())
+    wait_for_the_end(capture)
+
+
+def wait_for_the_end(process: int) -> None:
+    started = time.monotonic()
+    while Path(f"/proc/{process}").exists():
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "Z":
+            return  # nobody has asked how it ended
+        assert time.monotonic() < started + ENDED_SECONDS_MAX
+        time.sleep(0.01)
+
+
 IMPORTING = """
 import os, signal, sys
 class Interrupting:
@@ -192,3 +218,46 @@ def test_a_signal_that_was_ignored_stays_ignored(
         assert "internal error" in aotc("inspect", "b").stderr, "the command went on"
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Dropping:
+    """Python drops what is raised while an object goes away, as in what a collection calls."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        self.gone = True
+
+
+def test_a_stop_that_python_drops_is_raised_again() -> None:
+    stops = Stops()
+    stops.note()
+    hook = sys.unraisablehook
+    try:
+        stops.raise_now()
+        with pytest.raises(KeyboardInterrupt) as caught:
+            Dropping()
+            time.sleep(ENDED_SECONDS_MAX)
+        assert caught.value.args == (signal.SIGTERM,)
+    finally:
+        stops.restore()
+    assert sys.unraisablehook is hook
+
+
+def test_what_else_python_drops_is_told_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError
+
+    stops = Stops()
+    stops.note()
+    try:
+        stops.raise_now()
+        Failing()
+    finally:
+        stops.restore()
+    assert len(told) == 1

@@ -1,0 +1,37 @@
+"""Nothing of a command goes on when the command was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import aotc
+
+ROOT = Path(aotc.__path__[0])
+
+ENDING = ("end_with_parent()", "asking.answer(", "answer(Job, ")
+"""The last two call the first one: `aotc.build.asking`, `aotc.backends.worker_folder`."""
+
+OTHERS = {
+    "cli/main.py": "the command itself",
+    "build/capture_worker.py": "runs in aotc.build.recorded",
+    "build/reference_worker.py": "runs in aotc.build.recorded",
+    "certify/worker.py": "has the runtime only",
+}
+
+WORKERS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in ROOT.rglob("*.py")
+    if '__name__ == "__main__"' in path.read_text()
+)
+
+
+@pytest.mark.parametrize("module", [name for name in WORKERS if name not in OTHERS])
+def test_a_worker_process_ends_with_the_process_that_started_it(module: str) -> None:
+    text = (ROOT / module).read_text()
+    assert any(call in text for call in ENDING)
+
+
+def test_every_exception_is_still_there() -> None:
+    assert set(OTHERS) <= set(WORKERS)
