@@ -18,7 +18,7 @@ from aotc import private
 from aotc.build import child, sources_only
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.capture import fixtures, own_files, spreading
+from aotc.capture import fixtures, own_files, raised, spreading
 from aotc.capture.arguments import CallPlan
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
@@ -36,7 +36,7 @@ from aotc.stages import (
     CapturedSymbolic,
 )
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 from aotc_runtime.schema.mesh import Mesh, mesh_of
 
@@ -61,18 +61,27 @@ def capture(
     captured: dict[str, CapturedEntryPoint] = {}
     plans: dict[str, CallPlan] = {}
     closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
+    failed: list[Finding] = []
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
         sizes = all_profiles_of(manifest, name, targets)
-        with spreading.under_mesh(manifest.mesh):
-            traced = trace_entry_point(name, manifest, weights, sizes, cuts)
-        _check_x64(manifest)
+        try:
+            with spreading.under_mesh(manifest.mesh):
+                traced = trace_entry_point(name, manifest, weights, sizes, cuts)
+            _check_x64(manifest)
+        except AotcError as error:
+            if not staging.keep_going.exists():
+                raise
+            raised.show_cause(error)
+            failed += error.findings
+            continue
         plans[name] = traced.plan
         for profile in traced.profiles:
             closure.update(profile.lifted)
         captured[name] = _freeze(traced, platforms, mesh)
         staging.write_entry_point(captured[name])
         progress.finished(name)
+    raise_if(failed)
     files: dict[str, str] = {}
     for name, given in manifest.weights.items():
         if given.source:

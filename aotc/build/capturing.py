@@ -96,10 +96,14 @@ def capture(
     on_captured: Callable[[CapturedEntryPoint], None],
     on_stage: OnStage,
     on_output: OnOutput,
+    *,
+    keep_going: bool = False,
 ) -> tuple[CapturedProgram, Keep]:
     """Trace everything, or take what was traced. on_captured: gets each entry point as soon as it
-    is there. Raises CaptureError and BuildManifestError.
+    is there. Raises CaptureError and BuildManifestError; keep_going: of all entry points at once.
     """
+    if keep_going:
+        source.staging.keep_going.touch()
     total, done = len(source.manifest.entry_points), 0
 
     def advance(name: str) -> None:

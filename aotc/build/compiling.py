@@ -31,6 +31,11 @@ class Compiling:
         self._backends, self._workers = backends, workers
         self._begun: dict[Key, Future[Executable]] = {}
 
+    @property
+    def begun(self) -> Mapping[Key, Future[Executable]]:
+        """Every job so far."""
+        return dict(self._begun)
+
     def captured(self, entry_point: CapturedEntryPoint) -> None:
         """Begin its executables, while others are still being captured."""
         self.begin(entry_point_jobs(entry_point, self._targets, self._wanted))

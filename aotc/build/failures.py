@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from contextlib import contextmanager
 from typing import Any
 
 from aotc.errors import raise_if
@@ -44,6 +45,20 @@ class Failures:
                     raise
                 self._findings.extend(error.findings)
         return found
+
+    @contextmanager
+    def of_all(self, begun: Callable[[], Mapping[Any, Future[Any]]]) -> Iterator[None]:
+        """If the block fails and failures are collected, those of what was begun in it come on top.
+        Nothing goes on behind it.
+        """
+        try:
+            yield
+        except AotcError as error:
+            if self._keep_going:
+                self._findings.extend(error.findings)
+                self.results(begun())
+                self.raise_collected()
+            raise
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Raise them, or keep them for the end."""

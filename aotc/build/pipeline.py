@@ -148,7 +148,7 @@ def build(
         cached, threads = stack.enter_context(compilers(backends, tasks, workers, executor))
         compiling = Compiling(buildable, wanted, cached, threads)
         recorded = isinstance(tuning, Recorded)
-        with clock.stage("capture"):
+        with clock.stage("capture"), failures.of_all(lambda: compiling.begun):
             source = Source(manifest, names, staging)
             program, keep_capture = capturing.capture(
                 source,
@@ -158,6 +158,7 @@ def build(
                 (lambda captured: None) if recorded else compiling.captured,
                 on_stage,
                 on_output,
+                keep_going=keep_going,
             )
         trials.plan(manifest, program, wanted, staging)
         planned = compile_jobs(program, buildable, wanted)
@@ -211,13 +212,8 @@ def build(
             parities, proofs = checking.judge(ran, found) if ran else ({}, {})
         failures.raise_collected()
         checked = [
-            parts.of(
-                target,
-                own(executables, target),
-                parities[target.name],
-                proofs.get(target.name, {}),
-            )
-            for target in resolved
+            parts.of(each, own(executables, each), parities[each.name], proofs.get(each.name, {}))
+            for each in resolved
         ]
         if before_packing:
             with clock.stage("again"):

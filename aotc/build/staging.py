@@ -66,6 +66,11 @@ class Staging:
         """Why the program is taken to give other values each time; a file only if it is."""
         return self.folder / "unsteady"
 
+    @property
+    def keep_going(self) -> Path:
+        """A file if an entry point that fails is not to end the capture of the others."""
+        return self.folder / "keep-going"
+
     def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
         """Write the files of a weights set."""
         folder = self._weights(name)

@@ -208,6 +208,26 @@ def test_every_failure_is_reported_and_nothing_is_written(project: Project) -> N
     assert not (project.root / "two.aotb").exists()
 
 
+def test_entry_points_that_cannot_be_captured_are_all_reported_and_the_others_built(
+    project: Project,
+) -> None:
+    for name, parameters in (("left", "params, x"), ("right", "x")):
+        (project.root / f"{name}.py").write_text(f"def f({parameters}):\n    return x @ {name}\n")
+    with pytest.raises(CaptureError) as caught:
+        project.build(keep_going=False)
+    assert [finding.where for finding in caught.value.findings] == ["left[batch=1]"]
+    with pytest.raises(CaptureError) as caught:
+        project.build(keep_going=True)
+    where = [finding.where for finding in caught.value.findings]
+    assert where == ["left[batch=1]", "right[batch=1]"]
+    call = "jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct(x.shape, 'float32'))(x)"
+    (project.root / "right.py").write_text(f"import jax\ndef f(x):\n    return {call}\n")
+    with pytest.raises(CaptureError) as caught:
+        project.build(keep_going=True)
+    codes = {finding.where.partition("[")[0]: finding.code for finding in caught.value.findings}
+    assert codes == {"left": "AOTC-E829", "right": "AOTC-E904"}
+
+
 def test_a_toolchain_that_is_missing_ends_a_build_before_the_program_runs(project: Project) -> None:
     done: list[Done] = []
     with pytest.raises(CompileError) as caught:
