@@ -143,6 +143,7 @@ def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutpu
     plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
 
     def compute() -> Keep:
+        source.staging.write_threads(max(1, workers.jobs - 1))
         worker = replace(plain, known={**plain.known, **dict(_given(source.staging))})
         return remembered.run(
             worker,

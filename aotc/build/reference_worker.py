@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import jax
 from aotc.build import child, sources_only
 from aotc.build.progress import Progress
 from aotc.build.staging import Staging
-from aotc.build.trial_reference import PlainJax, try_all
+from aotc.build.trial_reference import PlainJax, begin_all, try_all
 from aotc.capture import own_files
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.source_files import changed
@@ -29,7 +30,11 @@ from aotc_runtime.digest import sha256
 
 
 def record(
-    manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
+    manifest_path: Path,
+    targets: Sequence[str],
+    staging: Staging,
+    compiling: Executor,
+    progress: Progress,
 ) -> None:
     """Write one fixture file per entry point and profile: inputs and reference outputs.
 
@@ -52,10 +57,15 @@ def record(
             plan_call(name, manifest),
             partial(flat_call, weights=weights, manifest=manifest),
             values,
+            compiling,
         )
         for name in manifest.entry_points
     }
     with on_one_device(manifest.mesh):
+        for name in manifest.entry_points:
+            for sizes in all_profiles_of(manifest, name, targets):
+                functions[name].begin(sizes)
+        begin_all(staging, functions)
         for name, spec in manifest.entry_points.items():
             progress.started(f"running {name} ({spec.function})")
             for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
@@ -91,7 +101,9 @@ def _require_steady(
 
 def main() -> int:
     manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-    return child.work(folder, partial(record, manifest_path, targets, Staging(folder)))
+    staging = Staging(folder)
+    compiling = ThreadPoolExecutor(staging.read_threads())
+    return child.work(folder, partial(record, manifest_path, targets, staging, compiling))
 
 
 if __name__ == "__main__":

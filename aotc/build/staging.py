@@ -91,6 +91,17 @@ class Staging:
     def fixture(self, entry_point: str, profile: int) -> Path:
         return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
 
+    def write_threads(self, count: int) -> None:
+        """How many threads may compile plain JAX. Left here, since no key may depend on it."""
+        self._threads.write_text(str(count))
+
+    def read_threads(self) -> int:
+        return int(self._threads.read_text())
+
+    @property
+    def _threads(self) -> Path:
+        return self.folder / "threads"
+
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
         """Leave an entry point for whoever need not wait for the others."""
         self._entry_point(captured.name).write_bytes(msgspec.msgpack.encode(captured))

@@ -7,7 +7,8 @@ for executables of targets that the build host cannot run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
 from threading import Timer
 from time import monotonic
 from typing import Protocol
@@ -48,17 +49,27 @@ class FlatCallAt(Protocol):
 
 
 class PlainJax:
-    """One entry point in plain JAX, at any sizes; each is compiled once.
+    """One entry point in plain JAX, at any sizes; each is compiled once, by the executor.
 
     values: of the weights, by set and tensor.  seconds: what a call of some sizes took, by label.
     """
 
     def __init__(
-        self, plan: CallPlan, call_at: FlatCallAt, values: Mapping[str, Mapping[str, Array]]
+        self,
+        plan: CallPlan,
+        call_at: FlatCallAt,
+        values: Mapping[str, Mapping[str, Array]],
+        compiling: Executor,
     ) -> None:
         self.plan, self._call_at, self._values = plan, call_at, values
+        self._compiling = compiling
         self._functions: dict[str, Function] = {}
         self.seconds: dict[str, float] = {}
+
+    def begin(self, sizes: Mapping[str, int]) -> None:
+        """Have it compiled for these sizes while others run. What fails, fails again in `at`."""
+        with suppress(Exception, SystemExit):
+            self.at(sizes)
 
     def at(self, sizes: Mapping[str, int]) -> Function:
         """The function at these sizes. Whatever it raises comes through."""
@@ -72,7 +83,7 @@ class PlainJax:
         return self._call_at(self.plan, sizes=sizes)
 
     def _compiled(self, call: FlatCall) -> Function:
-        function = fixtures.reference_function(call)
+        function = fixtures.reference_function(call, self._compiling)
 
         def outputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
             return function(
@@ -85,6 +96,14 @@ class PlainJax:
             )
 
         return outputs
+
+
+def begin_all(staging: Staging, functions: Mapping[str, PlainJax]) -> None:
+    """Have everything compiled for the sizes of the trials."""
+    for entries in files.read_plans(staging.folder).values():
+        for entry in entries:
+            for trial in entry.trials:
+                functions[entry.entry_point].begin(trial.sizes)
 
 
 def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, PlainJax]) -> None:

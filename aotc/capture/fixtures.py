@@ -7,6 +7,7 @@ import io
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -236,8 +237,11 @@ def _drawn(
     return np.asarray(values).astype(dtype)
 
 
-def reference_function(flat: FlatCall) -> Callable[[Sequence[Array]], dict[str, Array]]:
-    """Plain `jax.jit` of the user's function: from leaves to results by path.
+def reference_function(
+    flat: FlatCall, compiling: Executor
+) -> Callable[[Sequence[Array]], dict[str, Array]]:
+    """Plain `jax.jit` of the user's function: from leaves to results by path. It is traced now, and
+    compiled by the executor meanwhile.
 
     The function is called by Python's own rules for its signature and not by the capture's, whose
     mistakes would otherwise be in both. leaves: weights, then inputs, in the order of the flat
@@ -252,7 +256,14 @@ def reference_function(flat: FlatCall) -> Callable[[Sequence[Array]], dict[str, 
         bound = inspect.BoundArguments(signature, OrderedDict(given))
         return function(*bound.args, **bound.kwargs)
 
-    compiled = jax.jit(as_people_call)
+    def strongly_typed(aval: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+    abstract_values = {
+        parameter: jax.tree.map(strongly_typed, abstract)
+        for parameter, abstract in flat.trees.items()
+    }
+    compiled = compiling.submit(jax.jit(as_people_call).lower(abstract_values).compile)
 
     def outputs(leaves: Sequence[Array]) -> dict[str, Array]:
         remaining = iter(leaves)
@@ -260,7 +271,7 @@ def reference_function(flat: FlatCall) -> Callable[[Sequence[Array]], dict[str, 
             parameter: jax.tree.map(lambda aval: keys.wrapped(next(remaining), aval), abstract)
             for parameter, abstract in flat.trees.items()
         }
-        result = compiled(arrays)
+        result = compiled.result()(arrays)
         return {path: np.asarray(keys.data_of(leaf)) for path, leaf in tree.leaf_paths(result)}
 
     return outputs

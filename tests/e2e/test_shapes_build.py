@@ -242,4 +242,4 @@ def test_a_specialised_dimension_is_told_after_the_build(tmp_path: Path) -> None
     done = built(tmp_path, "branch", "")
     assert any("asks whether rows > 4" in note for note in done.notes)
     entry_point = done.bundle.manifests["cpu-x86-64-v3"].entry_points["f"]
-    assert entry_point.specialized["rows"].startswith("f in program.py ")
+    assert entry_point.specialized["rows"].startswith("branch in program.py ")
