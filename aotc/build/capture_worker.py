@@ -70,7 +70,7 @@ def capture(
                 traced = trace_entry_point(name, manifest, weights, sizes, cuts)
             _check_x64(manifest)
         except AotcError as error:
-            if not staging.keep_going.exists():
+            if not staging.keeps_going:
                 raise
             raised.show_cause(error)
             failed += error.findings

@@ -103,7 +103,7 @@ def capture(
     is there. Raises CaptureError and BuildManifestError; keep_going: of all entry points at once.
     """
     if keep_going:
-        source.staging.keep_going.touch()
+        source.staging.keep_going()
     total, done = len(source.manifest.entry_points), 0
 
     def advance(name: str) -> None:

@@ -67,36 +67,17 @@ class Staging:
         return self.folder / "unsteady"
 
     @property
-    def keep_going(self) -> Path:
-        """A file if an entry point that fails is not to end the capture of the others."""
+    def keeps_going(self) -> bool:
+        """Whether the capture goes on after an entry point that it cannot capture."""
+        return self._keep_going.exists()
+
+    def keep_going(self) -> None:
+        """Let it."""
+        self._keep_going.touch()
+
+    @property
+    def _keep_going(self) -> Path:
         return self.folder / "keep-going"
-
-    def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
-        """Write the files of a weights set."""
-        folder = self._weights(name)
-        folder.mkdir()
-        for number, data in enumerate(shards):
-            (folder / f"{number:06}.safetensors").write_bytes(data)
-
-    def weights(self, name: str) -> list[Path]:
-        """The files of a weights set, in order."""
-        return sorted(self._weights(name).iterdir())
-
-    def _weights(self, name: str) -> Path:
-        return self.folder / f"weights.{name}"
-
-    def inputs(self, entry_point: str, profile: int) -> Path:
-        return self.folder / f"inputs.{entry_point}.{profile}.safetensors"
-
-    def fixture(self, entry_point: str, profile: int) -> Path:
-        return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
-
-    def write_threads(self, count: int) -> None:
-        """How many threads may compile plain JAX. Left here, since no key may depend on it."""
-        self._threads.write_text(str(count))
-
-    def read_threads(self) -> int:
-        return int(self._threads.read_text())
 
     @property
     def _threads(self) -> Path:
