@@ -75,6 +75,33 @@ class Staging:
         """Let it."""
         self._keep_going.touch()
 
+    def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
+        """Write the files of a weights set."""
+        folder = self._weights(name)
+        folder.mkdir()
+        for number, data in enumerate(shards):
+            (folder / f"{number:06}.safetensors").write_bytes(data)
+
+    def weights(self, name: str) -> list[Path]:
+        """The files of a weights set, in order."""
+        return sorted(self._weights(name).iterdir())
+
+    def _weights(self, name: str) -> Path:
+        return self.folder / f"weights.{name}"
+
+    def inputs(self, entry_point: str, profile: int) -> Path:
+        return self.folder / f"inputs.{entry_point}.{profile}.safetensors"
+
+    def fixture(self, entry_point: str, profile: int) -> Path:
+        return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
+
+    def write_threads(self, count: int) -> None:
+        """How many threads may compile plain JAX. Left here, since no key may depend on it."""
+        self._threads.write_text(str(count))
+
+    def read_threads(self) -> int:
+        return int(self._threads.read_text())
+
     @property
     def _keep_going(self) -> Path:
         return self.folder / "keep-going"
