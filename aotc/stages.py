@@ -141,6 +141,10 @@ class CapturedProgram:
         """All files beside the manifest, to their digests."""
         return self.read | self.sources | self.files
 
+    def profile(self, entry_point: str, index: int) -> CapturedProfile:
+        """One of an entry point's profiles."""
+        return self.entry_points[entry_point].profiles[index]
+
     @property
     def mesh(self) -> Mesh | None:
         """Of the devices that it runs on, which all entry points share; None for one device."""

@@ -1,15 +1,17 @@
-"""Weights that candidates of a tuned build hold as constants."""
+"""Weights that candidates of a tuned build hold as constants, and their jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aotc.build.staging import Staging
-from aotc.stages import CapturedProfile
+from aotc.stages import CapturedProfile, CompileJob
+from aotc.tuning.candidates import Candidate
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import DType, WeightArgument, WeightTensor
 from aotc_runtime.serving.dtypes import numpy_dtype
@@ -62,3 +64,11 @@ class WeightFiles:
     def _tensor(self, argument: WeightArgument) -> WeightTensor:
         _, info = self._files[argument.set, argument.tensor]
         return WeightTensor(name=argument.tensor, dtype=info.dtype, shape=info.shape)
+
+
+def candidate_job(
+    job: CompileJob, candidate: Candidate, profile: CapturedProfile, weights: WeightFiles
+) -> CompileJob:
+    """The job of a profile as a candidate has it."""
+    constants = weights.values(profile) if candidate.captures else {}
+    return replace(job, options=candidate.options, constants=constants)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -132,6 +132,32 @@ class Checking:
                 path = files.call_file(self._staging.folder, entry.entry_point, trial)
                 where = label(entry.entry_point, trial.sizes)
                 yield f"call {where} of {trial.inputs}", _file(path)
+
+
+def captured_profiles(
+    parts: Sequence[TargetParts], executables: Collection[tuple[str, str, int]]
+) -> dict[str, dict[Profile, Profile]]:
+    """By target, from a profile of its manifest to the captured one, which other targets may have
+    beside others. executables: those there are, by target, entry point and captured profile.
+    """
+    return {
+        part.manifest.target.name: dict(
+            zip(
+                _profile_keys(part.manifest),
+                sorted(key[1:] for key in executables if key[0] == part.manifest.target.name),
+                strict=True,
+            )
+        )
+        for part in parts
+    }
+
+
+def _profile_keys(manifest: BundleManifest) -> list[Profile]:
+    return [
+        (name, index)
+        for name, entry_point in manifest.entry_points.items()
+        for index in range(len(entry_point.profiles))
+    ]
 
 
 def _file(path: Path) -> str:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aotc.backends.protocol import Backend
-from aotc.build import capturing, gates, trials, tune
+from aotc.build import capturing, gates, trials, tune, tune_search
 from aotc.build.assembler import Assembler, own
 from aotc.build.backends import backends_for
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.capturing import OnOutput, Source
-from aotc.build.checking import Checking
+from aotc.build.checking import Checking, captured_profiles
 from aotc.build.compiling import Compiling
 from aotc.build.distributed.places import compilers
 from aotc.build.evidence import never_split, specialized, unproven
@@ -41,7 +41,7 @@ from aotc.packing.places import require_apart
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram, CompileJob, Executable
 from aotc.tuning.tuning_file import Key, Recorded, TuningFile
-from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Target, Tuned
+from aotc_runtime.schema.manifest import BuiltWith, Target, Tuned
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -188,7 +188,7 @@ def build(
             with clock.stage("tune"):
                 for target in whole:
                     if target.name not in not_tuned:
-                        executables |= tune.search(
+                        executables |= tune_search.search(
                             {key: job for key, job in planned.items() if key[0] == target.name},
                             executables,
                             program,
@@ -208,7 +208,7 @@ def build(
             checking = Checking(tasks, workers, staging)
             meter.expect(Kind.PARITY, len(unchecked))
             ran = failures.results(checking.begin(unchecked))
-            found = _captured_profiles(unchecked, executables)
+            found = captured_profiles(unchecked, executables)
             parities, proofs = checking.judge(ran, found) if ran else ({}, {})
         failures.raise_collected()
         checked = [
@@ -271,29 +271,3 @@ def _has_all(
     target: Target, planned: Mapping[Key, CompileJob], executables: Mapping[Key, Executable]
 ) -> bool:
     return all(key in executables for key in planned if key[0] == target.name)
-
-
-def _captured_profiles(
-    parts: Sequence[TargetParts], executables: Mapping[Key, Executable]
-) -> dict[str, dict[tuple[str, int], tuple[str, int]]]:
-    """By target, from a profile of its manifest to the captured one, which other targets may have
-    beside others.
-    """
-    return {
-        part.manifest.target.name: dict(
-            zip(
-                _profile_keys(part.manifest),
-                sorted(key[1:] for key in executables if key[0] == part.manifest.target.name),
-                strict=True,
-            )
-        )
-        for part in parts
-    }
-
-
-def _profile_keys(manifest: BundleManifest) -> list[tuple[str, int]]:
-    return [
-        (name, index)
-        for name, entry_point in manifest.entry_points.items()
-        for index in range(len(entry_point.profiles))
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from aotc import constants
 from aotc.backends.registry import backend_for
 from aotc.build.asking import ask
+from aotc.build.workers import stopping_pool
 from aotc.stages import CompileJob, Module
 from aotc.traffic.cost import CostModel, Elements, fit, interpolate, probe_sizes
 from aotc.traffic.messages import Answer, Job
@@ -98,13 +98,8 @@ def _compile(
         size = len(made.serialized) + len(module.artifact)
         return Artifact(size, made.compile_seconds, used)
 
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        try:
-            made = list(pool.map(one, sorted(answer.modules)))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            backend.stop()
-            raise
+    with stopping_pool(2, backend) as pool:
+        made = list(pool.map(one, sorted(answer.modules)))
     return Artifact(
         max(each.bytes for each in made),
         max(each.seconds for each in made),

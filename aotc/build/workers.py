@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -18,6 +19,20 @@ class Stoppable(Protocol):
 
     def stop(self) -> None:
         """End them, from another thread."""
+
+
+@contextmanager
+def stopping_pool(count: int, stoppable: Stoppable) -> Iterator[Executor]:
+    """So many threads. If the block is left by an exception, what waits is not begun and what runs
+    is stopped.
+    """
+    with ThreadPoolExecutor(max_workers=count) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stoppable.stop()
+            raise
 
 
 class Workers:
