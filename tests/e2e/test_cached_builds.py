@@ -280,8 +280,8 @@ def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(
     old = tmp_path / "here" / "two.toml"
     assert found.compared == f"the last build of a bundle named two, from {old}"
     assert ran(found)["capture"] == (
-        "file renamed.toml added",
-        "file two.toml removed",
+        "file renamed.toml is now read",
+        "file two.toml is no longer read",
         "source file left.py changed",
     )
     assert built(moved).compared == "the last build of this manifest"
