@@ -15,7 +15,7 @@ from pathlib import Path
 
 from aotc.build.build_again import findings
 from aotc.build.recipe import Recipe, read_recipe
-from aotc.build.source_check import check_files, find_manifest
+from aotc.build.source_check import check_files, find_manifest, read_elsewhere
 from aotc.build.staging import scratch_folder
 from aotc.build.toolchain_copy import toolchain_copy
 from aotc.capture.packages import normalized
@@ -94,8 +94,10 @@ def reproduce(
         arguments = [*(["--tuning", str(tuning.absolute())] if tuning else [])]
         for target in recipe.targets:
             arguments.append(f"--target={target}")
-        command = [*python, "build", str(found.absolute()), "-o", str(again), *arguments]
-        _build(command, scratch, processes)
+        bill = scratch / "again.cdx.json"
+        arguments += ["-o", str(again), "--sbom", str(bill)]
+        _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
+        raise_if(read_elsewhere(bill, recipe))
         built, _ = read_unverified(open_bundle(again))
         if built.root_digest != contents.root_digest:
             on_stage("comparing")
@@ -164,7 +166,9 @@ def _interpreter(
     with scratch_folder() as folder, toolchain_copy() as copy:
         install_packages(folder / "environment", wanted, "the recorded packages", processes)
         python = str(folder / "environment" / "bin" / "python")
-        yield ["env", f"PYTHONPATH={copy}", python, "-P", "-c", RUN]
+        # The program may lie in folders that the variable names.
+        path = os.pathsep.join(filter(None, [str(copy), os.environ.get("PYTHONPATH")]))
+        yield ["env", f"PYTHONPATH={path}", python, "-P", "-c", RUN]
 
 
 def _other_requirements(known: Collection[str]) -> Iterator[str]:

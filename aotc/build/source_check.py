@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import glob
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterator, Set
@@ -74,6 +75,25 @@ def check_files(
             found="none named",
             hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
         )
+
+
+def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
+    """AOTC-E943 for each file of which the new build has read another than the recorded one, which
+    may well lie in the source folder. bill: the new build's bill of materials, CycloneDX.
+    """
+    components = json.loads(bill.read_bytes())["components"]
+    for part in components:
+        digest = f"sha256:{part['hashes'][0]['content']}" if part["type"] == "file" else ""
+        wanted = recipe.files.get(part["name"], digest)
+        if digest and digest != wanted:
+            yield Finding(
+                code="AOTC-E943",
+                where=part["name"],
+                expected=f"{wanted}, which the bundle was built from",
+                found=f"{digest}, which the new build has read",
+                hint="imports lead to another file than that in --source: see PYTHONPATH, and "
+                "packages that are installed for editing",
+            )
 
 
 def _elsewhere(source: Path, name: str, digest: str) -> Path | None:

@@ -26,9 +26,10 @@ def is_own(file: str, root: Path) -> bool:
     path = Path(file)
     if not path.is_absolute() or libraries.is_of_python_or_ours(file):
         return False
-    if path.is_relative_to(root):
-        return not set(INSTALLED) & set(path.relative_to(root).parts)
-    return not file.startswith(libraries.folders())
+    inside = path.is_relative_to(root)
+    if set(INSTALLED) & set((path.relative_to(root) if inside else path).parts):
+        return False
+    return inside or not file.startswith(libraries.folders())
 
 
 def own_names(root: Path) -> dict[str, str]:

@@ -154,6 +154,12 @@ def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
     shutil.copytree(project, clone)
     monkeypatch.setenv("PYTHONPATH", str(clone / "src"))
     assert set(reproduce(bundle, clone, policy=POLICY).recipe.files) == {"small.py", "sizes.txt"}
+    # Python finds another file than the one that was looked at.
+    (project / "src" / "small.py").write_text(f"{PROGRAM}{reads}# another comment\n")
+    monkeypatch.setenv("PYTHONPATH", str(project / "src"))
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(bundle, clone, policy=POLICY)
+    assert [finding.where for finding in caught.value.findings] == ["small.py"]
     (clone / "src" / "small.py").write_text(f"{PROGRAM}{reads}# another comment\n")
     (clone / "src" / "sizes.txt").write_text("1 8 63")
     with pytest.raises(ReproducibilityError) as caught:

@@ -34,6 +34,7 @@ def test_neither_python_nor_packages_nor_aotc_are_own() -> None:
 def test_an_environment_beside_the_manifest_is_not_own(tmp_path: Path) -> None:
     packages = tmp_path / ".venv" / "lib" / "python3.13" / "site-packages"
     assert not is_own(str(packages / "jax" / "core.py"), tmp_path)
+    assert not is_own(str(packages / "jax" / "core.py"), tmp_path / "deploy")
     assert is_own(str(tmp_path / "model.py"), tmp_path)
     # Whoever keeps a manifest within an installed package means the files beside it.
     assert is_own(str(packages / "model" / "layers.py"), packages / "model")
