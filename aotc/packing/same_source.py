@@ -89,7 +89,7 @@ def _of_entry_point(name: str, entry_point: EntryPoint, platform: str) -> Iterat
     for field in _OF_PROGRAM:
         yield f"{name} {field}", _text(getattr(entry_point, field))
     policies = msgspec.to_builtins(entry_point.out_of_profile)
-    yield f"{name} out_of_profile", _text(_without_proofs(policies))
+    yield f"{name} out_of_profile", _text(without_proofs(policies))
     symbolic = entry_point.symbolic
     yield f"{name} symbolic", "none" if symbolic is UNSET else symbolic.module.digest
     for profile in entry_point.profiles:
@@ -107,9 +107,10 @@ def _listed(what: str, items: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"{what} {name}", _text(value)
 
 
-def _without_proofs(value: Any) -> Any:
+def without_proofs(value: Any) -> Any:
+    """Policies without what each target proved of them."""
     if isinstance(value, dict):
-        return {k: _without_proofs(v) for k, v in value.items() if k != PROVEN_PER_TARGET}
+        return {k: without_proofs(v) for k, v in value.items() if k != PROVEN_PER_TARGET}
     return value
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from aotc.comparing.documents import differing
 from aotc.evidence import XLA, Coverage, ExecutableEvidence
-from aotc.packing.same_source import PROVEN_PER_TARGET
+from aotc.packing.same_source import without_proofs
 from aotc.report.diff_numbers import Number, numbers_of
 from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
 from aotc.report.review import Review, ReviewedExecutable, ReviewedTarget
@@ -170,13 +170,7 @@ def _interface(entry_point: Any) -> dict[str, Any]:
     known.pop("profiles")
     if "symbolic" in known:
         known["symbolic"] = known["symbolic"]["module"]["digest"]
-    return {key: _without_proofs(value) for key, value in known.items()}
-
-
-def _without_proofs(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_proofs(v) for k, v in value.items() if k != PROVEN_PER_TARGET}
-    return value
+    return {key: without_proofs(value) for key, value in known.items()}
 
 
 def _proofs(entry_point: EntryPoint) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aotc.traffic.cost import CostModel, Costs
 from aotc.traffic.one_dimension import best_runs
-from aotc.traffic.space import Counts, Points, Space
+from aotc.traffic.space import Counts, Points, Space, thinned
 
 SIZES_MAX = 1024
 """Of one dimension among which levels are chosen."""
@@ -61,19 +61,13 @@ def lattice(
     for done, index in enumerate(sorted(padded, key=lambda index: len(distinct[index]))):
         share = max(2, int(room ** (1 / (len(padded) - done))))
         if len(distinct[index]) > share:
-            sizes = _thinned(distinct[index])
+            sizes = thinned(distinct[index], SIZES_MAX)
             where = np.searchsorted(sizes, points[:, index], side="right") - 1
             weights = np.bincount(where, counts, len(sizes))
             costs = _costs(points, counts, model, index, sizes)
             levels[index] = _levels(sizes, weights, costs, share, lowers=lowers)
         room /= len(levels[index])
     return Lattice(tuple(levels))
-
-
-def _thinned(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(sizes) <= SIZES_MAX:
-        return sizes
-    return sizes[np.unique(np.linspace(0, len(sizes) - 1, SIZES_MAX).round().astype(np.int64))]
 
 
 def _costs(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from aotc.traffic.cost import CostModel
 from aotc.traffic.lattice import Lattice, lattice
-from aotc.traffic.space import Axis, Counts, Points, Space
+from aotc.traffic.space import Axis, Counts, Points, Space, thinned
 
 SIZES_MAX = 128
 """Of one dimension that is split, among which parts are chosen."""
@@ -84,7 +84,7 @@ def price_table(
         levels = found.grid.levels[column]
         if axis.splits:
             split.append(column)
-            levels = _thinned(np.unique(points[:, column]))
+            levels = thinned(np.unique(points[:, column]), BINS_MAX)
         keys[:, column] = levels[np.searchsorted(levels, points[:, column], "right") - 1]
     _, of_cell = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(of_cell.ravel(), kind="stable")
@@ -111,9 +111,3 @@ def price_table(
                 fits &= sizes == low[column]
         table[cell] = np.where(fits, weights[cell] / parts * model.of(profiles), np.inf)
     return table
-
-
-def _thinned(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(sizes) <= BINS_MAX:
-        return sizes
-    return sizes[np.unique(np.linspace(0, len(sizes) - 1, BINS_MAX).round().astype(np.int64))]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aotc_runtime.errors import BackendError, Finding
@@ -36,6 +38,14 @@ class Accelerated(pjrt.Device):
     def share(self, array: Any, aval: Aval) -> Buffer:
         """A copy on the device: it has memory of its own."""
         return self.put(array, aval)
+
+
+def library_of(package: str, file: str) -> Path:
+    """A file of an installed package. Raises ImportError."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"no package {package}")
+    return Path(spec.origin).parent / file
 
 
 def start_plugin(xla_client: Any, platform: str, library: str) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc_runtime.schema.kernels import cuda_module
-from aotc_runtime.system.accelerated import Accelerated, start_plugin
+from aotc_runtime.system.accelerated import Accelerated, library_of, start_plugin
 
 PLATFORM = "cuda"
 PLUGIN = "jax_plugins.xla_cuda13"
@@ -52,7 +52,7 @@ class CudaDevice(Accelerated):
         """The plugin's client, of all GPUs. Raises XLA's error where it finds no device."""
         self._jaxlib = xla_client
         _load_libraries()
-        start_plugin(xla_client, PLATFORM, str(_library()))
+        start_plugin(xla_client, PLATFORM, str(library_of(PLUGIN, LIBRARY)))
         self._plugin = xla_client._xla.get_pjrt_plugin(PLATFORM)
         options = xla_client.generate_pjrt_gpu_plugin_options()
         return xla_client.make_c_api_client(PLATFORM, options)
@@ -77,13 +77,6 @@ class CudaDevice(Accelerated):
         kernels = importlib.import_module(f"jax_cuda13_plugin.{name}").registrations()
         for target, function in kernels.items():
             self._register(target, function, REGISTERED_AS, api_version=1)
-
-
-def _library() -> Path:
-    spec = importlib.util.find_spec(PLUGIN)
-    if spec is None or spec.origin is None:
-        raise ImportError(f"no package {PLUGIN}")
-    return Path(spec.origin).parent / LIBRARY
 
 
 def _load_libraries() -> None:

@@ -4,12 +4,10 @@ client in 0.11.2 and 0.12.0.1 (`make_tpu_client`). Never run: nobody had a TPU a
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from aotc_runtime.system.accelerated import Accelerated, start_plugin
+from aotc_runtime.system.accelerated import Accelerated, library_of, start_plugin
 from aotc_runtime.system.tpu import PLATFORM, PLUGIN
 
 LIBRARY = "libtpu.so"
@@ -22,15 +20,8 @@ class TpuDevice(Accelerated):
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
         """The plugin's client. Raises XLA's error where it finds no device."""
-        start_plugin(xla_client, PLATFORM, str(_library()))
+        start_plugin(xla_client, PLATFORM, str(library_of(PLUGIN, LIBRARY)))
         return xla_client.make_c_api_client(PLATFORM, {})
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Nothing: libtpu has made code of them."""
-
-
-def _library() -> Path:
-    spec = importlib.util.find_spec(PLUGIN)
-    if spec is None or spec.origin is None:
-        raise ImportError(f"no package {PLUGIN}")
-    return Path(spec.origin).parent / LIBRARY

@@ -51,7 +51,7 @@ def device_findings(
             found=has.compute_capability or "unknown",
             hint="add a target for these devices and build again, or run on the expected ones",
         )
-    if needs.driver and _numbers(has.driver) < _numbers(needs.driver):
+    if needs.driver and version_numbers(has.driver) < version_numbers(needs.driver):
         yield Finding(
             code="AOTC-E509",
             where=where,
@@ -71,7 +71,7 @@ def device_findings(
         )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """(13, 0) of "13.0"; nothing of what is no version, which is older than any."""
     parts = version.split(".")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()

@@ -15,7 +15,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.kernels import LAPACK, SERVED, is_served
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
-from aotc_runtime.verification.accelerators import accelerator, device_findings
+from aotc_runtime.verification.accelerators import accelerator, device_findings, version_numbers
 
 IGNORED = {
     "built_with.aotc": "wrote the files, left nothing in the executables",
@@ -65,7 +65,7 @@ def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
         if entry_point.symbolic is UNSET or entry_point.symbolic.stablehlo is UNSET:
             continue
         needs = entry_point.symbolic.stablehlo
-        if reads is not None and _numbers(needs) > reads:
+        if reads is not None and version_numbers(needs) > reads:
             yield Finding(
                 code="AOTC-E404",
                 where=f"{_where(manifest)}, {name}",
@@ -77,7 +77,7 @@ def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
 
 def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """format_version: this process reads it, since it does; another host's runtime may be older."""
-    needs, reads = _numbers(manifest.format_version), _numbers(host.bundle_format)
+    needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
     if reads and (needs[0] != reads[0] or needs > reads):
         yield Finding(
             code="AOTC-E402",
@@ -135,13 +135,7 @@ def _system(triple: str) -> tuple[str, str]:
 
 def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
     name, _, version = host.libc.partition(" ")
-    return name, _numbers(version)
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """(2, 36) of "2.36"; nothing of what is no version."""
-    parts = version.split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+    return name, version_numbers(version)
 
 
 def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:

@@ -61,7 +61,9 @@ def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pjrt, "_serving", None)
-    monkeypatch.setattr("aotc_runtime.system.tpu_device._library", lambda: Path("/none/libtpu.so"))
+    monkeypatch.setattr(
+        "aotc_runtime.system.tpu_device.library_of", lambda *of: Path("/none/libtpu.so")
+    )
     with pytest.raises(BackendError) as caught:
         pjrt.serve("tpu")
     assert caught.value.findings[0].code == "AOTC-E758"
