@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aotc import private
-
 
 def module_text(artifact: bytes) -> str:
     """The module of a portable artifact, as MLIR prints it."""
+    from aotc import private  # imports jax, which takes longer than a build without a change
+
     return str(private.exported_module(artifact))

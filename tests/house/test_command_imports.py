@@ -1,0 +1,36 @@
+"""What the command's own process imports: jax is for child processes, and for whoever asks for what
+only jax can tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+COMMANDS = sorted((Path(__file__).parents[2] / "aotc" / "cli").glob("*.py"))
+
+HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec", "matplotlib"
+
+
+def imported_by(path: Path) -> set[str]:
+    """Modules of ours that a command imports, at its top or when it runs."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    every = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name for name in every if name.startswith("aotc")}
+
+
+def test_no_command_imports_jax_or_what_is_optional() -> None:
+    names = sorted(set().union(*map(imported_by, COMMANDS)))
+    assert {"aotc.build.pipeline", "aotc.build.reproduce"} <= set(names)
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        f"print(*sorted(sys.modules.keys() & set({HEAVY})))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *names], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
