@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from aotc.backends.cuda import descriptions, disassembly, wheels
 from aotc.build.target_check import check_target, self_contained
@@ -121,12 +122,22 @@ def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
     reason="no nvdisasm here; `make test-cuda` installs it",
 )
 def test_kernels_are_shown_as_assembly(reviewed: Review) -> None:
+    told = next(e for e in reviewed.executables() if e.record.sizes == {"batch": 8}).evidence
+    assert told is not None and told.compiled is not UNSET
     (shown,) = explain(
         reviewed, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
     ).representations
-    kernels = re.findall(r"^(\S+):  [1-9]\d* bytes$", shown.text, re.MULTILINE)
-    assert kernels and kernels == sorted(kernels)
+    kernels = re.findall(r"^(\S+):  (\d+) bytes$", shown.text, re.MULTILINE)
+    assert {name: int(size) for name, size in kernels} == told.compiled.kernels != {}
     assert shown.text.count(" EXIT ;") >= len(kernels)
+
+
+def test_the_plan_of_buffers_is_that_of_the_memory_analysis(reviewed: Review) -> None:
+    for executable in reviewed.executables():
+        assert executable.evidence is not None and executable.evidence.compiled is not UNSET
+        plan, memory = executable.evidence.compiled.plan, executable.record.memory
+        assert plan.allocations["parameter"].size_bytes == memory.argument_bytes
+        assert plan.allocations["temporary"].size_bytes == memory.temp_bytes
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,9 @@ NEEDED = {
 }
 """Distribution to the file in it that is used, and what that is."""
 
+UNPACKER = "cramjam"
+"""Decides on no bytes: what it gives does not depend on its version."""
+
 HINT = "from a clone: `pip install ./runtime '.[cuda13]'` (1.3 GB with jaxlib; it needs no GPU)"
 
 
@@ -46,6 +49,9 @@ def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
         for name in (PLUGIN, KERNELS)
         if (installed := found[name]) and installed.version != jaxlib
     ]
+    if _distribution(UNPACKER) is None:
+        what = "what unpacks executables, for the evidence of what is in them"
+        findings.append(_finding(UNPACKER, what, "it is not installed", HINT))
     plugin = _file(found[PLUGIN], NEEDED[PLUGIN][0])
     if findings or plugin is None:
         return None, findings

@@ -1,5 +1,5 @@
 """`python -m aotc.backends.cuda.worker`: compile `module.bin` here as `job.json` says, for GPUs
-that are described there. Uses jaxlib and the plugin alone.
+that are described there. Uses jaxlib, the plugin, and cramjam.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 @telling
 def compile_job(job: Job, artifact: bytes) -> Made:
     """Compile for the described GPUs."""
+    from aotc.backends.cuda.examine import with_code
     from aotc.backends.xla import plugins, private, topology
     from aotc.backends.xla.artifacts import compile_artifact, require_names
     from aotc.backends.xla.examine import examine_module
@@ -54,16 +55,16 @@ def compile_job(job: Job, artifact: bytes) -> Made:
     made = compile_artifact(
         artifact, register, lambda module: plugins.compile_for(hosted, module, job.options)
     )
-    hlo_proto = private.hlo_proto(made.executable)
+    hlo_proto, serialized = private.hlo_proto(made.executable), made.executable.serialize()
     result = Result(
         called=made.called,
         compile_seconds=made.seconds,
         hlo_text=private.hlo_text(made.executable),
         memory=private.memory(made.executable),
         cost=private.cost(private.cpu_client(), made.executable),
-        evidence=examine_module(hlo_proto, made.operations, job.options),
+        evidence=with_code(examine_module(hlo_proto, made.operations, job.options), serialized),
     )
-    return result, made.executable.serialize()
+    return result, serialized
 
 
 if __name__ == "__main__":

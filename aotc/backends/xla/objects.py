@@ -172,6 +172,14 @@ def optimized_module(serialized: bytes) -> bytes | None:
     return None
 
 
+def assignment_of_module(message: bytes) -> bytes | None:
+    """The BufferAssignmentProto in a message that holds an optimized module as well."""
+    fields = _fields(message)
+    if not any(map(_module, fields)):
+        return None
+    return next((found for field in fields if (found := _assignment(field))), None)
+
+
 def _fields(data: bytes) -> list[Field]:
     try:
         return protobuf.parse(data)

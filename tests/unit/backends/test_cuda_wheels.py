@@ -17,6 +17,9 @@ FILES = {
 }
 
 
+EVERY = {**FILES, wheels.UNPACKER: None}
+
+
 def install(folder: Path, name: str, version: str, file: str | None) -> None:
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
@@ -37,6 +40,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_there_is_found_with_its_versions(site: Path) -> None:
     for name, file in FILES.items():
         install(site, name, "0.12.0" if name.startswith("jax") else "13.5.37", file)
+    install(site, wheels.UNPACKER, "2.14.0", None)
     found, findings = wheels.find("0.12.0")
     assert findings == [] and found is not None
     assert found.plugin == site / FILES[wheels.PLUGIN]
@@ -55,14 +59,14 @@ def test_what_is_there_is_found_with_its_versions(site: Path) -> None:
 def test_without_any_all_are_named_with_the_extra() -> None:
     found, findings = wheels.find("0.12.0")
     assert found is None
-    assert [finding.where for finding in findings] == list(FILES)
+    assert [finding.where for finding in findings] == [*FILES, wheels.UNPACKER]
     assert {finding.code for finding in findings} == {"AOTC-E907"}
     assert all("'.[cuda13]'" in finding.hint for finding in findings)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_wheel_whose_file_is_gone_is_as_if_it_were_missing(site: Path, name: str) -> None:
-    for each, file in FILES.items():
+    for each, file in EVERY.items():
         install(site, each, "0.12.0", file)
     (site / FILES[name]).unlink()
     assert [finding.where for finding in wheels.find("0.12.0")[1]] == [name]
@@ -70,7 +74,7 @@ def test_a_wheel_whose_file_is_gone_is_as_if_it_were_missing(site: Path, name: s
 
 @pytest.mark.parametrize("name", [wheels.PLUGIN, wheels.KERNELS])
 def test_the_plugin_has_to_be_of_jaxlibs_version(site: Path, name: str) -> None:
-    for each, file in FILES.items():
+    for each, file in EVERY.items():
         install(site, each, "0.11.2" if each == name else "0.12.0", file)
     (finding,) = wheels.find("0.12.0")[1]
     assert (finding.code, finding.where, finding.found) == ("AOTC-E907", name, "0.11.2")
