@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.machinery import all_suffixes
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.build import identity
+from aotc.build.import_places import path_of, place_of
 from aotc.cache.keys import Parts
 from aotc_runtime.digest import sha256
 
@@ -40,7 +41,8 @@ class Reads(Struct, frozen=True):
 
     files: opened, also those that were not there.  looked: asked for whether they exist.  links:
     asked for where they lead.  folders: listed.  searched: folders searched for modules; modules:
-    the names that were asked for.  environment: variables, "*" for all.  packages: distributions.
+    the names that were asked for.  own: top-level modules of the program, where imports find them
+    by themselves.  environment: variables, "*" for all.  packages: distributions.
     absent: modules that were not found.  current_folder: whether a path was relative to it.
     refusals: why the result is not to be kept.
     """
@@ -51,6 +53,7 @@ class Reads(Struct, frozen=True):
     folders: tuple[str, ...] = ()
     searched: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -61,11 +64,15 @@ class Reads(Struct, frozen=True):
 class Looking:
     """Looks at what is there now. A file is read once, however often it is asked for.
 
-    root: the manifest's folder.  environment: of the process that the program runs in.
+    root: the manifest's folder.  environment: of the process that the program runs in.  path: its
+    `sys.path` before the program runs; by default, what it will be.
     """
 
-    def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, root: Path, environment: Mapping[str, str], path: Sequence[str] | None = None
+    ) -> None:
         self._root, self._environment = root, environment
+        self._path = path_of(environment) if path is None else path
         self._digests: dict[Path, str] = {}
         self._packages: dict[str, tuple[tuple[str, str], ...]] = {}
 
@@ -86,6 +93,8 @@ class Looking:
         asked = frozenset(reads.modules)
         for name in reads.searched:
             yield f"modules in folder {name}", _names(self._root / name, asked)
+        for name in reads.own:
+            yield f"place of module {name}", place_of(name, self._root, self._path)
         for name in reads.environment:
             yield f"environment {name}", variable(name, self._environment)
         for name in reads.packages:

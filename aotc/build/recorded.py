@@ -42,7 +42,7 @@ def main() -> int:
         if (unsteady := Staging(folder).unsteady).exists():
             recorder.refuse(unsteady.read_text())
         reads = recorder.finish()
-        parts = {} if reads.refusals else Looking(root, environment).parts(reads)
+        parts = {} if reads.refusals else Looking(root, environment, recorder.path).parts(reads)
         if not reads.refusals and not recorder.is_unchanged():
             reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
         Recording(reads, dict(parts)).write(folder, worker)

@@ -20,6 +20,7 @@ from typing import Any
 
 from aotc.build import sources_only
 from aotc.build.calls import Calls
+from aotc.build.import_places import steady
 from aotc.build.listening import Environment, Imports
 from aotc.build.reads import Reads, kind_of, names_in
 from aotc.capture import libraries
@@ -56,6 +57,7 @@ class Recorder:
 
     def __init__(self, root: Path, own: Path) -> None:
         self._root, self._own = os.fspath(root), os.fspath(own)
+        self.path = tuple(sys.path)
         self._libraries = libraries.folders()
         self._opened: dict[str, tuple[int, ...] | None] = {}
         self._written: set[str] = set()
@@ -102,6 +104,7 @@ class Recorder:
             folders=self._relative(set(self._listed)),
             searched=self._relative(self._searched),
             modules=tuple(sorted({part for name in names for part in name.split(".")})),
+            own=tuple(steady(Path(self._root), self.path, self.is_project)),
             environment=tuple(sorted(Environment.asked)),
             packages=tuple(sorted(packages)),
             absent=tuple(sorted(absent)),

@@ -291,3 +291,24 @@ def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(
     other = moved.with_name("other.toml")
     other.write_text(MANIFEST.replace('name = "two"', 'name = "four"'))
     assert built(other).compared.startswith("nothing: no build of this manifest, nor of a bundle")
+
+
+def test_another_checkout_is_built_from_where_its_imports_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `pip install -e` of the first: the second one's own files are not what is built."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = Project(tmp_path / "one"), Project(tmp_path / "two")
+    for project in (one, two):
+        (project.root / "src").mkdir()
+        for name in ("left", "right", "shared"):
+            (project.root / f"{name}.py").rename(project.root / "src" / f"{name}.py")
+    two.store = one.store
+    monkeypatch.setenv("PYTHONPATH", str(one.root / "src"))
+    first = one.build()
+    assert ran(one.build()).keys() == {"pack"}
+    (one.root / "src" / "right.py").write_text(RIGHT.replace("tanh", "sin"))
+    assert "capture" in ran(second := two.build())
+    assert second.bundle.root_digest != first.bundle.root_digest
+    assert second.bundle.root_digest == two.build(cached=False).bundle.root_digest

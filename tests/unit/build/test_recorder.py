@@ -341,3 +341,33 @@ def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> 
     code = "import helper\nopen(f'/{helper.value}')"
     with pytest.raises(AssertionError, match="'/b'"):
         record(tmp_path, code)
+
+
+def test_where_imports_lead_counts(tmp_path: Path) -> None:
+    """A package that is installed for editing lies elsewhere, whichever checkout is built."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+        (folder / "shared.py").write_text("")
+    path = {"PYTHONPATH": f"{one}:{two}"}
+    found = record(one, "import shared", **path)
+    assert set(found.reads.own) >= {"program", "shared"}
+    assert found.parts["place of module shared"] == "shared.py"
+    assert parts(one, found.reads, **path)["place of module shared"] == "shared.py"
+    other = {"PYTHONPATH": f"{two}:{one}"}
+    assert parts(one, found.reads, **other)["place of module shared"] == "shared.py", (
+        "root is first"
+    )
+    (one / "shared.py").unlink()
+    assert parts(one, found.reads, **other)["place of module shared"] == str(two / "shared.py")
+    (two / "shared.py").unlink()
+    assert parts(one, found.reads, **other)["place of module shared"] == "nowhere"
+
+
+def test_modules_that_the_program_itself_makes_findable_have_no_place_of_their_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away" / "far.py").write_text("")
+    found = record(tmp_path, f"import sys\nsys.path.append({str(tmp_path / 'away')!r})\nimport far")
+    assert "far" not in found.reads.own and "away/far.py" in found.reads.files
