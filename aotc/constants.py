@@ -1,6 +1,6 @@
 """Names shared by the build's processes."""
 
-CAPTURE_WORKER = "aotc.build.capture_worker"
+CAPTURE_WORKER = "aotc.build.children.capture_worker"
 """The module that traces the program."""
 
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"

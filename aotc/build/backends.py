@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aotc.backends.protocol import Backend
 from aotc.backends.registry import backend_for
-from aotc.build.failures import Failures
+from aotc.build.tasks.failures import Failures
 from aotc.errors import CompileError
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from aotc import constants
-from aotc.build import child, identity, remembered
-from aotc.build.meter import OnStage
-from aotc.build.reads import native_parts
-from aotc.build.remembered import Worker
+from aotc.build.children import child
 from aotc.build.staging import Staging
-from aotc.build.workers import Workers
+from aotc.build.tasks import identity
+from aotc.build.tasks.meter import OnStage
+from aotc.build.tasks.workers import Workers
+from aotc.build.watching import remembered
+from aotc.build.watching.reads import native_parts
+from aotc.build.watching.remembered import Worker
 from aotc.cache.keys import Kind
 from aotc.cache.tasks import Tasks
 from aotc.capture.source_files import changed
@@ -27,7 +29,7 @@ type OnOutput = Callable[[str, str], None]
 
 type Keep = Callable[[], None]
 
-REFERENCE = "aotc.build.reference_worker"
+REFERENCE = "aotc.build.children.reference_worker"
 
 CAPTURED = ("program.msgpack", "read.msgpack", "inputs.*.safetensors", "weights.*/*.safetensors")
 _NAMES = {
@@ -77,7 +79,7 @@ class Source:
     ) -> None:
         """Run the process to its end, as `child.run`."""
         child.run(
-            "aotc.build.recorded",
+            "aotc.build.children.recorded",
             [worker.module, str(self.manifest.path), str(worker.folder), *self.targets],
             worker.folder,
             worker.environment,

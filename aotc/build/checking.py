@@ -12,11 +12,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from aotc.build import identity, trials
+from aotc.build import trials
 from aotc.build.policies import Proofs
 from aotc.build.staged import BUNDLE, StagedBundle, stage
 from aotc.build.staging import Staging
-from aotc.build.workers import Workers
+from aotc.build.tasks import identity
+from aotc.build.tasks.workers import Workers
 from aotc.cache.keys import Kind, Task
 from aotc.cache.tasks import Tasks
 from aotc.packing.bundle import TargetParts

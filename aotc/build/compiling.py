@@ -8,7 +8,7 @@ from functools import partial
 
 from aotc.backends.protocol import Backend
 from aotc.build.plan import Wanted, entry_point_jobs
-from aotc.build.workers import Workers
+from aotc.build.tasks.workers import Workers
 from aotc.stages import CapturedEntryPoint, CompileJob, Executable
 from aotc.tuning.tuning_file import Key
 from aotc_runtime.schema.manifest import Target

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aotc.build import capturing
-from aotc.build.asking import ask
 from aotc.build.capturing import Source
+from aotc.build.children.asking import ask
 from aotc.build.evidence import specialized
 from aotc.build.staging import Staging, scratch_folder
-from aotc.build.workers import Workers
+from aotc.build.tasks.workers import Workers
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.target import NATIVE, find_target
@@ -84,7 +84,7 @@ def draft_manifest(
     on_stage("looking at the function")
     root = path.absolute().parent
     answer = ask(
-        "aotc.build.look_worker",
+        "aotc.build.children.look_worker",
         [],
         Job(str(root), request.function, request.example),
         Answer,

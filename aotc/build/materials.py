@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from aotc.build import child
+from aotc.build.children import child
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import UsageError
 from aotc.signing.provenance import BUILDER_ID, Materials, Revision

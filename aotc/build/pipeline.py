@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aotc.backends.protocol import Backend
-from aotc.build import capturing, gates, trials, tune, tune_search
+from aotc.build import capturing, gates, trials
 from aotc.build.assembler import Assembler, own
 from aotc.build.backends import backends_for
 from aotc.build.build_time import stated_time, time_of_build
@@ -23,14 +23,15 @@ from aotc.build.checking import Checking, captured_profiles
 from aotc.build.compiling import Compiling
 from aotc.build.distributed.places import compilers
 from aotc.build.evidence import never_split, specialized, unproven
-from aotc.build.failures import Failures
-from aotc.build.history import open_tasks
 from aotc.build.materials import builder_id, gather
 from aotc.build.memory_limits import exceeded
-from aotc.build.meter import Meter, OnStage
 from aotc.build.plan import compile_jobs, resolve_targets, wanted_profiles
 from aotc.build.staging import Staging, scratch_folder
-from aotc.build.workers import Workers
+from aotc.build.tasks.failures import Failures
+from aotc.build.tasks.history import open_tasks
+from aotc.build.tasks.meter import Meter, OnStage
+from aotc.build.tasks.workers import Workers
+from aotc.build.tuning import tune, tune_search
 from aotc.build.writing import write_bundle
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import Cache

@@ -111,10 +111,10 @@ def build(
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
-    from aotc.build.build_again import BuildAgain
-    from aotc.build.child import ignored_variables
+    from aotc.build.children.child import ignored_variables
     from aotc.build.pipeline import build as build_bundle
-    from aotc.build.tune import Measure
+    from aotc.build.reproducing.build_again import BuildAgain
+    from aotc.build.tuning.tune import Measure
     from aotc.packing.bundle import Form
     from aotc.packing.files import write_atomically
     from aotc.packing.places import BILL_OF_MATERIALS, Kind, require_file_place

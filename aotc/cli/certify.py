@@ -65,7 +65,7 @@ def certify(
     import os
 
     from aotc.build.build_time import stated_time, time_of_build
-    from aotc.build.certify import certify as run_certification
+    from aotc.bundles.certify import certify as run_certification
     from aotc.certify.environments import Environments, cache_folder
     from aotc.cli.progress import progress
     from aotc.processes import Processes

@@ -48,7 +48,7 @@ def merge(
         )
     from datetime import UTC, datetime
 
-    from aotc.build.merge import merge_bundles
+    from aotc.bundles.merge import merge_bundles
     from aotc.packing.bundle import Form
     from aotc.report.copies import copy_lines, merge_report
     from aotc_runtime.verification.trust import read_policy

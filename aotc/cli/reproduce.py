@@ -11,7 +11,7 @@ from aotc.cli.common import Output, command, print_notes
 from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from aotc.build.reproduce import Reproduced
+    from aotc.build.reproducing.reproduce import Reproduced
 
 
 @click.command()
@@ -54,7 +54,7 @@ def reproduce(
     \b
     aotc reproduce digits-1.0.0.aotb --source . --trust trust.toml
     """
-    from aotc.build.reproduce import reproduce as run
+    from aotc.build.reproducing.reproduce import reproduce as run
     from aotc_runtime.verification.trust import read_policy
 
     with progress(quiet=out.json) as on_stage:

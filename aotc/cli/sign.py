@@ -21,7 +21,7 @@ def sign(out: Output, bundle: Path, key: str, passphrase_file: Path | None) -> N
     aotc sign digits-1.0.0.aotb --key release.key
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
-    from aotc.build.endorse import endorse
+    from aotc.bundles.endorse import endorse
 
     made = endorse(bundle, signer_of(key, passphrase_file))
     attestation = made.attestation

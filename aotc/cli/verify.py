@@ -50,7 +50,7 @@ def verify(
         raise click.UsageError("--openssf and --public-key go together")
     more = {}
     if openssf is not None and public_key is not None:
-        from aotc.build.model_signature import require_model_signature
+        from aotc.bundles.model_signature import require_model_signature
 
         more["openssf"] = require_model_signature(bundle, openssf, public_key).id
     report = verify_report(bundle, trust, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.build.certify import Certification
+from aotc.bundles.certify import Certification
 from aotc.certify.isolated import Trial
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding

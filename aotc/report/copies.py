@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotc.build.merge import MergedBundle
+from aotc.bundles.merge import MergedBundle
 from aotc.report.text import size
 from aotc.stages import Bundle
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from aotc.build.believe import read_believed
+from aotc.bundles.believe import read_believed
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc_runtime import canonical

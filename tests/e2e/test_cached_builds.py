@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.build import cached_backend
 from aotc.build.pipeline import Built, build
+from aotc.build.tasks import cached_backend
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done, OnDone

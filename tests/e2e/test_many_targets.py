@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.build.merge import merge_bundles
 from aotc.build.pipeline import build
+from aotc.bundles.merge import merge_bundles
 from aotc.compat.matrix import matrix
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from aotc.build.build_again import BuildAgain
 from aotc.build.pipeline import build
-from aotc.build.reproduce import reproduce
+from aotc.build.reproducing.build_again import BuildAgain
+from aotc.build.reproducing.reproduce import reproduce
 from aotc.errors import ReproducibilityError
 from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest

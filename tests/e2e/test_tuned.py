@@ -13,7 +13,7 @@ import pytest
 import aotc_runtime
 from aotc.backends.xla.compile import XlaBackend
 from aotc.build.pipeline import Built, build
-from aotc.build.tune import Measure, Tuning
+from aotc.build.tuning.tune import Measure, Tuning
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.build import trust_files
-from aotc.build.endorse import endorse
-from aotc.build.merge import merge_bundles
-from aotc.build.model_signature import require_model_signature, write_model_signature
+from aotc.bundles import trust_files
+from aotc.bundles.endorse import endorse
+from aotc.bundles.merge import merge_bundles
+from aotc.bundles.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
 from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
 from aotc.packing.extracting import extract

@@ -27,7 +27,7 @@ for _ in range(25):
 SIGNER = """
 import sys
 from pathlib import Path
-from aotc.build.endorse import endorse
+from aotc.bundles.endorse import endorse
 from aotc.signing.signer import LocalSigner
 for _ in range(6):
     endorse(Path(sys.argv[1]), LocalSigner.ephemeral())

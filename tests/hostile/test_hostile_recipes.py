@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from aotc.build.recipe import read_recipe
-from aotc.build.reproduce import reproduce
+from aotc.build.reproducing.recipe import read_recipe
+from aotc.build.reproducing.reproduce import reproduce
 from aotc.errors import ReproducibilityError
 from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest

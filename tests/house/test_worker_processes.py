@@ -11,12 +11,12 @@ import aotc
 ROOT = Path(aotc.__path__[0])
 
 ENDING = ("end_with_parent()", "asking.answer(", "answer(Job, ")
-"""The last two call the first one: `aotc.build.asking`, `aotc.backends.worker_folder`."""
+"""The last two call the first one: `aotc.build.children.asking`, `aotc.backends.worker_folder`."""
 
 OTHERS = {
     "cli/main.py": "the command itself",
-    "build/capture_worker.py": "runs in aotc.build.recorded",
-    "build/reference_worker.py": "runs in aotc.build.recorded",
+    "build/children/capture_worker.py": "runs in aotc.build.children.recorded",
+    "build/children/reference_worker.py": "runs in aotc.build.children.recorded",
     "certify/worker.py": "has the runtime only",
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.build.model_signature import require_model_signature
+from aotc.bundles.model_signature import require_model_signature
 from aotc.signing.keys import KeyType
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import TrustError

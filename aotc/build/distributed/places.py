@@ -7,9 +7,9 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from aotc.backends.protocol import Backend
-from aotc.build.cached_backend import CachedBackend, toolchain_parts
 from aotc.build.distributed.executor_backend import IN_FLIGHT, ExecutorBackend
-from aotc.build.workers import Workers
+from aotc.build.tasks.cached_backend import CachedBackend, toolchain_parts
+from aotc.build.tasks.workers import Workers
 from aotc.cache.tasks import Tasks
 
 

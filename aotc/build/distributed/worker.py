@@ -16,8 +16,8 @@ import msgspec
 
 from aotc.backends.protocol import Backend
 from aotc.backends.registry import backend_for
-from aotc.build.cached_backend import toolchain_parts
 from aotc.build.distributed.wire import Answer, Blobs, Job, Request, compile_job, encode_answer
+from aotc.build.tasks.cached_backend import toolchain_parts
 from aotc.cache.keys import Parts, changes
 from aotc.cache.place import OFF, open_store
 from aotc.cache.store import LocalStore

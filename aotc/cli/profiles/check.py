@@ -42,7 +42,7 @@ def check(
     \b
     aotc profiles check digits.aotb --traffic shapes.jsonl --min-coverage 0.999 --max-padding 0.15
     """
-    from aotc.build.coverage import check_bundle
+    from aotc.bundles.coverage import check_bundle
     from aotc.errors import BudgetExceededError
     from aotc.report.profiles import check_document, check_lines
     from aotc.report.text import printable

@@ -51,7 +51,7 @@ def add_key(
     \b
     aotc trust add-key trust.toml --key ci-2027.pub --name ci-2027 --not-after 2028-01-01
     """
-    from aotc.build import trust_files
+    from aotc.bundles import trust_files
 
     table = "certifiers" if certifier else "keys"
     added = trust_files.add_key(policy, key, name, not_before, not_after, table)

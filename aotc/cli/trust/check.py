@@ -30,7 +30,7 @@ def check(out: Output, policy: Path, bundle: Path | None, within: int) -> int:
     \b
     aotc trust check trust.toml digits-1.0.0.aotb --within 60
     """
-    from aotc.build.trust_check import check_policy
+    from aotc.bundles.trust_check import check_policy
 
     checked = check_policy(policy, bundle, within)
     if checked.findings:

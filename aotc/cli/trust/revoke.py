@@ -33,7 +33,7 @@ def revoke(
         raise click.UsageError("name what to revoke: --key, --root or --blob")
     from datetime import UTC, datetime, timedelta
 
-    from aotc.build import trust_files
+    from aotc.bundles import trust_files
     from aotc.signing.trust_state import check_reachable, state_of
 
     changed = trust_files.revoke(policy, keys, roots, blobs)

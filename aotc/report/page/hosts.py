@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from aotc.build.compat import judge_read
+from aotc.bundles.compat import judge_read
 from aotc.compat.matrix import Cell as Judged
 from aotc.compat.matrix import Level, Row
 from aotc.report.page.parts import Cell, Mark, Part, Section, Text, listed, table

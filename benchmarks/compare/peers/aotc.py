@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotc.build.tune import Tuning
+    from aotc.build.tuning.tune import Tuning
 
 
 def prepare(case: Path, name: str = "model", tuning: Tuning | None = None) -> Sequence[Path]:

@@ -14,7 +14,7 @@ import pytest
 from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
 
 from aotc import constants
-from aotc.build import child
+from aotc.build.children import child
 from aotc.build.staging import Staging
 from aotc_runtime.errors import Finding
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hostile.tampering import Documents, policy_for
 
-from aotc.build.endorse import endorse
+from aotc.bundles.endorse import endorse
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form, pack
 from aotc.packing.extracting import extract

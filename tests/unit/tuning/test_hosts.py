@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aotc.build.tune import Measure, not_tuned
+from aotc.build.tuning.tune import Measure, not_tuned
 from aotc.errors import CompileError
 from aotc.tuning.hosts import unsuited
 from aotc_runtime.schema.manifest import Target

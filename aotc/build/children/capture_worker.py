@@ -1,0 +1,211 @@
+"""`python -m aotc.build.children.capture_worker MANIFEST FOLDER [TARGET...]`: trace into a
+staging folder.
+
+Runs in a process of its own because it imports jax and the user's code, and because jax must be
+imported with closed-over constants as arguments.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from aotc import private
+from aotc.build.children import child
+from aotc.build.children.progress import Progress
+from aotc.build.staging import Staging
+from aotc.build.watching import sources_only
+from aotc.capture import fixtures, own_files, raised, spreading
+from aotc.capture.arguments import CallPlan
+from aotc.capture.packages import imported_packages
+from aotc.capture.source_files import changed
+from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
+from aotc.capture.weights import CLOSURE, Weights, load
+from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
+from aotc.config.target import NATIVE, read_target
+from aotc.errors import CaptureError, raise_if
+from aotc.lowering.stablehlo import portable
+from aotc.packing.weights import write_shards, write_tensors
+from aotc.stages import (
+    CapturedEntryPoint,
+    CapturedProfile,
+    CapturedProgram,
+    CapturedSymbolic,
+)
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.manifest import Tolerance
+from aotc_runtime.schema.mesh import Mesh, mesh_of
+
+TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
+"""Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
+
+
+def capture(
+    manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
+) -> CapturedProgram:
+    """Trace everything the manifest names; weights and fixture inputs go to the staging folder.
+
+    Raises CaptureError and BuildManifestError.
+    """
+    assert private.constants_are_arguments(), "the parent sets the environment variable"
+    manifest = read_build_manifest(manifest_path)
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    weights = {name: _load(name, manifest, progress) for name in manifest.weights}
+    platforms = _platforms(manifest, targets)
+    mesh = mesh_of(manifest.mesh) if manifest.mesh else None
+    cuts = spreading.weight_shardings(manifest, weights)
+    captured: dict[str, CapturedEntryPoint] = {}
+    plans: dict[str, CallPlan] = {}
+    closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
+    failed: list[Finding] = []
+    for name, spec in manifest.entry_points.items():
+        progress.started(f"tracing {name} ({spec.function})")
+        sizes = all_profiles_of(manifest, name, targets)
+        try:
+            with spreading.under_mesh(manifest.mesh):
+                traced = trace_entry_point(name, manifest, weights, sizes, cuts)
+            _check_x64(manifest)
+        except AotcError as error:
+            if not staging.keeps_going:
+                raise
+            raised.show_cause(error)
+            failed += error.findings
+            continue
+        plans[name] = traced.plan
+        for profile in traced.profiles:
+            closure.update(profile.lifted)
+        captured[name] = _freeze(traced, platforms, mesh)
+        staging.write_entry_point(captured[name])
+        progress.finished(name)
+    raise_if(failed)
+    files: dict[str, str] = {}
+    for name, given in manifest.weights.items():
+        if given.source:
+            _note(files, given.source.text, weights[name].source)
+    # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
+    for name, entry_point in captured.items():
+        progress.started(f"making fixtures of {name} ({entry_point.function})")
+        recorded = fixtures.recorded_inputs(name, manifest)
+        if recorded:
+            _note(files, recorded.file, recorded.digest)
+        for index, frozen in enumerate(entry_point.profiles):
+            inputs = fixtures.fixture_inputs(plans[name], manifest, frozen.sizes, recorded)
+            where = manifest.where("entry_points", name, "fixtures")
+            staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+        _check_x64(manifest)
+    sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
+    origins = {name: loaded.origin for name, loaded in weights.items()}
+    if closure:
+        sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
+    for name, tensors in sets.items():
+        where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
+        staging.write_weights(name, write_shards(tensors, where=where))
+    return CapturedProgram(
+        entry_points=captured,
+        weights=origins,
+        sources=own_files.sources(manifest.root, sources_only.IMPORTED),
+        files=dict(sorted(files.items())),
+        manifest=sha256(manifest.text),
+        packages=imported_packages(also=TOOLCHAIN),
+        shardings=cuts,
+    )
+
+
+def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
+    if init := manifest.weights[name].init:
+        progress.started(f"making weights {name} ({init})")
+    return load(name, manifest)
+
+
+def _note(files: dict[str, str], name: str, digest: str) -> None:
+    """Raises CaptureError (AOTC-E840) for a file that was another one when it was read before."""
+    raise_if(changed(files, [(name, digest)]))
+    files[name] = digest
+
+
+def _check_x64(manifest: BuildManifest) -> None:
+    """The program may not set what the manifest says: the reference would be another program."""
+    if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
+        stated = str(manifest.enable_x64).lower()
+        raise CaptureError(
+            Finding(
+                code="AOTC-E828",
+                where=manifest.where("enable_x64"),
+                expected=f"jax_enable_x64 as the manifest has it: {stated}",
+                found="the program set it to another value",
+                hint="write `enable_x64` in the manifest and leave jax.config alone",
+            )
+        )
+
+
+def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> list[str]:
+    """Of the targets that are no CPUs."""
+    names = [name for name in targets or manifest.targets if name != NATIVE]
+    return sorted({read_target(name, manifest.root).platform for name in names} - {"cpu"})
+
+
+def _frozen(profile: TracedProfile, platforms: Sequence[str]) -> CapturedProfile:
+    module = portable(profile.lowered.compiler_ir("stablehlo"))
+    others = {}
+    for platform in platforms:
+        lowered = profile.traced.lower(lowering_platforms=(platform,))
+        others[platform] = portable(lowered.compiler_ir("stablehlo"))
+    return CapturedProfile(
+        sizes=profile.sizes,
+        input_shapes=profile.shapes().inputs,
+        output_shapes=profile.shapes().outputs,
+        arguments=profile.arguments,
+        module=module,
+        others={name: other for name, other in others.items() if other != module},
+        control_flow=profile.control_flow,
+    )
+
+
+def _freeze(
+    traced: TracedEntryPoint, platforms: Sequence[str], mesh: Mesh | None
+) -> CapturedEntryPoint:
+    plan, spec = traced.plan, traced.spec
+    return CapturedEntryPoint(
+        name=plan.name,
+        function=spec.function,
+        parameters=traced.parameters,
+        inputs=traced.inputs,
+        result=traced.result,
+        outputs=traced.outputs,
+        dimensions=traced.dimensions,
+        bound=dict(plan.bound),
+        static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
+        tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
+        lifted=traced.lifted,
+        mesh=mesh,
+        specialized={name: each.what for name, each in traced.symbolic.specialized.items()},
+        undetermined=traced.symbolic.undetermined,
+        coverage=traced.coverage,
+        lines=traced.lines,
+        symbolic=None
+        if traced.exported is None
+        else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
+        profiles=tuple(_frozen(profile, platforms) for profile in traced.profiles),
+    )
+
+
+def main() -> int:
+    manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    staging = Staging(folder)
+
+    def trace(progress: Progress) -> None:
+        staging.write_program(capture(manifest_path, targets, staging, progress))
+
+    return child.work(folder, trace)
+
+
+if __name__ == "__main__":
+    child.end(main())

@@ -1,0 +1,138 @@
+"""`python -m aotc.build.children.probe_worker MANIFEST FOLDER`: what an entry point costs at
+some sizes.
+
+Runs in a process of its own for the reasons of `aotc.build.children.capture_worker`. Nothing is
+compiled unless calls are to be timed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from aotc.build.children import asking, child
+from aotc.build.children.progress import Progress
+from aotc.capture import fixtures, tree
+from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.spreading import on_one_device
+from aotc.capture.trace import TracedProfile, trace_profile
+from aotc.capture.weights import Weights, load
+from aotc.config.build_manifest import BuildManifest, FixtureSpec, read_build_manifest
+from aotc.lowering.stablehlo import portable
+from aotc.traffic.messages import Answer, Job, KeptModule, Probe
+
+ROUNDS = 7
+SECONDS_PER_TURN = 0.02
+
+
+def probe(manifest_path: Path, job: Job, progress: Progress) -> Answer:
+    """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
+    manifest = _with_random_inputs(read_build_manifest(manifest_path), job.entry_point)
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    spec = manifest.entry_points[job.entry_point]
+    weights = {name: load(name, manifest) for name in sorted(set(spec.bind.values()))}
+    plan = plan_call(job.entry_point, manifest)
+    traced: list[TracedProfile] = []
+    for sizes in job.sizes:
+        progress.started(f"tracing {job.entry_point} at {sizes}")
+        with on_one_device(manifest.mesh):
+            traced.append(
+                trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
+            )
+        progress.finished(job.entry_point)
+    seconds = [0.0] * len(traced)
+    if job.measure:
+        progress.started(f"measuring {job.entry_point}")
+        seconds = _turns([_call(each, weights, manifest) for each in traced])
+    return Answer(
+        probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
+        modules={index: _module(traced[index]) for index in job.kept},
+    )
+
+
+def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManifest:
+    """Recorded inputs may be smaller than a probe."""
+    spec = manifest.entry_points[entry_point]
+    drawn = FixtureSpec(file=None, seed=spec.fixtures.seed, ranges=spec.fixtures.ranges)
+    return replace(
+        manifest,
+        entry_points={**manifest.entry_points, entry_point: replace(spec, fixtures=drawn)},
+    )
+
+
+def _probe(traced: TracedProfile, seconds: float) -> Probe:
+    found = traced.lowered.cost_analysis() or {}
+
+    def count(key: str) -> float:
+        # XLA says -1 for what it cannot count.
+        return max(0.0, float(found.get(key, 0.0)))
+
+    return Probe(
+        sizes=traced.sizes,
+        flops=count("flops"),
+        transcendentals=count("transcendentals"),
+        bytes_accessed=count("bytes accessed"),
+        seconds=seconds,
+    )
+
+
+def _module(traced: TracedProfile) -> KeptModule:
+    module = portable(traced.lowered.compiler_ir("stablehlo"))
+    return KeptModule(
+        module.artifact, module.digest, module.stablehlo_version, module.custom_call_targets
+    )
+
+
+def _call(
+    traced: TracedProfile, weights: Mapping[str, Weights], manifest: BuildManifest
+) -> Callable[[], Any]:
+    """A call of what plain JAX compiles for this host."""
+    call = traced.call
+    inputs = fixtures.fixture_inputs(
+        call.plan, manifest, traced.sizes, fixtures.recorded_inputs(call.plan.name, manifest)
+    )
+    values = [
+        weights[leaf.owner].tensors[leaf.path]
+        if leaf.is_weight
+        else inputs[tree.join(leaf.owner, leaf.path)]
+        for leaf in call.leaves
+    ]
+    compiled = traced.lowered.compile()
+    return lambda: jax.block_until_ready(compiled(*values))
+
+
+def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
+    """Median seconds of each call; they take turns, so that other work on the host meets all."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(ROUNDS):
+        for call, mine in zip(calls, times, strict=True):
+            stop = time.perf_counter() + SECONDS_PER_TURN
+            while True:
+                before = time.perf_counter()
+                call()
+                after = time.perf_counter()
+                mine.append(after - before)
+                if after >= stop:
+                    break
+    return [statistics.median(mine) for mine in times]
+
+
+def main() -> int:
+    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    return asking.answer(folder, Job, partial(probe, manifest_path))
+
+
+if __name__ == "__main__":
+    child.end(main())

@@ -1,0 +1,65 @@
+"""`python -m aotc.build.children.recorded WORKER MANIFEST FOLDER …`: run a worker that runs the
+user's code, and leave in the folder what it read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from aotc.build.children import child
+from aotc.build.staging import FULL, Staging, no_scratch
+from aotc.build.watching.reads import Looking
+from aotc.build.watching.recorder import Recorder
+from aotc.build.watching.recording import Recording
+from aotc.constants import CAPTURE_WORKER
+from aotc.processes import end_with_parent
+
+
+def main() -> int:
+    # Before anything is recorded, for it loads native code, as a program had better not.
+    end_with_parent()
+    worker, manifest, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    root = manifest.resolve().parent
+    environment = dict(os.environ)
+    recorder = Recorder(root, folder)
+    sys.argv = sys.argv[1:]
+    try:
+        status: int = importlib.import_module(worker).main()
+    except OSError as error:
+        if error.errno in FULL:
+            # What was cut off may leave room for saying so; if not, the parent finds none.
+            with suppress(OSError):
+                return child.report(folder, no_scratch(error))
+        raise
+    if status == 0:
+        if (unsteady := Staging(folder).unsteady).exists():
+            recorder.refuse(unsteady.read_text())
+        reads = recorder.finish()
+        parts = {} if reads.refusals else Looking(root, environment, recorder.path).parts(reads)
+        if not reads.refusals and not recorder.is_unchanged():
+            reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
+        Recording(reads, dict(parts)).write(folder, worker)
+        if worker == CAPTURE_WORKER:
+            _write_files(Staging(folder), reads.files, manifest, root)
+    return status
+
+
+def _write_files(staging: Staging, opened: Iterable[str], manifest: Path, root: Path) -> None:
+    # The worker has imported them; before it, they would count as packages that it read.
+    from aotc.capture import own_files
+    from aotc.config.build_manifest import read_build_manifest
+
+    stated = [manifest, *(file.path for file in read_build_manifest(manifest).files())]
+    told = {path.resolve() for path in stated}
+    staging.write_files(own_files.read_by(opened, root, told))
+
+
+if __name__ == "__main__":
+    child.end(main())

@@ -1,0 +1,208 @@
+"""Plain JAX on the calls that trials compare with, and on the same calls padded and split.
+
+What the function itself cannot take, no executable can: this finds it on any host, and stands in
+for executables of targets that the build host cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from threading import Timer
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from aotc.build.children import child
+from aotc.build.staging import Staging
+from aotc.capture import explain, fixtures, tree
+from aotc.capture.arguments import CallPlan, FlatCall
+from aotc.capture.source_files import changed
+from aotc.config.build_manifest import BuildManifest
+from aotc.errors import CaptureError, ParityError, raise_if
+from aotc.packing.weights import write_tensors
+from aotc.shapes import files
+from aotc.shapes.run import Array, run
+from aotc.shapes.samples import sampled
+from aotc.shapes.trials import FIXTURE, EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.verdict import endless, refusals, tried
+from aotc.stages import CapturedProgram
+from aotc_runtime.schema.labels import label
+
+type Function = Callable[[Mapping[str, Array]], dict[str, Array]]
+"""From inputs to outputs, by path."""
+
+
+SECONDS_MIN = 10.0
+TIMES_LONGER = 50
+"""What a call that is padded or split may take: so many times what JAX took for the exact one,
+which it had to compile, while the profile's is compiled already."""
+
+
+class FlatCallAt(Protocol):
+    """`aotc.capture.arguments.flat_call` with a manifest and its weights."""
+
+    def __call__(self, plan: CallPlan, *, sizes: Mapping[str, int]) -> FlatCall: ...
+
+
+class PlainJax:
+    """One entry point in plain JAX, at any sizes; each is compiled once, by the executor.
+
+    values: of the weights, by set and tensor.  seconds: what a call of some sizes took, by label.
+    """
+
+    def __init__(
+        self,
+        plan: CallPlan,
+        call_at: FlatCallAt,
+        values: Mapping[str, Mapping[str, Array]],
+        compiling: Executor,
+    ) -> None:
+        self.plan, self._call_at, self._values = plan, call_at, values
+        self._compiling = compiling
+        self._functions: dict[str, Function] = {}
+        self.seconds: dict[str, float] = {}
+
+    def begin(self, sizes: Mapping[str, int]) -> None:
+        """Have it compiled for these sizes while others run. What fails, fails again in `at`."""
+        with suppress(Exception, SystemExit):
+            self.at(sizes)
+
+    def at(self, sizes: Mapping[str, int]) -> Function:
+        """The function at these sizes. Whatever it raises comes through."""
+        where = label(self.plan.name, sizes)
+        if where not in self._functions:
+            self._functions[where] = self._compiled(self.call_at(sizes))
+        return self._functions[where]
+
+    def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
+        """The abstract call at these sizes. Raises CaptureError."""
+        return self._call_at(self.plan, sizes=sizes)
+
+    def _compiled(self, call: FlatCall) -> Function:
+        function = fixtures.reference_function(call, self._compiling)
+
+        def outputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            return function(
+                [
+                    self._values[leaf.owner][leaf.path]
+                    if leaf.is_weight
+                    else inputs[tree.join(leaf.owner, leaf.path)]
+                    for leaf in call.leaves
+                ]
+            )
+
+        return outputs
+
+
+def begin_all(staging: Staging, functions: Mapping[str, PlainJax]) -> None:
+    """Have everything compiled for the sizes of the trials."""
+    for entries in files.read_plans(staging.folder).values():
+        for entry in entries:
+            for trial in entry.trials:
+                functions[entry.entry_point].begin(trial.sizes)
+
+
+def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, PlainJax]) -> None:
+    """Leave the calls with their results, and the outcome of every trial in plain JAX.
+
+    Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+    """
+    plans = files.read_plans(staging.folder)
+    program = staging.read_program()
+    known: dict[bytes, Outcome] = {}
+    outcomes: files.Outcomes = {}
+    for target, entries in plans.items():
+        outcomes[target] = []
+        for entry in entries:
+            found = []
+            for trial in entry.trials:
+                key = msgspec.msgpack.encode((entry.entry_point, trial))
+                if key not in known:
+                    known[key] = _try(trial, entry, program, manifest, staging, functions)
+                found.append(known[key])
+            raise_if(refusals(entry, tried(entry, found), "plain JAX itself"))
+            outcomes[target].append(found)
+    files.write_outcomes(staging.folder, outcomes)
+
+
+def _try(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    program: CapturedProgram,
+    manifest: BuildManifest,
+    staging: Staging,
+    functions: Mapping[str, PlainJax],
+) -> Outcome:
+    name = entry.entry_point
+    function = functions[name]
+    captured = program.entry_points[name]
+    if not files.call_file(staging.folder, name, trial).exists():
+        started = monotonic()
+        _record(trial, function, manifest, staging)
+        where = label(name, trial.sizes)
+        function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
+    allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
+    call = files.read_call(staging.folder, name, trial, captured.inputs, captured.outputs)
+
+    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+        given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
+        with _ending(entry, trial, allowed, staging):
+            results = function.at(sizes)(given)
+        return [results[spec.path] for spec in captured.outputs]
+
+    return run(trial, entry, captured.inputs, captured.outputs, call, execute)
+
+
+@contextmanager
+def _ending(
+    entry: EntryTrials, trial: PlannedTrial, seconds: float, staging: Staging
+) -> Iterator[None]:
+    """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
+
+    A loop until every number is small never ends where the padding is infinite, and nothing stops
+    what XLA runs.
+    """
+
+    def late() -> None:
+        finding = endless(entry, trial, seconds)
+        child.end(child.report(staging.folder, ParityError(finding)))
+
+    timer = Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _record(
+    trial: PlannedTrial, function: PlainJax, manifest: BuildManifest, staging: Staging
+) -> None:
+    """What plain JAX computes at exactly the sizes of a trial.
+
+    Raises CaptureError: AOTC-E826, E829 if the function fails there, E840 for another file than the
+    capture's.
+    """
+    name, sizes = function.plan.name, trial.sizes
+    recorded = fixtures.recorded_inputs(name, manifest)
+    if recorded:
+        raise_if(changed(staging.read_program().files, [(recorded.file, recorded.digest)]))
+    inputs = fixtures.fixture_inputs(function.plan, manifest, sizes, recorded)
+    if trial.inputs != FIXTURE:
+        inputs = sampled(inputs, manifest.entry_points[name], trial.inputs)
+    call = function.call_at(sizes)
+    try:
+        results = function.at(sizes)(inputs)
+    except (Exception, SystemExit) as error:
+        finding = explain.finding(error, call, label(name, sizes), manifest.root)
+        hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
+        raise CaptureError(replace(finding, hint=hint)) from error
+    tensors = {f"inputs/{key}": array for key, array in inputs.items()}
+    tensors |= {f"outputs/{key}": array for key, array in results.items()}
+    data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
+    files.call_file(staging.folder, name, trial).write_bytes(data)

@@ -1,0 +1,1 @@
+"""Choosing shape profiles by observed traffic and by what calls cost."""

@@ -1,0 +1,1 @@
+"""Building again what a bundle was built from, and comparing."""

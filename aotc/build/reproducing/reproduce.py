@@ -1,0 +1,226 @@
+"""`aotc reproduce`: build a bundle again from its sources, and compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from aotc.build.reproducing.build_again import findings
+from aotc.build.reproducing.recipe import Recipe, read_recipe
+from aotc.build.reproducing.source_check import check_files, find_manifest, read_elsewhere
+from aotc.build.reproducing.toolchain_copy import toolchain_copy
+from aotc.build.staging import scratch_folder
+from aotc.capture.packages import normalized
+from aotc.certify.installing import install_packages
+from aotc.errors import quoted, raise_if
+from aotc.lowering.text import module_text
+from aotc.packing.differences import Side, differences, side_of
+from aotc.processes import Processes, describe_status
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+
+OURS = ("aotc", "aotc-runtime")
+RUN = (
+    "from aotc.processes import end_with_parent; end_with_parent(); "
+    "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
+)
+"""`python -m aotc.cli.main`, which ends with the process that started it."""
+
+LINES_SHOWN = 15
+
+type OnStage = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """A bundle that was built again, byte for byte below its root.
+
+    manifest: where it was found.  installed: whether the build ran in an environment made for it.
+    notes: what was not the same, and made no difference.
+    """
+
+    name: str
+    version: str
+    root_digest: str
+    targets: tuple[str, ...]
+    recipe: Recipe
+    manifest: Path
+    installed: bool
+    notes: tuple[str, ...]
+
+
+def reproduce(
+    path: Path,
+    source: Path,
+    *,
+    policy: TrustPolicy | None = None,
+    manifest: Path | None = None,
+    tuning: Path | None = None,
+    install: bool = False,
+    on_stage: OnStage = lambda stage: None,
+) -> Reproduced:
+    """Build what a bundle's provenance describes, in a clean process without a cache, and compare.
+
+    source: the folder with the sources.  policy: whose provenance counts; without one, whoever's.
+    manifest: the build manifest, looked for by its digest by default.  tuning: the tuning file of a
+    tuned build.  install: where versions of packages differ from those of the build, make an
+    environment that has them.
+    Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
+    such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
+    build records; what a build raises; ResourceError (AOTC-E557 to E559) for an environment that
+    cannot be had.
+    """
+    on_stage("reading the bundle")
+    contents, recipe = read_recipe(path, policy)
+    found = manifest or find_manifest(source, recipe)
+    raise_if(check_files(found, source, recipe, tuning))
+    changed = _changed_packages(recipe.packages)
+    if changed and (not install or any(name in OURS for name in changed)):
+        raise_if(_check_packages(changed, recipe))
+    processes = Processes()
+    with scratch_folder() as scratch, _interpreter(recipe, changed, processes, on_stage) as python:
+        on_stage("building it again")
+        again = scratch / "again.aotb"
+        arguments = [*(["--tuning", str(tuning.absolute())] if tuning else [])]
+        for target in recipe.targets:
+            arguments.append(f"--target={target}")
+        bill = scratch / "again.cdx.json"
+        arguments += ["-o", str(again), "--sbom", str(bill)]
+        _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
+        raise_if(read_elsewhere(bill, recipe))
+        built, _ = read_unverified(open_bundle(again))
+        if built.root_digest != contents.root_digest:
+            on_stage("comparing")
+            present = {
+                name: built.manifests[name]
+                for name in contents.manifests
+                if name in built.manifests
+            }
+            second = Side(present, built.blobs)
+            raise_if(
+                findings(
+                    differences(side_of(contents), second, module_text), str(path), "the new build"
+                )
+            )
+    first = next(iter(contents.manifests.values()))
+    return Reproduced(
+        name=first.name,
+        version=first.version,
+        root_digest=contents.root_digest,
+        targets=tuple(contents.manifests),
+        recipe=recipe,
+        manifest=found,
+        installed=bool(changed),
+        notes=tuple(_notes(recipe, policy)),
+    )
+
+
+def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
+    """Packages of which another version is here, or none, to that."""
+    found: dict[str, str] = {}
+    for name, wanted in packages.items():
+        try:
+            here = version(name)
+        except PackageNotFoundError:
+            here = "none"
+        if here != wanted:
+            found[name] = here
+    return found
+
+
+def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
+    for name, here in changed.items():
+        ours = name in OURS
+        yield Finding(
+            code="AOTC-E944",
+            where=f"package {name}",
+            expected=f"{recipe.packages[name]}, which the bundle was built with",
+            found=here,
+            hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}"
+            if ours
+            else "--install makes an environment with the recorded versions for this one build",
+        )
+
+
+@contextmanager
+def _interpreter(
+    recipe: Recipe, changed: Mapping[str, str], processes: Processes, on_stage: OnStage
+) -> Iterator[list[str]]:
+    """A command that runs aotc with the recorded packages: this one, if it has them."""
+    if not changed:
+        yield [sys.executable, "-P", "-c", RUN]
+        return
+    on_stage("installing the recorded packages")
+    pinned = {name: f"{name}=={it}" for name, it in recipe.packages.items() if name not in OURS}
+    wanted = [*pinned.values(), *_other_requirements({*pinned, *OURS})]
+    with scratch_folder() as folder, toolchain_copy() as copy:
+        install_packages(folder / "environment", wanted, "the recorded packages", processes)
+        python = str(folder / "environment" / "bin" / "python")
+        # The program may lie in folders that the variable names.
+        path = os.pathsep.join(filter(None, [str(copy), os.environ.get("PYTHONPATH")]))
+        yield ["env", f"PYTHONPATH={path}", python, "-P", "-c", RUN]
+
+
+def _other_requirements(known: Collection[str]) -> Iterator[str]:
+    """What the toolchain needs beside packages that the capture had imported."""
+    for project in OURS:
+        for text in requires(project) or ():
+            name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
+            if "extra ==" not in text and normalized(name) not in known:
+                yield text
+
+
+def _build(command: list[str], scratch: Path, processes: Processes) -> None:
+    """Run a build to its end; its findings are raised here. What it leaves if it is killed lies in
+    the scratch folder, and goes with that.
+    """
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("AOTC_")}
+    with processes.started(
+        [*command, "--json", "--cache", "off"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**kept, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(scratch)},
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        said, errors = process.communicate()
+    if process.returncode == 0:
+        return
+    try:
+        document = json.loads(said)
+        raise_if(Finding(**each) for each in document["findings"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    lines = (errors.strip() or said.strip()).splitlines()[-LINES_SHOWN:]
+    raise_if(
+        [
+            Finding(
+                code="AOTC-E940",
+                where="the build",
+                expected="it to finish",
+                found=quoted(describe_status(process.returncode), lines),
+                hint="the lines above are what it said last; run `aotc build -v` by hand",
+            )
+        ]
+    )
+
+
+def _notes(recipe: Recipe, policy: TrustPolicy | None) -> Iterator[str]:
+    if policy is None:
+        yield "nobody asked who signed the provenance; --trust does"
+    here = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
+    if recipe.python and recipe.python.lower() != here.lower():
+        yield f"built by {recipe.python}, and again by {here}"
+    if recipe.revision and recipe.revision.dirty:
+        yield f"git commit {recipe.revision.gitCommit} alone is not the source: the build was dirty"

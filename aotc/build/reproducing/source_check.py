@@ -1,0 +1,144 @@
+"""Whether a folder has what a bundle's provenance says that it was built from, byte for byte."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Set
+from pathlib import Path
+
+from aotc.build.reproducing.recipe import Recipe
+from aotc.config.build_manifest import read_build_manifest
+from aotc.errors import ReproducibilityError
+from aotc_runtime.errors import Finding
+
+FOLDERS_MAX = 4
+"""How deep below the source folder the build manifest and modules elsewhere are looked for."""
+
+
+def find_manifest(source: Path, recipe: Recipe) -> Path:
+    """The file of the recorded name and digest nearest to the top.
+
+    Raises ReproducibilityError (AOTC-E942).
+    """
+    others: list[Path] = []
+    for depth in range(FOLDERS_MAX):
+        for path in sorted(source.glob("*/" * depth + glob.escape(recipe.manifest))):
+            if _digest(path) == recipe.manifest_digest:
+                return path
+            others.append(path)
+    raise ReproducibilityError(
+        Finding(
+            code="AOTC-E942",
+            where=str(source),
+            expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
+            found=", ".join(f"{path}, which is another" for path in others) or "no such file",
+            hint=_checkout(recipe) or "name the folder it was built in with --source",
+        )
+    )
+
+
+def check_files(
+    manifest: Path, source: Path, recipe: Recipe, tuning: Path | None
+) -> Iterator[Finding]:
+    """The manifest, and every file that was recorded: AOTC-E942, E943.
+
+    Raises BuildManifestError for the manifest that was recorded.
+    """
+    hint = _checkout(recipe) or "take the sources that the bundle was built from"
+    found = _digest(manifest)
+    if found != recipe.manifest_digest:
+        yield _another("AOTC-E942", manifest, recipe.manifest_digest, found, hint)
+        named: Set[str] = frozenset()
+    else:
+        named = {file.text for file in read_build_manifest(manifest).files()}
+    for name, digest in sorted(recipe.files.items()):
+        path = manifest.parent / name
+        if name not in named and not os.path.lexists(path):
+            path = _elsewhere(source, name, digest) or path
+        if name in named or _lies_in(path, manifest.parent) or _lies_in(path, source):
+            found = _digest(path)
+        else:
+            # Whoever wrote the provenance learns nothing of files that are no sources.
+            found = "a path that leads out of the sources, which is not read"
+        if found != digest:
+            yield _another("AOTC-E943", path, digest, found, hint)
+    if recipe.tuning and tuning is None:
+        yield Finding(
+            code="AOTC-E943",
+            where="--tuning",
+            expected=f"the tuning file that the build used, {recipe.tuning}",
+            found="none named",
+            hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
+        )
+
+
+def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
+    """AOTC-E943 for each file of which the new build has read another than the recorded one, which
+    may well lie in the source folder. bill: the new build's bill of materials, CycloneDX.
+    """
+    components = json.loads(bill.read_bytes())["components"]
+    for part in components:
+        digest = f"sha256:{part['hashes'][0]['content']}" if part["type"] == "file" else ""
+        wanted = recipe.files.get(part["name"], digest)
+        if digest and digest != wanted:
+            yield Finding(
+                code="AOTC-E943",
+                where=part["name"],
+                expected=f"{wanted}, which the bundle was built from",
+                found=f"{digest}, which the new build has read",
+                hint="imports lead to another file than that in --source: see PYTHONPATH, and "
+                "packages that are installed for editing",
+            )
+
+
+def _elsewhere(source: Path, name: str, digest: str) -> Path | None:
+    """A file below the source folder that ends in this name, the one of this digest if there are
+    several: modules that lie elsewhere are recorded by the path that imports use.
+    """
+    if Path(name).is_absolute() or os.pardir in Path(name).parts:
+        return None
+    others: list[Path] = []
+    for depth in range(FOLDERS_MAX):
+        for path in sorted(source.glob("*/" * depth + glob.escape(name))):
+            if _digest(path) == digest:
+                return path
+            others.append(path)
+    return others[0] if others else None
+
+
+def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:
+    expected = f"{digest}, which the bundle was built from"
+    return Finding(code=code, where=str(path), expected=expected, found=found, hint=hint)
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    """As the path is written: links below the folder are its owner's, and lead where they like."""
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))  # noqa: PTH100
+
+
+def _digest(path: Path) -> str:
+    """Of a file; why there is none where something else lies, which may have no end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                return os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "no regular file"
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _checkout(recipe: Recipe) -> str:
+    if recipe.revision is None:
+        return ""
+    dirty = ", with changes that no commit holds" if recipe.revision.dirty else ""
+    return f"it was built at git commit {recipe.revision.gitCommit}{dirty}"

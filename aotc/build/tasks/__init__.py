@@ -1,0 +1,1 @@
+"""Tasks of a build: run beside each other, counted, stopped, and found again in a cache."""

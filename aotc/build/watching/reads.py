@@ -1,0 +1,197 @@
+"""What a process that ran the user's code looked at, and what is there now.
+
+The same names looked at again give the same parts of a key as long as nothing has changed: that is
+how a build knows, without running the program, that it would do the same.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib.machinery import all_suffixes
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc.build.tasks import identity
+from aotc.build.watching.import_places import path_of, place_of
+from aotc.cache.keys import Parts
+from aotc_runtime.digest import sha256
+
+NATIVE_PREFIXES = (
+    "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_", "LC_",
+    "PYTHON",
+)  # fmt: skip
+NATIVE_NAMES = ("LANG", "TZ")
+"""Variables that native code and Python itself read without anybody seeing it."""
+
+ABSENT = "none"
+FOLDER = "a folder"
+EVERYTHING = "*"
+IMPORTED = tuple(all_suffixes())
+"""What names of files end in that an import takes; a bundle or a policy beside the program may be
+called as a module is.
+"""
+
+
+class Reads(Struct, frozen=True):
+    """Names only, sorted. Paths below the manifest's folder are relative to it.
+
+    files: opened, also those that were not there.  looked: asked for whether they exist.  links:
+    asked for where they lead.  folders: listed.  searched: folders searched for modules; modules:
+    the names that were asked for.  own: top-level modules of the program, where imports find them
+    by themselves.  environment: variables, "*" for all.  packages: distributions.
+    absent: modules that were not found.  current_folder: whether a path was relative to it.
+    refusals: why the result is not to be kept.
+    """
+
+    files: tuple[str, ...] = ()
+    looked: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    current_folder: bool = False
+    refusals: tuple[str, ...] = ()
+
+
+class Looking:
+    """Looks at what is there now. A file is read once, however often it is asked for.
+
+    root: the manifest's folder.  environment: of the process that the program runs in.  path: its
+    `sys.path` before the program runs; by default, what it will be.
+    """
+
+    def __init__(
+        self, root: Path, environment: Mapping[str, str], path: Sequence[str] | None = None
+    ) -> None:
+        self._root, self._environment = root, environment
+        self._path = path_of(environment) if path is None else path
+        self._digests: dict[Path, str] = {}
+        self._packages: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def parts(self, reads: Reads) -> Parts:
+        """What is there now under these names, as parts of a key."""
+        return dict(self._parts(reads))
+
+    def _parts(self, reads: Reads) -> Iterator[tuple[str, str]]:
+        for name in reads.files:
+            kind = "source file" if name.endswith(".py") else "file"
+            yield f"{kind} {name}", self._digest(self._root / name)
+        for name in reads.looked:
+            yield f"whether there is {name}", kind_of(self._root / name)
+        for name in reads.links:
+            yield f"where {name} leads", _where(self._root / name, self._root)
+        for name in reads.folders:
+            yield f"names in folder {name}", names_in(self._root / name)
+        asked = frozenset(reads.modules)
+        for name in reads.searched:
+            yield f"modules in folder {name}", _names(self._root / name, asked)
+        for name in reads.own:
+            yield f"place of module {name}", place_of(name, self._root, self._path)
+        for name in reads.environment:
+            yield f"environment {name}", variable(name, self._environment)
+        for name in reads.packages:
+            yield from self._package(name)
+        if reads.current_folder:
+            yield "current folder", current_folder()
+        for name in reads.absent:
+            yield f"module {name}", ABSENT if _is_absent(name) else "found"
+
+    def _package(self, name: str) -> tuple[tuple[str, str], ...]:
+        if name not in self._packages:
+            try:
+                found = tuple(identity.of_distribution(name, distribution(name)))
+            except PackageNotFoundError:
+                found = ((f"package {name}", ABSENT),)
+            self._packages[name] = found
+        return self._packages[name]
+
+    def _digest(self, path: Path) -> str:
+        if path not in self._digests:
+            try:
+                self._digests[path] = sha256(path.read_bytes())
+            except OSError:
+                self._digests[path] = FOLDER if path.is_dir() else ABSENT
+        return self._digests[path]
+
+
+def native_parts(environment: Mapping[str, str]) -> Parts:
+    """Variables that count whether or not anybody was seen to read them, and the current folder
+    where it is on the import path.
+    """
+    parts = {
+        f"environment {name}": variable(name, environment)
+        for name in sorted(environment)
+        if name in NATIVE_NAMES or name.startswith(NATIVE_PREFIXES)
+    }
+    if not all(map(os.path.isabs, environment.get("PYTHONPATH", os.sep).split(os.pathsep))):
+        parts["current folder"] = current_folder()
+    return parts
+
+
+def current_folder() -> str:
+    """The digest of its path."""
+    return sha256(os.fsencode(Path.cwd()))
+
+
+def variable(name: str, environment: Mapping[str, str]) -> str:
+    """A variable's value as a digest, since it may be a secret; or that it is not set."""
+    if name == EVERYTHING:
+        text = "\0".join(f"{key}={value}" for key, value in sorted(environment.items()))
+    elif name in environment:
+        text = environment[name]
+    else:
+        return ABSENT
+    return sha256(text.encode(errors="surrogateescape"))
+
+
+def kind_of(path: Path) -> str:
+    """Whether there is a file or a folder."""
+    if path.is_dir():
+        return FOLDER
+    return "a file" if path.exists() else ABSENT
+
+
+def _where(path: Path, root: Path) -> str:
+    """What a link says, and what is at its end: the same if all of it lies in another folder."""
+    end = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+    if end.startswith(os.pardir):
+        end = os.path.realpath(path)
+    link = path.readlink() if path.is_symlink() else ABSENT
+    return sha256(f"{link}\0{end}".encode(errors="surrogateescape"))
+
+
+def names_in(folder: Path) -> str:
+    """The digest of the names in a folder."""
+    return _names(folder, None)
+
+
+def _names(folder: Path, modules: Collection[str] | None) -> str:
+    """The digest of the names in a folder. modules: only what could be one of these."""
+    try:
+        found = sorted(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return ABSENT
+    if modules is not None:
+        found = [name for name in found if _could_be_one_of(name, modules)]
+    return sha256("\0".join(found).encode(errors="surrogateescape"))
+
+
+def _could_be_one_of(name: str, modules: Collection[str]) -> bool:
+    """Whether an import of one of these modules would take a file or a folder of this name."""
+    stem, dot, _ = name.partition(".")
+    return stem in modules and (not dot or name.endswith(IMPORTED))
+
+
+def _is_absent(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is None
+    except (ImportError, ValueError):
+        return True

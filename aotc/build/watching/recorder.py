@@ -1,0 +1,294 @@
+"""In a process that runs the user's code: everything that it reads, as far as Python sees it.
+
+Audit hooks (PEP 578) tell of opened files, listed folders, sockets and processes; a finder of
+imports; the mapping `os.environ` of variables; `aotc.build.watching.calls` of clocks and chance.
+Native code reads files without Python: what a process has made that loaded any but the libraries
+known not to do so is not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import source_from_cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from aotc.build.watching import sources_only
+from aotc.build.watching.calls import Calls
+from aotc.build.watching.import_places import steady
+from aotc.build.watching.listening import Environment, Imports
+from aotc.build.watching.reads import Reads, kind_of, names_in
+from aotc.capture import libraries
+
+REFUSED = {
+    "socket.connect": "it used the network",
+    "socket.getaddrinfo": "it used the network",
+    "socket.gethostbyname": "it used the network",
+    "socket.sendto": "it used the network",
+    "socket.gethostname": "it asked for the name of the host",
+    "subprocess.Popen": "it started a process",
+    "os.system": "it started a process",
+    "os.exec": "it started a process",
+    "os.posix_spawn": "it started a process",
+    "os.fork": "it started a process",
+    "os.forkpty": "it started a process",
+    "sqlite3.connect": "it opened a database",
+    "ctypes.dlopen": "it loaded native code by name",
+}
+DEVICES = ("/dev/", "/proc/", "/sys/")
+HARMLESS_DEVICES = ("/dev/null",)
+MEMORY = "/dev/shm/"
+"""A folder like others, which is no device."""
+
+METADATA = ".dist-info/"
+NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
+
+
+class Recorder:
+    """Records from now on. There is no way to stop an audit hook: one for each process.
+
+    root: the manifest's folder.  own: a folder that the worker itself uses.
+    """
+
+    def __init__(self, root: Path, own: Path) -> None:
+        self._root, self._own = os.fspath(root), os.fspath(own)
+        self.path = tuple(sys.path)
+        self._libraries = libraries.folders()
+        self._opened: dict[str, tuple[int, ...] | None] = {}
+        self._written: set[str] = set()
+        self._read_again: set[str] = set()
+        self._looked: dict[str, str] = {}
+        self._links: set[str] = set()
+        self._listed: dict[str, str] = {}
+        self._searched: set[str] = set()
+        self._imports = Imports()
+        sys.meta_path.insert(0, self._imports)
+        self._refusals: dict[str, None] = {}
+        self._uses_current_folder = False
+        os.environ.__class__ = os.environb.__class__ = Environment
+        sys.addaudithook(self._heard)
+        Calls(self)
+        sources_only.install(lambda folder: self._is_library(os.path.join(folder, "")))
+
+    def refuse(self, why: str) -> None:
+        """The result is not to be kept. why: for people, with the place where it is known."""
+        self._refusals[why.replace(self._root + os.sep, "")] = None
+
+    def finish(self) -> Reads:
+        """What was read until now."""
+        packages, unowned = self._packages()
+        files = {path for path in self._opened if not self._is_library(path)} | unowned
+        files |= self._read_again
+        for path in sorted(files):
+            if path in self._opened and self._opened[path] != _state(path):
+                self.refuse(f"{path} was changed while it was read")
+        for path, kind in sorted(self._looked.items()):
+            if kind != kind_of(Path(path)):
+                self.refuse(f"{path} came or went after it had asked whether it is there")
+        for path, listed in sorted(self._listed.items()):
+            if listed != names_in(Path(path)):
+                self.refuse(f"names in {path} changed after it had listed them")
+        self._searched |= self._import_path()
+        names = self._imports.names
+        top = {name.partition(".")[0] for name in names}
+        absent = {name for name in top if name not in sys.modules}
+        return Reads(
+            files=self._relative(files),
+            looked=self._relative(set(self._looked)),
+            links=self._relative(self._links),
+            folders=self._relative(set(self._listed)),
+            searched=self._relative(self._searched),
+            modules=tuple(sorted({part for name in names for part in name.split(".")})),
+            own=tuple(steady(Path(self._root), self.path, self.is_project)),
+            environment=tuple(sorted(Environment.asked)),
+            packages=tuple(sorted(packages)),
+            absent=tuple(sorted(absent)),
+            current_folder=self._uses_current_folder,
+            refusals=tuple(sorted(self._refusals)),
+        )
+
+    def is_unchanged(self) -> bool:
+        """Whether every file still is as it was when it was first opened."""
+        return all(state == _state(path) for path, state in self._opened.items())
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            self._heard_open(*args)
+        elif event in ("os.listdir", "os.scandir"):
+            self._heard_list(args[0], sys._getframe(1))
+        elif event in REFUSED and args[:1] != (None,) and self._by_project(sys._getframe(1)):
+            self.refuse(REFUSED[event])
+
+    def _heard_open(self, path: Any, mode: str | None, flags: int) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        name = self._absolute(os.fsdecode(path))
+        self._note_current_folder(os.fsdecode(path), sys._getframe(2))
+        if name in self._written and flags & os.O_ACCMODE != os.O_WRONLY:
+            # The next time, it may find there what others have written.
+            self._read_again.add(name)
+        if name.startswith(self._own) or name in self._written or name in self._opened:
+            return
+        if name.startswith(DEVICES) and not name.startswith(MEMORY):
+            if name not in HARMLESS_DEVICES and self._by_project(sys._getframe(2)):
+                self.refuse(f"it read {name}")
+            return
+        if flags & os.O_TRUNC or flags & os.O_ACCMODE == os.O_WRONLY:
+            self._written.add(name)
+            return
+        if name.endswith(".pyc"):
+            name = _source_of(name)
+        if METADATA in name and not self.asked_by_project(sys._getframe(2)):
+            return
+        state = _state(name)
+        if state is None and name in sys.path:
+            return  # an archive of modules that is not there: searched, as folders are
+        if state is None and mode is None and not os.path.isabs(os.fsdecode(path)):
+            self.refuse(f"it opened {os.fsdecode(path)} in a folder that nobody knows")
+        self._opened[name] = state
+
+    def _heard_list(self, path: Any, caller: FrameType) -> None:
+        self._note_current_folder("." if path is None else path, caller)
+        if isinstance(path, int):
+            path = os.readlink(f"/proc/self/fd/{path}")
+        name = self._absolute(os.fsdecode("." if path is None else path))
+        if caller.f_code.co_filename.startswith("<frozen importlib"):
+            if not self._is_library(name + os.sep):
+                self._searched.add(name)
+        elif caller.f_code.co_filename == metadata.__file__:
+            if self.asked_by_project(caller):
+                self._list(name)
+        elif not name.startswith(self._own) and self._by_project(caller):
+            self._list(name)
+
+    def _list(self, folder: str) -> None:
+        if folder not in self._listed:
+            self._listed[folder] = ""  # listing it is heard again
+            self._listed[folder] = names_in(Path(folder))
+
+    def heard_look(self, path: str) -> None:
+        """As `aotc.build.watching.calls.Listener`, and so the next three."""
+        self.heard_relative(path)
+        name = self._absolute(path)
+        if name not in self._looked and not name.startswith(self._own):
+            self._looked[name] = kind_of(Path(name))
+
+    def heard_size(self, path: str) -> None:
+        """Its size is a part of what it holds."""
+        self.heard_relative(path)
+        name = self._absolute(path)
+        self._opened.setdefault(name, _state(name))
+
+    def heard_link(self, path: str) -> None:
+        """Also where no link is yet."""
+        self.heard_relative(path)
+        self._links.add(self._absolute(path))
+
+    def heard_relative(self, path: str) -> None:
+        """In another current folder it would be another one."""
+        self._uses_current_folder |= not os.path.isabs(path)
+
+    def _note_current_folder(self, path: Any, frame: FrameType) -> None:
+        """From another current folder, the program would have found another file."""
+        if isinstance(path, str | bytes | os.PathLike) and not os.path.isabs(os.fsdecode(path)):
+            self._uses_current_folder |= self._by_project(frame)
+
+    def _by_project(self, frame: FrameType | None) -> bool:
+        """Whether code of the project is among the callers. In another thread everything counts as
+        asked by the project, which need not be among them.
+        """
+        last = frame
+        while frame is not None:
+            if self.is_project(frame.f_code.co_filename):
+                return True
+            last, frame = frame, frame.f_back
+        return last is not None and last.f_code.co_filename == threading.__file__
+
+    def asked_by_project(self, frame: FrameType | None) -> bool:
+        """Whether it is code of the project that a function of the standard library works for: jax
+        looks for its plugins among installed packages, and the build allows it none.
+        """
+        while frame is not None and not self.is_project(name := frame.f_code.co_filename):
+            if self._is_library(name) and not libraries.is_of_python_or_ours(name):
+                return False
+            frame = frame.f_back
+        return frame is not None
+
+    def is_project(self, filename: str) -> bool:
+        """Whether it is no code of libraries, and none that was made of a text."""
+        return not filename.startswith("<") and not self._is_library(filename)
+
+    def _is_library(self, path: str) -> bool:
+        return path.startswith(self._libraries)
+
+    def _absolute(self, path: str) -> str:
+        joined = os.path.join(os.getcwd(), path)
+        name = os.path.normpath(joined)
+        # ".." after a link is above the link's target.
+        if ".." in path and os.path.realpath(name) != os.path.realpath(joined):
+            return joined
+        return name
+
+    def _relative(self, paths: set[str]) -> tuple[str, ...]:
+        """Below the manifest's folder by their place there: another folder is another build of the
+        same program.
+        """
+        inside = self._root + os.sep
+        return tuple(
+            sorted("." if path == self._root else path.removeprefix(inside) for path in paths)
+        )
+
+    def _import_path(self) -> set[str]:
+        """Folders that imports search; Python lists them again only where it must."""
+        paths = [*sys.path]
+        for module in list(sys.modules.values()):
+            # Of a namespace package it is no list.
+            paths.extend(getattr(module, "__path__", ()) or ())
+        every = {self._absolute(path) for path in paths if isinstance(path, str)}
+        # Those that are not there are searched as soon as they are.
+        return {path for path in every if not self._is_library(path + os.sep)}
+
+    def _packages(self) -> tuple[set[str], set[str]]:
+        """The distributions of which something was loaded, and library files of none of them."""
+        loaded = {path for path in self._opened if self._is_library(path)}
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if isinstance(file, str) and self._is_library(file):
+                loaded.add(file)
+            elif isinstance(file, str) and file.endswith((".py", *NATIVE_CODE)):
+                self._opened.setdefault(file, _state(file))
+                self._check_native({file}, Path(file).name)
+        found: set[str] = set()
+        left = {path for path in loaded if not libraries.is_of_python_or_ours(path)}
+        for each in metadata.distributions():
+            if owned := libraries.owned(each, left):
+                found.add(each.name)
+                left -= owned
+                if each.name not in libraries.NATIVE:
+                    self._check_native(owned, each.name)
+        self._check_native(left, "a package that nobody installed")
+        return found, left
+
+    def _check_native(self, paths: set[str], owner: str) -> None:
+        if any(path.endswith(NATIVE_CODE) for path in paths):
+            self.refuse(f"it loaded {owner}, whose native code may read files unseen")
+
+
+def _source_of(path: str) -> str:
+    try:
+        return source_from_cache(path)
+    except ValueError:
+        return path
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,26 @@
+"""What a recorded process leaves for the build: what it read, and what was there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from aotc.build.watching.reads import Reads
+
+
+class Recording(Struct, frozen=True):
+    """parts: of a key, for everything that was read, as it was then."""
+
+    reads: Reads
+    parts: dict[str, str]
+
+    def write(self, folder: Path, worker: str) -> None:
+        """Leave it in a folder, for this worker."""
+        (folder / f"{worker}.reads").write_bytes(msgspec.msgpack.encode(self))
+
+    @classmethod
+    def read(cls, folder: Path, worker: str) -> Recording:
+        """What a worker left."""
+        return msgspec.msgpack.decode((folder / f"{worker}.reads").read_bytes(), type=cls)

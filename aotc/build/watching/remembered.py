@@ -1,0 +1,131 @@
+"""Tasks that run the user's code: found again by what they read the last time.
+
+What a program reads is known only after it has run. Under a key of what is known before (build
+manifest, targets, toolchain, host) lies a list of what it read in earlier builds; if everything on
+one of them is as it was, so is the result, which lies under the key of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from msgspec import Struct
+
+from aotc.build.watching.reads import Looking, Reads
+from aotc.build.watching.recording import Recording
+from aotc.cache.keys import Kind, Parts, Task, key_of
+from aotc.cache.tasks import NOT_KEPT, OFF, Tasks
+from aotc_runtime.digest import sha256
+
+RECIPES_KEPT = 16
+"""Of one program: as many states of its files, say branches that somebody goes back and forth
+between."""
+
+
+class Files(Struct, frozen=True):
+    """What a task left: relative path to the digest of a blob in the cache."""
+
+    files: dict[str, str]
+
+
+class Recipes(Struct, frozen=True):
+    """What was read, by earlier builds; the newest first."""
+
+    reads: tuple[Reads, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process that runs the user's code.
+
+    known: what its result depends on, as far as that is known before.  leaves: patterns of what it
+    writes into the folder.  environment: of the process.
+    """
+
+    kind: Kind
+    module: str
+    root: Path
+    folder: Path
+    known: Parts
+    leaves: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def nothing() -> None:
+    """What is already kept."""
+
+
+def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[], None]:
+    """Have the files of this worker in its folder: those of the cache, or new ones by `execute`.
+
+    Gives a function that keeps new ones, to be called once nothing speaks against it.
+    """
+    place = key_of(f"{worker.kind} reads", worker.known)
+    looking = Looking(worker.root, worker.environment)
+    for reads in _recipes(tasks, place):
+        task = _task(worker, looking.parts(reads))
+        files = tasks.recall(task.key, Files)
+        if files and _restore(files, worker.folder, tasks):
+            tasks.note(task, cached=True)
+            return nothing
+    started = tasks.clock()
+    execute()
+    seconds = tasks.clock() - started
+    recording = Recording.read(worker.folder, worker.module)
+    task = _task(worker, recording.parts)
+    if refusals := recording.reads.refusals:
+        task = replace(task, parts={**task.parts, NOT_KEPT: ""})
+        why = tuple(f"its result is never kept: {refusal}" for refusal in refusals)
+        tasks.note(task, cached=False, seconds=seconds, why=why if tasks.store else (OFF,))
+        return nothing
+    tasks.note(task, cached=False, seconds=seconds)
+
+    def keep() -> None:
+        if tasks.store is None:
+            return
+        tasks.keep(task.key, Files(_keep_files(worker, tasks)))
+        others = tuple(reads for reads in _recipes(tasks, place) if reads != recording.reads)
+        tasks.keep(place, Recipes((recording.reads, *others)[:RECIPES_KEPT]))
+
+    return keep
+
+
+def _recipes(tasks: Tasks, place: str) -> Iterator[Reads]:
+    """Each once; those that only builds elsewhere have made come last."""
+    seen: list[Reads] = []
+    for recipes in tasks.recall_every(place, Recipes):
+        for reads in recipes.reads:
+            if reads not in seen:
+                seen.append(reads)
+                yield reads
+
+
+def _task(worker: Worker, parts: Parts) -> Task:
+    return Task(worker.kind, "", {**worker.known, **parts})
+
+
+def _keep_files(worker: Worker, tasks: Tasks) -> dict[str, str]:
+    assert tasks.store is not None
+    found: dict[str, str] = {}
+    for pattern in worker.leaves:
+        for path in sorted(worker.folder.glob(pattern)):
+            data = path.read_bytes()
+            digest = sha256(data)
+            tasks.store.put(digest, data)
+            found[path.relative_to(worker.folder).as_posix()] = digest
+    return found
+
+
+def _restore(files: Files, folder: Path, tasks: Tasks) -> bool:
+    """Write what is in the cache into a folder; whether all of it was there."""
+    assert tasks.store is not None
+    for name, digest in files.files.items():
+        data = tasks.store.get(digest)
+        if data is None:
+            return False
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    return True

@@ -1,0 +1,63 @@
+"""Signing a bundle that exists: what counts as signed already, and what does not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aotc.bundles.endorse import endorse
+from aotc.packing.attestations import with_attestation
+from aotc.signing.attest import attest
+from aotc.signing.provenance import endorsement
+from aotc.signing.signer import LocalSigner
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_root
+
+
+@pytest.fixture
+def bundle(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
+
+
+def attestations(bundle: Path) -> int:
+    return len(read_root(open_bundle(bundle)).attestations)
+
+
+def root_of(bundle: Path) -> str:
+    return read_root(open_bundle(bundle)).entry.digest
+
+
+def test_the_same_statement_by_the_same_key_is_there_already(bundle: Path) -> None:
+    signer = LocalSigner.ephemeral()
+    assert endorse(bundle, signer).added
+    before = bundle.read_bytes()
+    again = endorse(bundle, signer)
+    assert (again.attestation.key_id, again.added) == (signer.key_id, False)
+    assert bundle.read_bytes() == before
+
+
+def test_the_same_statement_by_another_key_is_another_signature(bundle: Path) -> None:
+    count = attestations(bundle)
+    for _ in range(2):
+        endorse(bundle, LocalSigner.ephemeral())
+    assert attestations(bundle) == count + 2
+
+
+def test_another_statement_by_the_same_key_is_another_signature(bundle: Path) -> None:
+    """As the one that `aotc build` made, which vouches for more."""
+    signer = LocalSigner.ephemeral()
+    made = attest(root_of(bundle), "digits-1.0.0", {**endorsement(), "more": 1}, signer)
+    with_attestation(bundle, made.envelope)
+    count = attestations(bundle)
+    endorse(bundle, signer)
+    assert attestations(bundle) == count + 1
+
+
+@pytest.mark.parametrize("envelope", [b"{}", b"not JSON", b'{"payload": "!"}'])
+def test_an_attestation_that_cannot_be_read_is_no_signature(bundle: Path, envelope: bytes) -> None:
+    with_attestation(bundle, envelope)
+    count = attestations(bundle)
+    endorse(bundle, LocalSigner.ephemeral())
+    assert attestations(bundle) == count + 1
