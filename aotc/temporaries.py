@@ -91,6 +91,9 @@ def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[
                 return name, os.open(name, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
                 continue  # not locked yet, so another process took it for abandoned
+            except OSError:  # a mask of modes that forbids the owner to read what it makes
+                Path(name).rmdir()
+                raise
 
     with _locked_new(make) as (name, _):
         yield name

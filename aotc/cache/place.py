@@ -49,6 +49,12 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
     return LocalStore(folder, size)
 
 
+def require_removed(store: LocalStore) -> None:
+    """Refuse to say that something was removed which was not. Raises UsageError (AOTC-E060)."""
+    if store.unwritable:
+        raise _unusable(store.folder, f"not all of it could be removed: {store.unwritable}")
+
+
 def size_of(text: str | None) -> int:
     """Bytes of "20 GiB"; the default for None. Raises UsageError (AOTC-E061)."""
     if text is None:

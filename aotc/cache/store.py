@@ -32,6 +32,8 @@ RECORDS = "records"
 the size."""
 
 RECORDS_KEPT = 200
+RECORD_BYTES_MAX = 256 * 2**20
+"""Some kilobytes for a task; hundreds of executables have some hundred kilobytes."""
 
 _UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
 
@@ -89,16 +91,19 @@ class LocalStore:
         self._unwritable = ""
 
     def get(self, key: str) -> bytes | None:
-        """As `Store`. A damaged entry is removed, so that it is made anew."""
+        """As `Store`. A damaged entry is removed, so that it is made anew. What is larger than the
+        whole cache may be is not read: whatever it is, nobody put it there who has this limit.
+        """
         path = self._path(key)
         try:
-            start, data = _read(path, len(MAGIC) + DIGEST_BYTES)
+            start, data = _read(path, len(MAGIC) + DIGEST_BYTES, self.limit)
         except OSError:
             return None
         if start != MAGIC + _digest(key, data):
             with self._lock:
                 self._damaged.append(path.name)
-            _remove(path)
+            with suppress(OSError):
+                _remove(path)
             return None
         with suppress(OSError):
             os.utime(path)
@@ -136,7 +141,7 @@ class LocalStore:
     def read_record(self, name: str) -> bytes | None:
         """What the last build of this name left; None if it left nothing."""
         try:
-            return _read(self.folder / RECORDS / name, 0)[1]
+            return _read(self.folder / RECORDS / name, 0, RECORD_BYTES_MAX)[1]
         except OSError:
             return None
 
@@ -179,6 +184,12 @@ class LocalStore:
             with self._lock:
                 self._unwritable = error.strerror or str(error)
         return Contents(removed, freed)
+
+    @property
+    def unwritable(self) -> str:
+        """Why something could not be written or removed; empty if nothing spoke against it."""
+        with self._lock:
+            return self._unwritable
 
     def stop(self) -> None:
         """As `Cache`: here is nothing to wait for."""
@@ -225,11 +236,11 @@ def _digest(key: str, data: bytes) -> bytes:
     return sha256_bytes(key.encode() + b"\n" + sha256_bytes(data))
 
 
-def _read(path: Path, head: int) -> tuple[bytes, bytes]:
-    """A file's first bytes, and the others; none of what is no file: that may have no end, or
-    nobody who writes it.
+def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
+    """A file's first bytes, and at most `limit` others; none of what is no file: that may have no
+    end, or nobody who writes it.
 
-    Raises OSError.
+    Raises OSError; of EFBIG for a larger file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -238,8 +249,11 @@ def _read(path: Path, head: int) -> tuple[bytes, bytes]:
             return b"", b""
         raise
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             return b"", b""
+        if status.st_size > head + limit:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(head), file.read()
     finally:
@@ -247,12 +261,11 @@ def _read(path: Path, head: int) -> tuple[bytes, bytes]:
 
 
 def _remove(path: Path) -> None:
-    """Whatever it is."""
-    with suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            remove_folder(path)
-        else:
-            path.unlink(missing_ok=True)
+    """Whatever it is. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        remove_folder(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, *chunks: bytes) -> None:

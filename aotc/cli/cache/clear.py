@@ -19,8 +19,11 @@ def clear(out: Output, place: str | None) -> None:
     \b
     aotc cache clear
     """
+    from aotc.cache.place import require_removed
+
     store = require_store(place, None)
     removed = store.clear()
+    require_removed(store)
     document = {
         "folder": str(store.folder),
         "removed_entries": removed.entries,

@@ -20,8 +20,11 @@ def prune(out: Output, place: str | None, cache_size: str | None) -> None:
     \b
     aotc cache prune --cache-size "1 GiB"
     """
+    from aotc.cache.place import require_removed
+
     store = require_store(place, cache_size)
     removed, left = store.trim(), store.contents()
+    require_removed(store)
     document = {
         "folder": str(store.folder),
         "removed_entries": removed.entries,

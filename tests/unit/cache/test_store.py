@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aotc.cache.place import require_removed
 from aotc.cache.store import MAGIC, LocalStore
+from aotc.errors import UsageError
 from aotc_runtime.digest import sha256
 
 KEY, OTHER = sha256(b"key"), sha256(b"other")
@@ -125,3 +127,35 @@ def test_a_record_that_is_no_file_is_none(store: LocalStore) -> None:
     (store.folder / "records").mkdir(parents=True)
     os.mkfifo(store.folder / "records" / "ab")
     assert not store.read_record("ab")
+
+
+def test_a_file_larger_than_the_cache_may_be_is_not_read_and_leaves_no_room(
+    store: LocalStore,
+) -> None:
+    store.put(KEY, b"data")
+    store.write_record("ab", b"record")
+    os.truncate(file_of(store, KEY), 2**42)  # sparse: it takes no room, and would take memory
+    os.truncate(store.folder / "records" / "ab", 2**42)
+    assert store.get(KEY) is None
+    assert store.read_record("ab") is None
+    store.trim()
+    assert not file_of(store, KEY).exists()
+    store.put(KEY, b"data")
+    assert store.get(KEY) == b"data"
+
+
+def test_an_entry_that_cannot_be_removed_does_not_count_as_removed(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    store.put(KEY, b"data")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        assert store.trim(0).entries == 0
+        assert store.unwritable == "Permission denied"
+        with pytest.raises(UsageError) as caught:
+            require_removed(store)
+    assert caught.value.code == "AOTC-E060"
+    assert store.get(KEY) == b"data"

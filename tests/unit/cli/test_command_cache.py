@@ -50,6 +50,17 @@ def test_prune_removes_until_the_size_holds_and_clear_everything(aotc: Run, fill
     assert "size     0 B of" in aotc("cache", "info", "--cache", filled).stdout
 
 
+@pytest.mark.parametrize("command", [["clear"], ["prune", "--cache-size", "1 B"]])
+def test_what_cannot_be_removed_is_no_success(
+    refused: Run, filled: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def forbidden(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "unlink", forbidden)
+    refused(["cache", *command, "--cache", filled], 2, "AOTC-E060")
+
+
 def test_the_folder_is_that_of_the_variable_or_the_users(
     aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
