@@ -180,6 +180,6 @@ def cannot_write(path: Path, error: OSError) -> UsageError:
             where=str(path),
             expected="a place that can be written",
             found=error.strerror or str(error),
-            hint="check the folder, its permissions and the free space; what lies there is as it was",
+            hint="check the folder, its permissions and free space; what was there is as it was",
         )
     )
