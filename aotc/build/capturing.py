@@ -62,7 +62,7 @@ class Source:
             **identity.toolchain_code(),
             **identity.host_parts(),
             **identity.library_parts(environment),
-            **native_parts(environment),
+            **native_parts(environment, self.manifest.root),
         }
         root, folder = self.manifest.root, self.staging.folder
         return Worker(kind, module, root, folder, known, leaves, environment)

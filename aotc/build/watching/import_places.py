@@ -20,8 +20,20 @@ def path_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """What `sys.path` will be in a child of this process, and perhaps more behind it. environment:
     of the child.
     """
-    stated = environment.get("PYTHONPATH", "").split(os.pathsep)
-    return (*(os.path.abspath(entry) for entry in stated if entry), *sys.path)  # noqa: PTH100
+    return (*stated_path(environment), *sys.path)
+
+
+def stated_path(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders of `PYTHONPATH`, absolute: an empty one is the current folder."""
+    stated = environment.get("PYTHONPATH", "")
+    entries = stated.split(os.pathsep) if stated else []
+    return tuple(os.path.abspath(entry) for entry in entries)  # noqa: PTH100
+
+
+def place(path: str, root: Path) -> str:
+    """From the manifest's folder, if it lies below that."""
+    found = Path(path)
+    return found.relative_to(root).as_posix() if found.is_relative_to(root) else path
 
 
 def place_of(name: str, root: Path, path: Sequence[str]) -> str:
@@ -54,10 +66,5 @@ def _place(spec: ModuleSpec | None, root: Path) -> str:
     if spec is None:
         return NOWHERE
     if spec.has_location and spec.origin:
-        return _from(spec.origin, root)
-    return ", ".join(_from(folder, root) for folder in spec.submodule_search_locations or ())
-
-
-def _from(place: str, root: Path) -> str:
-    path = Path(place)
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else place
+        return place(spec.origin, root)
+    return ", ".join(place(folder, root) for folder in spec.submodule_search_locations or ())

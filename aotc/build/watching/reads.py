@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.build.tasks import identity
-from aotc.build.watching.import_places import path_of, place_of
+from aotc.build.watching.import_places import path_of, place, place_of, stated_path
 from aotc.cache.keys import Parts
 from aotc_runtime.digest import sha256
 
@@ -122,17 +122,18 @@ class Looking:
         return self._digests[path]
 
 
-def native_parts(environment: Mapping[str, str]) -> Parts:
-    """Variables that count whether or not anybody was seen to read them, and the current folder
-    where it is on the import path.
+def native_parts(environment: Mapping[str, str], root: Path) -> Parts:
+    """Variables that count whether or not anybody was seen to read them. Folders of the import path
+    count by where they are, from the manifest's folder if they lie below it.
     """
     parts = {
         f"environment {name}": variable(name, environment)
         for name in sorted(environment)
         if name in NATIVE_NAMES or name.startswith(NATIVE_PREFIXES)
     }
-    if not all(map(os.path.isabs, environment.get("PYTHONPATH", os.sep).split(os.pathsep))):
-        parts["current folder"] = current_folder()
+    if "environment PYTHONPATH" in parts:
+        folders = "\0".join(place(folder, root) for folder in stated_path(environment))
+        parts["environment PYTHONPATH"] = sha256(folders.encode(errors="surrogateescape"))
     return parts
 
 

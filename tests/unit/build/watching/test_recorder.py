@@ -322,13 +322,30 @@ def test_a_folder_of_the_import_path_counts_before_it_is_there(tmp_path: Path) -
 def test_the_current_folder_counts_where_it_is_on_the_import_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    root = Path("/nowhere")
     for path in ("lib", f"{tmp_path}:", f"{tmp_path}:lib"):
-        before = native_parts({"PYTHONPATH": path})
+        before = native_parts({"PYTHONPATH": path}, root)
         with monkeypatch.context() as patch:
             patch.chdir(tmp_path)
-            assert native_parts({"PYTHONPATH": path}) != before
-    assert "current folder" not in native_parts({"PYTHONPATH": str(tmp_path)})
-    assert "current folder" not in native_parts({})
+            assert native_parts({"PYTHONPATH": path}, root) != before
+    for path in ("", str(tmp_path)):
+        before = native_parts({"PYTHONPATH": path}, root)
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            assert native_parts({"PYTHONPATH": path}, root) == before
+
+
+def test_folders_of_the_import_path_below_the_manifest_are_the_same_in_every_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        for path in ("src", str(tmp_path / name / "src")):
+            found.append(native_parts({"PYTHONPATH": path}, tmp_path / name))
+    assert all(each == found[0] for each in found)
+    assert native_parts({"PYTHONPATH": "lib"}, tmp_path / "two") != found[0]
 
 
 def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> None:
