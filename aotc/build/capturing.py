@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
 
 from aotc import constants
 from aotc.build.children import child
@@ -168,4 +169,12 @@ def _given(staging: Staging) -> Iterator[tuple[str, str]]:
     for pattern in ("trials.msgpack", *CAPTURED):
         for path in sorted(staging.folder.glob(pattern)):
             name = path.relative_to(staging.folder).as_posix()
-            yield _NAMES.get(name, f"captured {name}"), sha256(path.read_bytes())
+            yield _NAMES.get(name) or _numbered(path), sha256(path.read_bytes())
+
+
+def _numbered(path: Path) -> str:
+    """Of `inputs.predict.0.safetensors` and `weights.params/000000.safetensors`, for people."""
+    if path.stem.isdecimal():
+        return f"weights {path.parent.name.partition('.')[2]}, part {int(path.stem) + 1}"
+    entry_point, _, number = path.stem.removeprefix("inputs.").rpartition(".")
+    return f"fixture inputs of {entry_point}, profile {int(number) + 1}"

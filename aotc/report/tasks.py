@@ -7,6 +7,9 @@ from typing import Any
 
 from aotc.cache.tasks import Done
 
+REASONS_MAX = 8
+"""Shown of one task."""
+
 
 def task_report(done: Done) -> dict[str, Any]:
     """A task as data. reasons: why it was run, none if it was not.  seconds: of running it."""
@@ -27,5 +30,12 @@ def print_tasks(tasks: Sequence[Done], compared: str) -> None:
     print(f"compared    with {compared}")
     for done in tasks:
         print(f"  {'cached' if done.cached else 'run':<7} {done.task.name}")
-        for reason in done.reasons:
+        for reason in _shown(done.reasons):
             print(f"            {reason}")
+
+
+def _shown(reasons: Sequence[str]) -> list[str]:
+    """The first of them; single calls, of which there are many at once, stand last."""
+    ordered = sorted(reasons, key=lambda reason: reason.startswith("call "))
+    left = len(ordered) - REASONS_MAX
+    return [*ordered[:REASONS_MAX], *([f"… {left} more; --json has all"] if left > 0 else [])]

@@ -1,0 +1,21 @@
+"""What people read of the tasks of a build."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.cache.keys import Kind, Task
+from aotc.cache.tasks import Done
+from aotc.report.tasks import REASONS_MAX, print_tasks
+
+
+def test_reasons_beyond_a_few_are_counted_and_single_calls_come_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    calls = tuple(f"call f[n={number}] of fixture changed" for number in range(20))
+    reasons = (*calls, "weights params changed")
+    print_tasks([Done(Task(Kind.PARITY, "of native", {}), False, reasons, 1.0)], "nothing")
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2:5] == ["run     parity of native", "weights params changed", calls[0]]
+    assert lines[-1] == f"… {21 - REASONS_MAX} more; --json has all"
+    assert len(lines) == 3 + REASONS_MAX + 1
