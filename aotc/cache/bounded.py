@@ -20,6 +20,14 @@ TICK_SECONDS = 0.2
 type Moved = Callable[[int], None]
 """Told of bytes that have arrived or left."""
 
+HEAD_BYTES_MAX = 4096
+"""By so many bytes, or fewer where there are no more, an entry says how large it is."""
+
+type Limit = int | Callable[[bytes], int]
+"""How many bytes may come: more than a number are an error. Or what says it by the first of them;
+then no more are read.
+"""
+
 
 class OutageError(Exception):
     """A place elsewhere cannot be read or written now. Its text is for people."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from aotc.cache.bounded import Moved
+from aotc.cache.bounded import Limit, Moved
 from aotc.cache.http_requests import CHUNK_BYTES, read_all
 
 OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
@@ -22,7 +22,7 @@ class FsspecBlobs:
     def __init__(self, files: Any, folder: str) -> None:
         self._files, self._folder = files, folder.rstrip("/")
 
-    def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
+    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
         """As `Blobs`."""
         try:
             with self._files.open(f"{self._folder}/{name}", "rb") as file:

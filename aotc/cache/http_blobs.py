@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from aotc.cache.bounded import SECONDS, Moved
+from aotc.cache.bounded import SECONDS, Limit, Moved
 from aotc.cache.http_requests import Http, basic, without_secrets
 
 REPLY_BYTES_MAX = 2**16
@@ -18,7 +18,7 @@ class HttpBlobs:
         self._parts, self._headers = without_secrets(parts), basic(parts)
         self._http = Http(seconds)
 
-    def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
+    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
         """As `Blobs`."""
         url = self._url(name)
         return self._http.ask("GET", url, self._headers, limit=limit, moved=moved).found()

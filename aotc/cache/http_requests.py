@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from aotc.cache.bounded import SECONDS, Moved, OutageError
+from aotc.cache.bounded import HEAD_BYTES_MAX, SECONDS, Limit, Moved, OutageError
 
 CHUNK_BYTES = 256 * 2**10
 
@@ -66,10 +66,10 @@ class Http:
         headers: Mapping[str, str],
         data: bytes | None = None,
         *,
-        limit: int,
+        limit: Limit,
         moved: Moved,
     ) -> Reply:
-        """Send a request. limit: bytes of the answer. Raises OutageError beyond it, OSError and
+        """Send a request. limit: of the answer. Raises OutageError beyond it, OSError and
         HTTPException if there is no answer.
         """
         sent = {"User-Agent": "aotc", **headers}
@@ -102,14 +102,19 @@ def without_secrets(parts: SplitResult) -> SplitResult:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2])
 
 
-def read_all(file: Readable, limit: int, moved: Moved) -> bytes:
-    """What a file holds. Raises OutageError if that is more than the limit, in bytes."""
+def read_all(file: Readable, limit: Limit, moved: Moved) -> bytes:
+    """What a file holds, as far as the limit allows. Raises OutageError beyond a number."""
     found = bytearray()
+    most = limit if isinstance(limit, int) else None
     while chunk := file.read(CHUNK_BYTES):
         found += chunk
         moved(len(chunk))
-        if len(found) > limit:
-            raise OutageError(f"an entry of more than {limit} bytes")
+        if most is None and not isinstance(limit, int) and len(found) >= HEAD_BYTES_MAX:
+            most = limit(bytes(found[:HEAD_BYTES_MAX]))
+        if most is not None and len(found) > most:
+            if isinstance(limit, int):
+                raise OutageError(f"an entry of more than {limit} bytes")
+            break
     return bytes(found)
 
 

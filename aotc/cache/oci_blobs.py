@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from aotc.cache.bounded import SECONDS, Moved, OutageError
+from aotc.cache.bounded import SECONDS, Limit, Moved, OutageError
 from aotc.cache.http_blobs import REPLY_BYTES_MAX
 from aotc.cache.http_requests import Http, Reply, basic, without_secrets
 from aotc_runtime.digest import is_digest, sha256
@@ -60,7 +60,7 @@ class OciBlobs:
         self._lock = threading.Lock()
         self._authorization: dict[str, str] = {}
 
-    def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
+    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
         """As `Blobs`. What is there and is no entry of ours is an empty one."""
         manifest = self._ask("GET", f"manifests/{name}", moved, accept=MANIFEST).found()
         if manifest is None:
@@ -113,7 +113,7 @@ class OciBlobs:
         data: bytes | None = None,
         accept: str = "",
         kind: str = "",
-        limit: int = REPLY_BYTES_MAX,
+        limit: Limit = REPLY_BYTES_MAX,
     ) -> Reply:
         """Ask the registry; with a new token if it wants one, elsewhere if it says so. place:
         relative to the repository, or as the registry gave it.
@@ -142,7 +142,7 @@ class OciBlobs:
         url: str,
         headers: dict[str, str],
         data: bytes | None,
-        limit: int,
+        limit: Limit,
         moved: Moved,
     ) -> Reply:
         if urlsplit(url).scheme not in ("http", "https"):

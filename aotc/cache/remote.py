@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
 
-from aotc.cache.bounded import SECONDS, Bounded, Moved, OutageError
-from aotc.cache.seal import HEAD_BYTES_MAX, Refusal, Seals
+from aotc.cache.bounded import HEAD_BYTES_MAX, SECONDS, Bounded, Limit, Moved, OutageError
+from aotc.cache.seal import Refusal, Seals
 from aotc.cache.store import Contents, LocalStore
 
 FAILURES_MAX = 2
@@ -25,8 +25,8 @@ class Blobs(Protocol):
     whatever exception.
     """
 
-    def read(self, name: str, limit: int, moved: Moved) -> bytes | None:
-        """What lies there; None if nothing does. limit: bytes, beyond which it is an error."""
+    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
+        """What lies there, as far as the limit allows; None if nothing does."""
 
     def write(self, name: str, data: bytes, moved: Moved) -> None:
         """Put it there, over what there was."""
@@ -50,7 +50,14 @@ class RemoteStore:
 
     def get(self, key: str) -> bytes | None:
         """What a trusted key has sealed for this key of the cache; None for anything else."""
-        limit = self._limit + HEAD_BYTES_MAX
+
+        def limit(head: bytes) -> int:
+            # Whoever runs the storage is not trusted to say how much there is to read.
+            signed = self._seals.size(key, head)
+            if signed > self._limit + HEAD_BYTES_MAX:
+                raise OutageError(f"an entry of more than {self._limit} bytes")
+            return signed
+
         with suppress(OutageError):
             entry = self._call(lambda moved: self._blobs.read(_name(key), limit, moved))
             if entry is not None:

@@ -12,27 +12,27 @@ import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from aotc.cache.bounded import HEAD_BYTES_MAX
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import dsse
+from aotc_runtime.schema.tree import INTEGER_MAX
 from aotc_runtime.verification.signatures import open_envelope
 
 PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
 
-HEAD_BYTES_MAX = 4096
-"""An envelope has about 500."""
-
 
 class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is signed. key: of the cache.  data: the digest of what lies under it."""
+    """What is signed. key: of the cache.  data, size: digest and bytes of what lies under it."""
 
     key: str
     data: str
+    size: Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
 class Sealer(Protocol):
@@ -72,7 +72,7 @@ class Seals:
     def seal(self, key: str, data: bytes) -> bytes:
         """An entry. key: of the cache, "sha256:…"."""
         assert self.sealer is not None
-        payload = canonical.encode(Sealed(key=key, data=sha256(data)))
+        payload = canonical.encode(Sealed(key=key, data=sha256(data), size=len(data)))
         message = dsse.pre_authentication_encoding(PAYLOAD_TYPE, payload)
         signature = self.sealer.sign(message)
         envelope = dsse.Envelope(
@@ -84,14 +84,27 @@ class Seals:
         )
         return canonical.encode(envelope) + b"\n" + data
 
+    def size(self, key: str, head: bytes) -> int:
+        """Bytes of an entry that begins so, the head included; 0 if it is not to be used."""
+        end = head.find(b"\n", 0, HEAD_BYTES_MAX)
+        sealed = self._sealed(key, head[:end]) if end >= 0 else Refusal.DAMAGED
+        return 0 if isinstance(sealed, Refusal) else end + 1 + sealed.size
+
     def open(self, key: str, entry: bytes) -> bytes | Refusal:
         """The data of an entry that a trusted key sealed for this key of the cache."""
         end = entry.find(b"\n", 0, HEAD_BYTES_MAX)
         if end < 0:
             return Refusal.DAMAGED
+        sealed = self._sealed(key, entry[:end])
+        if isinstance(sealed, Refusal):
+            return sealed
         data = entry[end + 1 :]
+        return data if sealed.data == sha256(data) else Refusal.DAMAGED
+
+    def _sealed(self, key: str, envelope: bytes) -> Sealed | Refusal:
+        """What an envelope says, if a trusted key has signed it for this key of the cache."""
         try:
-            signed = open_envelope(entry[:end], "entry")
+            signed = open_envelope(envelope, "entry")
         except BundleFormatError as error:
             return Refusal.UNSIGNED if error.code == "AOTC-E119" else Refusal.DAMAGED
         counted = [(id, signature) for id, signature in signed.signatures if id in self.trusted]
@@ -107,8 +120,4 @@ class Seals:
             sealed = canonical.decode(signed.payload, Sealed, where="entry")
         except BundleFormatError:
             return Refusal.DAMAGED
-        if sealed.key != key:
-            return Refusal.MOVED
-        if sealed.data != sha256(data):
-            return Refusal.DAMAGED
-        return data
+        return sealed if sealed.key == key else Refusal.MOVED

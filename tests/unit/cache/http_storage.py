@@ -1,7 +1,8 @@
 """`python http_storage.py FOLDER MODE`: an HTTP server that keeps what is PUT; prints its port.
 
 MODE: "good"; "silent" never answers; "trickle" sends a byte now and then; "broken" says 500;
-"redirect" sends everybody to another place.
+"redirect" sends everybody to another place; "endless" adds zeros to whatever it has, and writes
+into `sent` how many went away.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 FOLDER, MODE = Path(sys.argv[1]), sys.argv[2]
+ENDLESS_BYTES = 2**28
+"""Enough to tell who reads on and on, and not more than a test has memory for."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -33,7 +36,24 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 time.sleep(0.1)
             return
+        if MODE == "endless":
+            self.send_endlessly(path.read_bytes())
+            return
         self.answer(200, path.read_bytes())
+
+    def send_endlessly(self, begin: bytes) -> None:
+        self.send_response(200)
+        self.end_headers()
+        sent = 0
+        try:
+            self.wfile.write(begin)
+            while sent < ENDLESS_BYTES:
+                sent += self.wfile.write(bytes(2**16))
+        except OSError:
+            pass
+        self.close_connection = True
+        (FOLDER / "sent.part").write_text(str(sent))
+        (FOLDER / "sent.part").rename(FOLDER / "sent")
 
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))

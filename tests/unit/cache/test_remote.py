@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -146,6 +147,20 @@ def test_more_than_the_limit_is_neither_read_nor_written(storage: Path, server: 
     assert "more than" in small.notes()[0]
     small.put(OTHER, b"x" * 4001)
     assert not (storage / OTHER.removeprefix("sha256:")).exists()
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_no_more_is_read_than_was_sealed_however_much_a_server_sends(
+    storage: Path, server: Server, sealed: bool
+) -> None:
+    name = KEY.removeprefix("sha256:")
+    (storage / name).write_bytes(Seals(OURS, TRUSTED).seal(KEY, b"x" * 9000) if sealed else b"")
+    store = remote(server("endless"), limit=2**40)
+    assert store.get(KEY) is None
+    assert "damaged or cut short" in store.notes()[0]
+    while not (storage / "sent").exists():
+        time.sleep(0.01)
+    assert int((storage / "sent").read_text()) < 2**26, "what sockets hold, and not all of it"
 
 
 def test_a_stopped_store_asks_nobody(server: Server) -> None:

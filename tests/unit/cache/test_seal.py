@@ -65,7 +65,7 @@ def unsigned(envelope: dsse.Envelope) -> dsse.Envelope:
 
 
 ENTRY = seals().seal(KEY, DATA)
-PAYLOAD = canonical.encode(Sealed(key=KEY, data=sha256(DATA)))
+PAYLOAD = canonical.encode(Sealed(key=KEY, data=sha256(DATA), size=len(DATA)))
 
 ATTACKS = {
     "data changed": (lambda: seals().seal(KEY, DATA)[:-1] + b"?", Refusal.DAMAGED),
@@ -83,8 +83,8 @@ ATTACKS = {
 }
 
 CHECKS = {
-    "data changed": ("sealed.data != sha256(data)", "False"),
-    "data cut": ("sealed.data != sha256(data)", "False"),
+    "data changed": ("sealed.data == sha256(data)", "True"),
+    "data cut": ("sealed.data == sha256(data)", "True"),
     "a stranger's": (
         "if id in self.trusted",
         "if self.trusted.setdefault(id, lambda signature, message: True)",
@@ -93,7 +93,7 @@ CHECKS = {
         "not any(self.trusted[id](signature, message) for id, signature in counted)",
         "False",
     ),
-    "of another task": ("sealed.key != key", "False"),
+    "of another task": ("sealed.key == key", "True"),
     "another kind": ("signed.payload_type != PAYLOAD_TYPE", "False"),
 }
 """Without the check, by its text, the entry is used."""
@@ -116,7 +116,8 @@ def test_its_check_is_what_refuses_an_entry_that_is(
     attack: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, refusal = ATTACKS[attack]
-    remove(Check(Seals.open, CHECKS[attack], lambda arms: None, ""), monkeypatch)
+    within = Seals.open if attack.startswith("data") else Seals._sealed
+    remove(Check(within, CHECKS[attack], lambda arms: None, ""), monkeypatch)
     assert seals().open(KEY, make()) != refusal
     assert isinstance(seals().open(KEY, make()), bytes)
 
@@ -136,6 +137,14 @@ def test_whatever_lies_there_is_the_entry_or_refused(data: strategies.DataObject
 def test_bytes_that_nobody_sealed_are_refused(entry: bytes) -> None:
     assert isinstance(seals().open(KEY, entry), Refusal)
     assert isinstance(seals().open(KEY, entry + b"\n" + DATA), Refusal)
+
+
+def test_only_an_entry_that_is_sealed_for_this_task_has_a_size() -> None:
+    entry = seals().seal(KEY, DATA)
+    assert seals().size(KEY, entry[: -len(DATA)]) == len(entry)
+    for head in (b"", b"x" * 4096, entry[:100], seals().seal(OTHER, DATA)):
+        assert seals().size(KEY, head) == 0
+    assert seals(sealer=STRANGER).size(KEY, seals(sealer=STRANGER).seal(KEY, DATA)) == 0
 
 
 def test_an_envelope_of_great_depth_is_refused() -> None:
