@@ -188,15 +188,16 @@ def _unwritable(out: Output, found: str) -> int:
     from aotc.errors import UsageError
     from aotc_runtime.errors import Finding
 
-    return fail(
-        Output(json=False, verbose=out.verbose, stops=out.stops),
-        UsageError(
-            Finding(
-                code="AOTC-E003",
-                where="stdout",
-                expected="a stream that can be written",
-                found=found,
-                hint="lead it into a file with free space, a pipe, or /dev/null",
-            )
-        ),
+    error = UsageError(
+        Finding(
+            code="AOTC-E003",
+            where="stdout",
+            expected="a stream that can be written",
+            found=found,
+            hint="lead it into a file with free space, a pipe, or /dev/null",
+        )
     )
+    try:
+        return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)
+    except OSError:  # nor can stderr be written
+        return error.exit_code

@@ -94,8 +94,7 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
     import dask
     from distributed import Client
 
-    # What Dask has to say of lost connections comes back as findings.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    _silence()
     dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="aotc")
@@ -110,6 +109,15 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
             )
         ) from error
     return DaskCluster(client, patience)
+
+
+def _silence() -> None:
+    """What Dask has to say of lost connections comes back as findings. Some of its loggers have
+    levels of their own.
+    """
+    for name in ["distributed", *logging.root.manager.loggerDict]:
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _address(url: str) -> str:
