@@ -37,7 +37,10 @@ def complete(instruction: str) -> int:
     """Answer the shell: `bash_complete` and the like; the words are in its own variables."""
     from aotc.cli.group import cli
 
-    return shell_complete(cli, {}, "aotc", COMPLETE, instruction)
+    try:
+        return shell_complete(cli, {}, "aotc", COMPLETE, instruction)
+    except (KeyError, ValueError):  # no shell asked: its variables are missing, or say nothing
+        return 1
 
 
 def target_names(

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from aotc.cli.completion import complete
+
 Run = Callable[..., Any]
 
 
@@ -57,3 +59,13 @@ def test_commands_options_and_targets_are_completed(words: str, answers: set[str
     )
     assert set(done.stdout.split()) <= answers
     assert done.stdout.split()
+
+
+@pytest.mark.parametrize("variables", [{}, {"COMP_WORDS": "aotc bu", "COMP_CWORD": "x"}])
+def test_a_question_that_no_shell_asks_has_no_answer_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    monkeypatch.delenv("COMP_WORDS", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert complete("bash_complete") == 1
