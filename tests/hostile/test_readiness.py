@@ -142,6 +142,21 @@ def test_the_same_bundle_unchanged_becomes_ready(
         assert bundle.signers == (ours.key_id,)
 
 
+def test_a_load_that_failed_half_way_stands_in_nobodys_way(
+    documents: Documents, ours: LocalSigner, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Whoever keeps its error keeps the executables alive that had been loaded by then."""
+    *_, last = documents.manifest["entry_points"]["predict"]["profiles"]
+    swap_layer(documents, last["executable"]["digest"], b"no machine code")
+    path = on_disk(signed(documents, ours), "archive", tmp_path)
+    with pytest.raises(AotcError) as refused:
+        aotc_runtime.load(path, trust=policy_for(ours))
+    assert refused.value.code == "AOTC-E753"
+    bundle, policy = digits_bundle
+    with aotc_runtime.load(bundle, trust=policy) as loaded:
+        assert loaded.report()["compilations"] == 0
+
+
 def test_a_process_in_which_anything_was_compiled_is_not_ready(
     digits_bundle: tuple[Path, Path],
 ) -> None:

@@ -44,5 +44,12 @@ def each[T, R](function: Callable[[T], R], things: Sequence[T], threads: int) ->
         for helper in helpers:
             helper.join()
     if errors:
-        raise errors[min(errors)]
+        first = errors[min(errors)]
+        # What an error's traceback leads to lives as long as the error, which must not be in it.
+        errors.clear()
+        results.clear()
+        try:
+            raise first
+        finally:
+            del first
     return [results[index] for index in range(len(things))]

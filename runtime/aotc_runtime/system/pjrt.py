@@ -308,11 +308,9 @@ class Device:
         Raises BackendError (AOTC-E753).
         """
         devices = [self._all_devices[number] for number in numbers]
-        # Between these two lines, another thread's load would take them for compiled ones.
+        # Before they are known, another thread's load would take them for compiled ones.
         with self._lock:
-            executables = each(partial(self._deserialized, devices), every, self.threads)
-            self._known.update((id(one.loaded), one) for one in executables)
-        return executables
+            return each(partial(self._deserialized, devices), every, self.threads)
 
     def _deserialized(self, devices: list[Any], stored: Stored) -> Executable:
         handlers = [self._result(aval) for aval in stored.outputs]
@@ -326,7 +324,10 @@ class Device:
                 _first_line(error),
                 "rebuild the bundle with the jaxlib that is installed here",
             ) from error
-        return Executable(loaded, handlers)
+        # Known at once: if another one fails, whoever keeps the error keeps this one alive.
+        executable = Executable(loaded, handlers)
+        self._known[id(loaded)] = executable
+        return executable
 
     def compile_symbolic(
         self,
