@@ -28,6 +28,7 @@ from aotc.capture.weights import Weights, load, read_arrays
 from aotc.config.build_manifest import all_profiles_of, read_build_manifest
 from aotc.errors import raise_if
 from aotc.packing.weights import Array, write_tensors
+from aotc.shapes.files import read_plans
 from aotc_runtime.digest import sha256
 
 
@@ -54,6 +55,7 @@ def record(
         for name in weights
     }
     _require_steady(weights, values, staging)
+    captured, plans = staging.read_program(), read_plans(staging.folder)
     functions = {
         name: PlainJax(
             plan_call(name, manifest),
@@ -67,7 +69,7 @@ def record(
         for name in manifest.entry_points:
             for sizes in all_profiles_of(manifest, name, targets):
                 functions[name].begin(sizes)
-        begin_all(staging, functions)
+        begin_all(plans, functions)
         for name, spec in manifest.entry_points.items():
             progress.started(f"running {name} ({spec.function})")
             for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
@@ -78,8 +80,7 @@ def record(
                 where = f"{manifest.where('entry_points', name)} result"
                 data = write_tensors(fixture, where=where)
                 staging.fixture(name, index).write_bytes(data)
-        try_all(manifest, staging, functions)
-    captured = staging.read_program()
+        try_all(plans, captured, manifest, staging, functions)
     sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     then = {**sources, manifest_path.name: sha256(manifest.text)}
     raise_if(changed({**captured.sources, manifest_path.name: captured.manifest}, then.items()))

@@ -98,21 +98,25 @@ class PlainJax:
         return outputs
 
 
-def begin_all(staging: Staging, functions: Mapping[str, PlainJax]) -> None:
+def begin_all(plans: files.Plans, functions: Mapping[str, PlainJax]) -> None:
     """Have everything compiled for the sizes of the trials."""
-    for entries in files.read_plans(staging.folder).values():
+    for entries in plans.values():
         for entry in entries:
             for trial in entry.trials:
                 functions[entry.entry_point].begin(trial.sizes)
 
 
-def try_all(manifest: BuildManifest, staging: Staging, functions: Mapping[str, PlainJax]) -> None:
+def try_all(
+    plans: files.Plans,
+    program: CapturedProgram,
+    manifest: BuildManifest,
+    staging: Staging,
+    functions: Mapping[str, PlainJax],
+) -> None:
     """Leave the calls with their results, and the outcome of every trial in plain JAX.
 
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
-    plans = files.read_plans(staging.folder)
-    program = staging.read_program()
     known: dict[bytes, Outcome] = {}
     outcomes: files.Outcomes = {}
     for target, entries in plans.items():
@@ -142,7 +146,7 @@ def _try(
     captured = program.entry_points[name]
     if not files.call_file(staging.folder, name, trial).exists():
         started = monotonic()
-        _record(trial, function, manifest, staging)
+        _record(trial, function, program, manifest, staging)
         where = label(name, trial.sizes)
         function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
     allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
@@ -181,7 +185,11 @@ def _ending(
 
 
 def _record(
-    trial: PlannedTrial, function: PlainJax, manifest: BuildManifest, staging: Staging
+    trial: PlannedTrial,
+    function: PlainJax,
+    program: CapturedProgram,
+    manifest: BuildManifest,
+    staging: Staging,
 ) -> None:
     """What plain JAX computes at exactly the sizes of a trial.
 
@@ -191,7 +199,7 @@ def _record(
     name, sizes = function.plan.name, trial.sizes
     recorded = fixtures.recorded_inputs(name, manifest)
     if recorded:
-        raise_if(changed(staging.read_program().files, [(recorded.file, recorded.digest)]))
+        raise_if(changed(program.files, [(recorded.file, recorded.digest)]))
     inputs = fixtures.fixture_inputs(function.plan, manifest, sizes, recorded)
     if trial.inputs != FIXTURE:
         inputs = sampled(inputs, manifest.entry_points[name], trial.inputs)
