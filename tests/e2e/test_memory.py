@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 
 
 TRIES = 3
-"""Processes that observe. How much the threads of a library hold at once is not always the same."""
+"""Processes that observe or measure: a library's threads do not always hold as much at once."""
 
 
 @cache
@@ -55,6 +55,11 @@ def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str
     return {name: entry for name, entry in found.items() if entry["analysis"] >= LARGE}
 
 
+@cache
+def measured(bundle: Path, policy: Path, target: str, attempt: int = 0) -> dict[str, int]:
+    return memory.run(bundle, policy, target, threads=1)
+
+
 @pytest.mark.parametrize(
     ("example", "labels"),
     [
@@ -65,9 +70,10 @@ def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str
 def test_without_room_for_libraries_the_analysis_holds_within_a_tenth(
     built: Callable[[str], Bundle], example: str, labels: list[str]
 ) -> None:
-    found = observed(*built(example))
     for label in labels:
-        entry = found[label]
+        entries = [observed(*built(example), attempt)[label] for attempt in range(TRIES)]
+        # What threads or Python allocate besides comes on top in some processes, and only on top.
+        entry = min(entries, key=lambda entry: entry["observed"])
         # Donated inputs are in numpy arrays here, of which the call makes buffers it may use up.
         expected = entry["analysis"] + entry["donated"]
         assert 0.9 * expected <= entry["observed"] <= 1.1 * (expected + entry["inputs"]), label
@@ -101,18 +107,23 @@ def test_what_the_limit_is_compared_with_is_what_calls_take_within_a_tenth(
 ) -> None:
     bundle, policy = built(example)
     manifest = manifest_of(bundle)
-    measured = memory.run(bundle, policy, manifest.target.name, threads=1)
     profiles = {
         label_of(name, profile.sizes): (entry_point, profile)
         for name, entry_point in manifest.entry_points.items()
         for profile in entry_point.profiles
     }
-    assert measured.keys() == profiles.keys()
-    for label in observed(bundle, policy):
+
+    def compared(label: str, attempt: int) -> int:
         entry_point, profile = profiles[label]
-        compared = max(measured[label], call_bytes(profile, entry_point.inputs))
-        entries = (observed(bundle, policy, attempt)[label] for attempt in range(TRIES))
-        assert any(is_about(compared, entry) for entry in entries), label
+        found = measured(bundle, policy, manifest.target.name, attempt)
+        assert found.keys() == profiles.keys()
+        return max(found[label], call_bytes(profile, entry_point.inputs))
+
+    for label in observed(bundle, policy):
+        assert any(
+            is_about(compared(label, attempt), observed(bundle, policy, attempt)[label])
+            for attempt in range(TRIES)
+        ), label
 
 
 def test_a_limit_between_the_analysis_and_what_is_measured_is_exceeded(
@@ -120,9 +131,9 @@ def test_a_limit_between_the_analysis_and_what_is_measured_is_exceeded(
 ) -> None:
     bundle, policy = built("vision")
     manifest = manifest_of(bundle)
-    measured = memory.run(bundle, policy, manifest.target.name, threads=1)
+    taken = measured(bundle, policy, manifest.target.name)
     weights = sum(ref.size for each in manifest.weights.values() for ref in each.blobs)
     assert not [*over_limit(manifest, weights + 2**21, "limit", {})]
-    (finding,) = over_limit(manifest, weights + 2**21, "limit", measured)
+    (finding,) = over_limit(manifest, weights + 2**21, "limit", taken)
     assert finding.code == "AOTC-E973" and "predict[batch=4]" in finding.found
     assert "of libraries, as measured" in finding.found

@@ -17,9 +17,13 @@ from aotc.capture.own_files import is_own, read_by, sources
 from aotc_runtime.digest import sha256
 
 
-def imported(monkeypatch: pytest.MonkeyPatch, place: Path, name: str) -> None:
+def imported(monkeypatch: pytest.MonkeyPatch, place: Path, *names: str) -> None:
+    """Import the first of the modules, with the others, from there; none stays after the test."""
     monkeypatch.syspath_prepend(str(place))
-    monkeypatch.setitem(sys.modules, name, importlib.import_module(name))
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, sys)
+        del sys.modules[name]
+    importlib.import_module(names[0])
 
 
 def test_neither_python_nor_packages_nor_aotc_are_own() -> None:
@@ -47,8 +51,7 @@ def test_modules_found_elsewhere_are_sources_by_the_path_that_imports_use(
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from own_package import layers\n")
     (package / "layers.py").write_text("ONE = 1\n")
-    imported(monkeypatch, tmp_path / "src", "own_package")
-    monkeypatch.setitem(sys.modules, "own_package.layers", sys.modules["own_package.layers"])
+    imported(monkeypatch, tmp_path / "src", "own_package", "own_package.layers")
     (tmp_path / "deploy").mkdir()
     found = sources(tmp_path / "deploy", {})
     assert found["own_package/__init__.py"] == sha256((package / "__init__.py").read_bytes())
