@@ -98,6 +98,7 @@ def test_nothing_runs_again_and_the_bundle_is_the_same_as_a_clean_builds(
 
 
 def test_an_entry_point_that_changed_is_compiled_alone(project: Project) -> None:
+    project.build()
     (project.root / "right.py").write_text(RIGHT.replace("tanh", "sin"))
     found = ran(project.build())
     assert set(found) == {
