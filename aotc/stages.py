@@ -122,9 +122,9 @@ class CapturedProgram:
 
     sources: the program's own files of code (`aotc.capture.own_files`) to their digests.  read:
     others of its files that it opened, to theirs.  files: weights and fixtures that the manifest
-    names, to theirs.  manifest: digest of it.  All are of what was read, whatever became of the
-    file.  weights: set name to origin ("source", "init", "closure").  shardings: of the weights, by
-    set and tensor; what is missing is not cut.  packages: what the capture had imported, by name.
+    names, to theirs.  All are of what was read, whatever became of the file.  weights: set name to
+    origin ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is
+    missing is not cut.  packages: what the capture had imported, by name.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
@@ -132,7 +132,6 @@ class CapturedProgram:
     sources: dict[str, str]
     read: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
-    manifest: str = ""
     packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
 

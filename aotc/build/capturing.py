@@ -21,9 +21,11 @@ from aotc.cache.keys import Kind
 from aotc.cache.tasks import Tasks
 from aotc.capture.source_files import changed
 from aotc.config.build_manifest import BuildManifest
+from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
 
 type OnOutput = Callable[[str, str], None]
 """What a process that ran the user's code printed: which process, text."""
@@ -58,7 +60,7 @@ class Source:
         """The process of a task. variables: of its environment, beside what all have."""
         environment = child.clean_environment({"JAX_PLATFORMS": "cpu", **variables})
         known = {
-            "build manifest": sha256(self.manifest.text),
+            **program_sections(self.manifest.text),
             "targets": ", ".join(self.targets),
             **identity.toolchain_code(),
             **identity.host_parts(),
@@ -78,7 +80,10 @@ class Source:
         on_line: Callable[[str], None],
         on_output: OnOutput,
     ) -> None:
-        """Run the process to its end, as `child.run`."""
+        """Run the process to its end, as `child.run`. Raises CaptureError (AOTC-E840) besides, if
+        the build manifest is then another file than the one that was read.
+        """
+        self.staging.write_manifest(self.manifest.text)
         child.run(
             "aotc.build.children.recorded",
             [worker.module, str(self.manifest.path), str(worker.folder), *self.targets],
@@ -90,6 +95,7 @@ class Source:
             on_output=lambda text: on_output(str(worker.kind), text),
             processes=workers.processes,
         )
+        raise_if(_edited(self.manifest))
 
 
 def capture(
@@ -135,10 +141,7 @@ def capture(
     on_stage("capture", 0, total)
     keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
     on_stage("capture", total, total)
-    program = replace(source.staging.read_program(), read=source.staging.read_files())
-    name, digest = source.manifest.path.name, sha256(source.manifest.text)
-    raise_if(changed({name: digest}, [(name, program.manifest)]))
-    return program, keep
+    return replace(source.staging.read_program(), read=source.staging.read_files()), keep
 
 
 def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutput) -> Future[Keep]:
@@ -162,6 +165,14 @@ def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutpu
         )
 
     return workers.submit(compute, urgent=True)
+
+
+def _edited(manifest: BuildManifest) -> Iterator[Finding]:
+    try:
+        now = sha256(manifest.path.read_bytes())
+    except OSError as error:
+        now = error.strerror or str(error)
+    return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])
 
 
 def _given(staging: Staging) -> Iterator[tuple[str, str]]:

@@ -95,6 +95,19 @@ class Staging:
     def fixture(self, entry_point: str, profile: int) -> Path:
         return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
 
+    def write_manifest(self, text: bytes) -> None:
+        """Leave the build manifest for the processes that run the program: what they open of it
+        beside that is the program's doing.
+        """
+        self._manifest.write_bytes(text)
+
+    def read_manifest(self) -> bytes:
+        return self._manifest.read_bytes()
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / "manifest.toml"
+
     def write_threads(self, count: int) -> None:
         """How many threads may compile plain JAX. Left here, since no key may depend on it."""
         self._threads.write_text(str(count))

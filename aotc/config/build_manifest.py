@@ -73,6 +73,7 @@ __all__ = [
     "WeightsSpec",
     "all_profiles_of",
     "at_once",
+    "build_manifest_of",
     "dimensions_of",
     "leaf_paths",
     "profiles_of",
@@ -80,6 +81,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
+KIND = "build manifest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,17 @@ def read_build_manifest(path: Path) -> BuildManifest:
     or duplicate, E808 missing file, E809 never used, E810 another schema, E814 a sharding that
     does not tile its array. E801, E802 and E810 end the reading.
     """
-    document = toml.read(path, "build manifest")
+    return _checked(toml.read(path, KIND))
+
+
+def build_manifest_of(path: Path, source: bytes) -> BuildManifest:
+    """As `read_build_manifest`, of what was read of this path before."""
+    return _checked(toml.parse_bytes(path, source, KIND))
+
+
+def _checked(document: Document) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
+    path = document.path
     data = document.data
     root = path.resolve().parent
     model, problems = validate(data, BuildManifestModel)

@@ -65,7 +65,11 @@ def read(path: Path, kind: str) -> Document:
     Raises BuildManifestError: AOTC-E801 cannot be read, AOTC-E802 not TOML, AOTC-E805 a number or
     a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
     """
-    source = _bytes(path, kind)
+    return parse_bytes(path, _bytes(path, kind), kind)
+
+
+def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
+    """As `read`, of what was read already."""
     text = _text(path, source, kind)
     try:
         data = tomllib.loads(text)

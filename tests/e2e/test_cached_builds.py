@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from aotc.build.tasks import cached_backend
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done, OnDone
-from aotc.errors import CaptureError, CompileError
+from aotc.errors import BudgetExceededError, CaptureError, CompileError
 
 MANIFEST = """
 schema = 1
@@ -128,6 +129,73 @@ def test_a_comment_runs_the_program_and_no_compiler_and_gives_the_same_bundle(
     built = project.build()
     assert set(ran(built)) == {"capture", "reference", "pack"}
     assert built.bundle.root_digest == prepared[1].bundle.root_digest
+
+
+def edited(project: Project, text: str) -> Project:
+    (project.root / "two.toml").write_text(text)
+    return project
+
+
+@pytest.fixture
+def manifest(project: Project) -> Iterator[Project]:
+    """A project whose manifest may be edited: the tests share it."""
+    yield project
+    (project.root / "two.toml").write_text(MANIFEST)
+
+
+def test_what_of_a_manifest_the_program_cannot_see_runs_nothing_again(manifest: Project) -> None:
+    manifest.build()
+    text = MANIFEST.replace("1.0.0", "1.0.1").replace('name = "two"', '# again\nname = "three"')
+    text += """
+[gates]
+max_custom_calls = 100
+[target.cpu-x86-64-v3]
+memory_limit = "1GB"
+"""
+    built = edited(manifest, text).build()
+    assert ran(built) == {"pack": ("every build does",)}
+    assert built.bundle.root_digest == manifest.build(cached=False).bundle.root_digest
+    assert {m.name for m in built.bundle.manifests.values()} == {"three"}
+
+
+def test_a_gate_is_asked_of_what_the_cache_has(manifest: Project) -> None:
+    manifest.build()
+    with pytest.raises(BudgetExceededError) as refused:
+        edited(manifest, f'{MANIFEST}[gates]\nforbid_operations = ["stablehlo.tanh"]').build()
+    assert {finding.code for finding in refused.value.findings} == {"AOTC-E975"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (
+            'function = "right:f"',
+            'function = "right:f"\ntolerance.rtol = 1e-4',
+            "build manifest entry_points.right changed",
+        ),
+        ("range = [1, 4]", "range = [1, 8]", "build manifest dimensions.batch changed"),
+        ("schema = 1", "schema = 1\nenable_x64 = true", "build manifest enable_x64 added: True"),
+    ],
+)
+def test_any_other_edit_of_a_manifest_runs_the_program_and_says_which(
+    manifest: Project, before: str, after: str, reason: str
+) -> None:
+    manifest.build()
+    built = edited(manifest, MANIFEST.replace(before, after)).build()
+    assert ran(built)["capture"] == (reason,)
+    assert "reference" in ran(built)
+    assert built.bundle.root_digest == manifest.build(cached=False).bundle.root_digest
+
+
+def test_a_program_that_opens_its_manifest_runs_with_every_edit_of_it(manifest: Project) -> None:
+    opens = "from pathlib import Path\nA = Path(__file__).with_name('two.toml').read_text()\n"
+    scaled = "return (x * params['w']).sum(1) * A.count('#')"
+    (manifest.root / "left.py").write_text(opens + LEFT.replace("return", scaled + " #"))
+    edited(manifest, f"{MANIFEST}# one\n").build()
+    built = edited(manifest, f"{MANIFEST}# one\n# two\n").build()
+    assert ran(built)["capture"] == ("file two.toml changed",)
+    assert built.bundle.root_digest == manifest.build(cached=False).bundle.root_digest
+    assert ran(manifest.build()) == {"pack": ("every build does",)}
 
 
 def test_a_module_that_hides_another_is_noticed(project: Project) -> None:
@@ -280,11 +348,7 @@ def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(
     found = built(moved)
     old = tmp_path / "here" / "two.toml"
     assert found.compared == f"the last build of a bundle named two, from {old}"
-    assert ran(found)["capture"] == (
-        "file renamed.toml is now read",
-        "file two.toml is no longer read",
-        "source file left.py changed",
-    )
+    assert ran(found)["capture"] == ("source file left.py changed",)
     assert built(moved).compared == "the last build of this manifest"
     assert ran(built(moved)) == {"pack": ("every build does",)}
     moved.write_text(MANIFEST.replace('name = "two"', 'name = "three"'))

@@ -26,7 +26,7 @@ from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
 from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
 from aotc.capture.weights import CLOSURE, Weights, load
-from aotc.config.build_manifest import BuildManifest, all_profiles_of, read_build_manifest
+from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import CaptureError, raise_if
 from aotc.lowering.stablehlo import portable
@@ -37,7 +37,6 @@ from aotc.stages import (
     CapturedProgram,
     CapturedSymbolic,
 )
-from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Tolerance
 from aotc_runtime.schema.mesh import Mesh, mesh_of
@@ -54,7 +53,7 @@ def capture(
     Raises CaptureError and BuildManifestError.
     """
     assert private.constants_are_arguments(), "the parent sets the environment variable"
-    manifest = read_build_manifest(manifest_path)
+    manifest = build_manifest_of(manifest_path, staging.read_manifest())
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
     platforms = _platforms(manifest, targets)
@@ -111,7 +110,6 @@ def capture(
         weights=origins,
         sources=own_files.sources(manifest.root, sources_only.IMPORTED),
         files=dict(sorted(files.items())),
-        manifest=sha256(manifest.text),
         packages=imported_packages(also=TOOLCHAIN),
         shardings=cuts,
     )

@@ -54,10 +54,10 @@ def main() -> int:
 def _write_files(staging: Staging, opened: Iterable[str], manifest: Path, root: Path) -> None:
     # The worker has imported them; before it, they would count as packages that it read.
     from aotc.capture import own_files
-    from aotc.config.build_manifest import read_build_manifest
+    from aotc.config.build_manifest import build_manifest_of
 
-    stated = [manifest, *(file.path for file in read_build_manifest(manifest).files())]
-    told = {path.resolve() for path in stated}
+    named = build_manifest_of(manifest, staging.read_manifest()).files()
+    told = {path.resolve() for path in (manifest, *(file.path for file in named))}
     staging.write_files(own_files.read_by(opened, root, told))
 
 

@@ -1,0 +1,57 @@
+"""The sections of a build manifest as parts of keys: which a program's results depend on.
+
+Every key counts unless it stands in `APART` with the reason why it cannot matter: a key that is new
+makes the program run again until somebody has thought about it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aotc_runtime.digest import sha256
+
+APART: Mapping[tuple[str, ...], str] = {
+    ("name",): "the bundle's, which pack writes",
+    ("version",): "the bundle's, which pack writes",
+    ("targets",): "those that are built, in place of which --target may name others, are a part "
+    "of their own",
+    ("gates",): "compared with what was built, in every build",
+    ("target", "*", "memory_limit"): "compared with what was built, in every build",
+}
+"""What neither the capture nor plain JAX can see, with the reason; "*" is any name. A program that
+opens the manifest itself depends on all of it: as on any other file that it opens.
+"""
+
+NAMED = ("weights", "dimensions", "target", "entry_points")
+"""Tables by name, whose order means nothing: a part for each name."""
+
+
+def program_sections(text: bytes) -> dict[str, str]:
+    """Parts of a key: "build manifest entry_points.predict" to a digest of what it says.
+
+    text: of a manifest that was read before. Comments, spaces and the order of tables by name do
+    not count; the order of keys within them does.
+    """
+    return dict(sorted(_parts(tomllib.loads(text.decode()))))
+
+
+def _parts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in data.items():
+        if (key,) in APART:
+            continue
+        if key not in NAMED:
+            yield f"build manifest {key}", _told(value)
+            continue
+        for name, section in value.items():
+            left = {k: v for k, v in section.items() if (key, "*", k) not in APART}
+            if left or not section:
+                yield f"build manifest {key}.{name}", _told(left)
+
+
+def _told(value: Any) -> str:
+    """Python's own spelling keeps apart 1 and 1.0, a date and its text, and one order of keys from
+    another. Short values are told as they are.
+    """
+    return str(value) if isinstance(value, int) else sha256(repr(value).encode())
