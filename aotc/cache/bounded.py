@@ -1,8 +1,8 @@
 """Calls to a place elsewhere that end in time, whatever answers there or does not.
 
 A call runs in a thread of its own; a library that hangs is left behind in it. What arrives or
-leaves is counted: a call may take `SECONDS` plus a second for every `BYTES_PER_SECOND` moved, so
-that large entries have their time, and a trickle of bytes has not.
+leaves is counted: a call may take as long as it gets on, so that large entries have their time on
+slow lines, and silence or a trickle of bytes has not.
 """
 
 from __future__ import annotations
@@ -12,13 +12,24 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
+from urllib.error import URLError
 
-SECONDS = 20.0
-BYTES_PER_SECOND = 256 * 2**10
-TICK_SECONDS = 0.2
+SECONDS = 5.0
+"""Until `PACE_BYTES` more have moved, or an answer has begun. A cache is to save time, and the
+largest executable of our examples takes 3 s to compile.
+"""
 
-type Moved = Callable[[int], None]
-"""Told of bytes that have arrived or left."""
+LIBRARY_SECONDS = 20.0
+"""The same of libraries that sign in, try again, and move megabytes, all unseen."""
+
+PACE_BYTES = 32 * 2**10
+
+SENT_BYTES_UNSEEN = 4 * 2**20
+"""So much of what was sent may still lie in the buffers of sockets."""
+
+SENT_BYTES_PER_SECOND = 256 * 2**10
+
+TICK_SECONDS = 0.1
 
 HEAD_BYTES_MAX = 4096
 """By so many bytes, or fewer where there are no more, an entry says how large it is."""
@@ -29,12 +40,63 @@ then no more are read.
 """
 
 
+_NOBODY = (ConnectionError, TimeoutError, URLError)
+"""What it means that there is no connection, or no more."""
+
+
 class OutageError(Exception):
     """A place elsewhere cannot be read or written now. Its text is for people."""
 
 
+class UnreachableError(OutageError):
+    """Nobody is there, or nobody who gets anything done: to ask again would only take longer."""
+
+
+class Pace:
+    """How a call gets on; the call says so. seconds: as `SECONDS`."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._answered, self._arrived, self._sent, self._since = False, 0, 0, 0
+        self._last = time.monotonic()
+
+    def answered(self) -> None:
+        """An answer begins."""
+        self._answered = True
+        self._renew()
+
+    def arrived(self, number: int) -> None:
+        """So many bytes have arrived."""
+        self._arrived += number
+        self._moved(number)
+
+    def sent(self, number: int) -> None:
+        """So many bytes have left, or wait in this host for it."""
+        self._sent += number
+        self._moved(number)
+
+    def stalled(self) -> str:
+        """What is too little, in words; empty as long as the call gets on."""
+        silent = time.monotonic() - self._last
+        unseen = min(self._sent, SENT_BYTES_UNSEEN) / SENT_BYTES_PER_SECOND
+        if silent <= self._seconds + unseen:
+            return ""
+        if self._answered:
+            return f"{self._since} bytes within {silent:.1f} s, {self._arrived} in all"
+        to = f" to {self._sent} bytes" if self._sent else ""
+        return f"no answer{to} within {silent:.1f} s"
+
+    def _moved(self, number: int) -> None:
+        self._since += number
+        if self._since >= PACE_BYTES:
+            self._renew()
+
+    def _renew(self) -> None:
+        self._since, self._last = 0, time.monotonic()
+
+
 class Bounded:
-    """Calls that end in time. Threads may share it. seconds: that a call may take beside its bytes.
+    """Calls that end in time. Threads may share it. seconds: as `SECONDS`.
 
     A stopped one ends all calls at once, and begins none.
     """
@@ -42,48 +104,51 @@ class Bounded:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._stopped = threading.Event()
+        self._why = ""
 
-    def stop(self) -> None:
-        """End what runs."""
-        self._stopped.set()
+    def stop(self, why: str = "the build was stopped") -> None:
+        """End what runs. why: for people; the first reason counts."""
+        if not self._stopped.is_set():
+            self._why = why
+            self._stopped.set()
 
-    def call[T](self, operation: Callable[[Moved], T]) -> T:
-        """What an operation gives. Raises OutageError if it raises anything, or takes too long."""
+    @property
+    def stopped(self) -> bool:
+        """Whether calls are ended."""
+        return self._stopped.is_set()
+
+    def call[T](self, operation: Callable[[Pace], T]) -> T:
+        """What an operation gives. Raises OutageError if it raises anything; UnreachableError if
+        that says that there is no connection, or if nothing gets on.
+        """
         if self._stopped.is_set():
-            raise OutageError("the build was stopped")
-        moved = _Count()
+            raise OutageError(self._why)
+        pace, began = Pace(self._seconds), time.monotonic()
         future: Future[T] = Future()
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
-        started = time.monotonic()
         threading.Thread(
-            target=_run, args=(future, operation, moved.add), daemon=True, name="aotc-remote"
+            target=_run, args=(future, operation, pace), daemon=True, name="aotc-remote"
         ).start()
         while not ended.wait(TICK_SECONDS):
-            taken = time.monotonic() - started
             if self._stopped.is_set():
-                raise OutageError("the build was stopped")
-            if taken > self._seconds + moved.bytes / BYTES_PER_SECOND:
-                raise OutageError(f"no end after {taken:.0f} s, with {moved.bytes} bytes moved")
+                raise OutageError(self._why)
+            if stalled := pace.stalled():
+                raise UnreachableError(stalled)
         if error := future.exception():
             if isinstance(error, OutageError):
                 raise error
             # What servers answer goes on for pages.
             first = (str(error).strip().splitlines() or [""])[0]
-            raise OutageError(f"{type(error).__name__}: {first}") from error
+            kind = UnreachableError if isinstance(error, _NOBODY) else OutageError
+            seconds = time.monotonic() - began
+            raise kind(f"{type(error).__name__} after {seconds:.1f} s: {first}") from error
         return future.result()
 
 
-class _Count:
-    bytes = 0
-
-    def add(self, number: int) -> None:
-        self.bytes += number
-
-
-def _run(future: Future[Any], operation: Callable[[Moved], Any], moved: Moved) -> None:
+def _run(future: Future[Any], operation: Callable[[Pace], Any], pace: Pace) -> None:
     try:
-        result = operation(moved)
+        result = operation(pace)
     except BaseException as error:  # noqa: BLE001 - handed to whoever waits, as it is
         future.set_exception(error)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from aotc.cache.bounded import SECONDS, Limit, Moved
+from aotc.cache.bounded import SECONDS, Limit, Pace
 from aotc.cache.http_requests import Http, basic, without_secrets
 
 REPLY_BYTES_MAX = 2**16
@@ -13,20 +13,22 @@ REPLY_BYTES_MAX = 2**16
 class HttpBlobs:
     """Blobs below a URL; its `user:password@` becomes Basic authentication."""
 
-    def __init__(self, url: str, seconds: float = SECONDS) -> None:
+    seconds = SECONDS
+
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._parts, self._headers = without_secrets(parts), basic(parts)
-        self._http = Http(seconds)
+        self._http = Http()
 
-    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
+    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
         """As `Blobs`."""
         url = self._url(name)
-        return self._http.ask("GET", url, self._headers, limit=limit, moved=moved).found()
+        return self._http.ask("GET", url, self._headers, limit=limit, pace=pace).found()
 
-    def write(self, name: str, data: bytes, moved: Moved) -> None:
+    def write(self, name: str, data: bytes, pace: Pace) -> None:
         """As `Blobs`."""
         reply = self._http.ask(
-            "PUT", self._url(name), self._headers, data, limit=REPLY_BYTES_MAX, moved=moved
+            "PUT", self._url(name), self._headers, data, limit=REPLY_BYTES_MAX, pace=pace
         )
         if not 200 <= reply.status < 300:
             raise reply.outage()

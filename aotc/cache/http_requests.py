@@ -6,28 +6,41 @@ Redirects are answers too: to another host they would carry passwords there.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from http import HTTPStatus
-from http.client import HTTPMessage
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse, HTTPSConnection
 from typing import IO, Protocol, cast
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
 
-from aotc.cache.bounded import HEAD_BYTES_MAX, SECONDS, Limit, Moved, OutageError
+from aotc.cache.bounded import HEAD_BYTES_MAX, Limit, OutageError, Pace
 
 CHUNK_BYTES = 256 * 2**10
+
+SENT_CHUNK_BYTES = 16 * 2**10
+"""Small enough to see a slow line get on."""
+
+CONNECT_SECONDS = 2.0
+"""For each address of a host: where the first of them is dead, there is time for the next one."""
+
+SILENCE_SECONDS = 60.0
+"""Until a request ends that nobody waits for any more; `Bounded` has given it up long before."""
 
 ABSENT = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
-class Readable(Protocol):
-    """Any open file."""
-
-    def read(self, size: int, /) -> bytes:
-        """At most so many bytes; none at the end."""
+type Read = Callable[[int], bytes]
+"""At most so many bytes of an open file; none at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +66,10 @@ class Reply:
 
 
 class Http:
-    """Asks servers. seconds: without a sign of life, until a request is given up."""
+    """Asks servers."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
-        self._seconds = seconds
-        self._opener = build_opener(_NoRedirects())
+    def __init__(self) -> None:
+        self._opener = build_opener(_NoRedirects(), _Plain(), _Secure())
 
     def ask(
         self,
@@ -67,7 +79,7 @@ class Http:
         data: bytes | None = None,
         *,
         limit: Limit,
-        moved: Moved,
+        pace: Pace,
     ) -> Reply:
         """Send a request. limit: of the answer. Raises OutageError beyond it, OSError and
         HTTPException if there is no answer.
@@ -77,15 +89,17 @@ class Http:
         if data is not None:
             sent = {"Content-Type": "application/octet-stream", **sent}
             sent["Content-Length"] = str(len(data))
-            body = _chunks(data, moved)
+            body = _chunks(data, pace)
         request = Request(url, body, sent, method=method)
         try:
-            with cast(_Open, self._opener.open(request, timeout=self._seconds)) as answer:
+            with cast(_Open, self._opener.open(request, timeout=SILENCE_SECONDS)) as answer:
+                pace.answered()
                 whole = answer.status == 200 and method == "GET"
-                found = read_all(answer, limit, moved) if whole else b""
+                found = read_all(answer.read1, limit, pace) if whole else b""
                 return Reply(answer.status, answer.reason, answer.headers, found)
         except HTTPError as error:
             with error:
+                pace.answered()
                 return Reply(error.code, error.reason, error.headers)
 
 
@@ -102,13 +116,13 @@ def without_secrets(parts: SplitResult) -> SplitResult:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2])
 
 
-def read_all(file: Readable, limit: Limit, moved: Moved) -> bytes:
+def read_all(read: Read, limit: Limit, pace: Pace) -> bytes:
     """What a file holds, as far as the limit allows. Raises OutageError beyond a number."""
     found = bytearray()
     most = limit if isinstance(limit, int) else None
-    while chunk := file.read(CHUNK_BYTES):
+    while chunk := read(CHUNK_BYTES):
         found += chunk
-        moved(len(chunk))
+        pace.arrived(len(chunk))
         if most is None and not isinstance(limit, int) and len(found) >= HEAD_BYTES_MAX:
             most = limit(bytes(found[:HEAD_BYTES_MAX]))
         if most is not None and len(found) > most:
@@ -118,21 +132,50 @@ def read_all(file: Readable, limit: Limit, moved: Moved) -> bytes:
     return bytes(found)
 
 
-def _chunks(data: bytes, moved: Moved) -> Iterator[bytes]:
-    for start in range(0, len(data), CHUNK_BYTES):
-        chunk = data[start : start + CHUNK_BYTES]
+def _chunks(data: bytes, pace: Pace) -> Iterator[bytes]:
+    for start in range(0, len(data), SENT_CHUNK_BYTES):
+        chunk = data[start : start + SENT_CHUNK_BYTES]
         yield chunk
-        moved(len(chunk))
+        pace.sent(len(chunk))
 
 
-class _Open(Readable, Protocol):
+class _Open(Protocol):
     status: int
     reason: str
     headers: Message
 
+    def read1(self, size: int, /) -> bytes: ...
+
     def __enter__(self) -> _Open: ...
 
     def __exit__(self, *error: object) -> None: ...
+
+
+class _PlainConnection(HTTPConnection):
+    def connect(self) -> None:
+        rest, self.timeout = self.timeout, CONNECT_SECONDS
+        super().connect()
+        self.timeout = rest
+        self.sock.settimeout(rest)
+
+
+class _SecureConnection(_PlainConnection, HTTPSConnection):
+    """Its connecting is the other one's within the same time, with the greetings of TLS."""
+
+
+class _Plain(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_PlainConnection, req)
+
+
+class _Secure(HTTPSHandler):
+    def __init__(self) -> None:
+        # One for all connections: it takes long to read the certificates of this host.
+        self._ours = ssl.create_default_context()
+        super().__init__(context=self._ours)
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_SecureConnection, req, context=self._ours)
 
 
 class _NoRedirects(HTTPRedirectHandler):

@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from aotc.cache.bounded import SECONDS, Limit, Moved, OutageError
+from aotc.cache.bounded import SECONDS, Limit, OutageError, Pace
 from aotc.cache.http_blobs import REPLY_BYTES_MAX
 from aotc.cache.http_requests import Http, Reply, basic, without_secrets
 from aotc_runtime.digest import is_digest, sha256
@@ -50,19 +50,21 @@ class _Token(Struct, frozen=True):
 class OciBlobs:
     """Blobs in oci://HOST/REPOSITORY; `user:password@` is for the registry or its token server."""
 
-    def __init__(self, url: str, seconds: float = SECONDS) -> None:
+    seconds = SECONDS
+
+    def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         scheme = "http" if parts.hostname in LOOPBACK else "https"
         path = f"/v2/{parts.path.strip('/')}/"
         self._base = urlunsplit(SplitResult(scheme, without_secrets(parts).netloc, path, "", ""))
         self._password = basic(parts)
-        self._http = Http(seconds)
+        self._http = Http()
         self._lock = threading.Lock()
         self._authorization: dict[str, str] = {}
 
-    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
+    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
         """As `Blobs`. What is there and is no entry of ours is an empty one."""
-        manifest = self._ask("GET", f"manifests/{name}", moved, accept=MANIFEST).found()
+        manifest = self._ask("GET", f"manifests/{name}", pace, accept=MANIFEST).found()
         if manifest is None:
             return None
         try:
@@ -71,12 +73,12 @@ class OciBlobs:
             return b""
         if not is_digest(layer.digest):
             return b""
-        return self._ask("GET", f"blobs/{layer.digest}", moved, limit=limit).found()
+        return self._ask("GET", f"blobs/{layer.digest}", pace, limit=limit).found()
 
-    def write(self, name: str, data: bytes, moved: Moved) -> None:
+    def write(self, name: str, data: bytes, pace: Pace) -> None:
         """As `Blobs`."""
-        self._push(EMPTY_DATA, moved)
-        self._push(data, moved)
+        self._push(EMPTY_DATA, pace)
+        self._push(data, pace)
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
@@ -85,22 +87,22 @@ class OciBlobs:
             "layers": [_descriptor(ENTRY, data)],
         }
         body = json.dumps(manifest, separators=(",", ":")).encode()
-        reply = self._ask("PUT", f"manifests/{name}", moved, data=body, kind=MANIFEST)
+        reply = self._ask("PUT", f"manifests/{name}", pace, data=body, kind=MANIFEST)
         if reply.status != HTTPStatus.CREATED:
             raise reply.outage()
 
-    def _push(self, data: bytes, moved: Moved) -> None:
+    def _push(self, data: bytes, pace: Pace) -> None:
         """Upload in one piece, unless it is there."""
         digest = sha256(data)
-        if self._ask("HEAD", f"blobs/{digest}", moved).status == HTTPStatus.OK:
+        if self._ask("HEAD", f"blobs/{digest}", pace).status == HTTPStatus.OK:
             return
-        reply = self._ask("POST", "blobs/uploads/", moved, data=b"")
+        reply = self._ask("POST", "blobs/uploads/", pace, data=b"")
         location = reply.headers.get("Location")
         if reply.status != HTTPStatus.ACCEPTED or location is None:
             raise reply.outage()
         joint = "&" if "?" in location else "?"
         place = f"{location}{joint}{urlencode({'digest': digest})}"
-        reply = self._ask("PUT", place, moved, data=data)
+        reply = self._ask("PUT", place, pace, data=data)
         if reply.status != HTTPStatus.CREATED:
             raise reply.outage()
 
@@ -108,7 +110,7 @@ class OciBlobs:
         self,
         method: str,
         place: str,
-        moved: Moved,
+        pace: Pace,
         *,
         data: bytes | None = None,
         accept: str = "",
@@ -123,17 +125,17 @@ class OciBlobs:
             headers["Accept"] = accept
         if kind:
             headers["Content-Type"] = kind
-        reply = self._once(method, url, headers, data, limit, moved)
+        reply = self._once(method, url, headers, data, limit, pace)
         if reply.status == HTTPStatus.UNAUTHORIZED and self._is_registry(url):
-            self._authorize(reply.headers.get("WWW-Authenticate", ""), moved)
-            reply = self._once(method, url, headers, data, limit, moved)
+            self._authorize(reply.headers.get("WWW-Authenticate", ""), pace)
+            reply = self._once(method, url, headers, data, limit, pace)
         for _ in range(REDIRECTS_MAX):
             location = reply.headers.get("Location")
             if method != "GET" or not 300 <= reply.status < 400 or location is None:
                 break
             # Registries send readers of blobs to where these are stored.
             url = urljoin(url, location)
-            reply = self._once(method, url, headers, data, limit, moved)
+            reply = self._once(method, url, headers, data, limit, pace)
         return reply
 
     def _once(
@@ -143,14 +145,14 @@ class OciBlobs:
         headers: dict[str, str],
         data: bytes | None,
         limit: Limit,
-        moved: Moved,
+        pace: Pace,
     ) -> Reply:
         if urlsplit(url).scheme not in ("http", "https"):
             raise OutageError(f"sent to {urlsplit(url).scheme}:")
         with self._lock:
             authorization = self._authorization if self._is_registry(url) else {}
         return self._http.ask(
-            method, url, {**headers, **authorization}, data, limit=limit, moved=moved
+            method, url, {**headers, **authorization}, data, limit=limit, pace=pace
         )
 
     def _is_registry(self, url: str) -> bool:
@@ -158,26 +160,26 @@ class OciBlobs:
         ours, theirs = urlsplit(self._base), urlsplit(url)
         return (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc)
 
-    def _authorize(self, challenge: str, moved: Moved) -> None:
+    def _authorize(self, challenge: str, pace: Pace) -> None:
         """What the next requests say of us. Raises OutageError if there is nothing to say."""
         kind, _, rest = challenge.partition(" ")
         if kind.lower() == "basic" and self._password:
             found = self._password
         elif kind.lower() == "bearer":
-            found = {"Authorization": f"Bearer {self._token(rest, moved)}"}
+            found = {"Authorization": f"Bearer {self._token(rest, pace)}"}
         else:
             raise OutageError(f"HTTP 401: {kind or 'no'} authentication is asked for")
         with self._lock:
             self._authorization = found
 
-    def _token(self, challenge: str, moved: Moved) -> str:
+    def _token(self, challenge: str, pace: Pace) -> str:
         asked = dict(_PARAMETER.findall(challenge))
         realm = asked.pop("realm", "")
         if urlsplit(realm).scheme != "https" and not self._is_registry(realm):
             raise OutageError("its token server is not asked, for it has no TLS")
         known = {name: asked[name] for name in ("service", "scope") if name in asked}
         url = f"{realm}{'&' if '?' in realm else '?'}{urlencode(known)}"
-        reply = self._http.ask("GET", url, self._password, limit=REPLY_BYTES_MAX, moved=moved)
+        reply = self._http.ask("GET", url, self._password, limit=REPLY_BYTES_MAX, pace=pace)
         if reply.status != HTTPStatus.OK:
             raise reply.outage()
         try:

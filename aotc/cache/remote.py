@@ -1,7 +1,7 @@
 """A cache elsewhere, which others share: asked after the local one, and given what is made here.
 
-What lies there is not trusted (`aotc.cache.seal`), and whether it answers is not relied on: after
-a few failures in a row it is left alone for the rest of the build.
+What lies there is not trusted (`aotc.cache.seal`), and whether it answers is not relied on: when
+nobody answers, or after a few failures in a row, it is given up for the rest of the build.
 """
 
 from __future__ import annotations
@@ -12,23 +12,34 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Protocol
 
-from aotc.cache.bounded import HEAD_BYTES_MAX, SECONDS, Bounded, Limit, Moved, OutageError
+from aotc.cache.bounded import (
+    HEAD_BYTES_MAX,
+    Bounded,
+    Limit,
+    OutageError,
+    Pace,
+    UnreachableError,
+)
 from aotc.cache.seal import Refusal, Seals
 from aotc.cache.store import Contents, LocalStore
 
 FAILURES_MAX = 2
-"""In a row. Each costs up to `aotc.cache.bounded.SECONDS`."""
+"""In a row, of a place that answers."""
 
 
 class Blobs(Protocol):
     """Bytes by name, elsewhere. Called from several threads at once. What goes wrong is raised, as
     whatever exception.
+
+    seconds: as of `Bounded`.
     """
 
-    def read(self, name: str, limit: Limit, moved: Moved) -> bytes | None:
+    seconds: float
+
+    def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
         """What lies there, as far as the limit allows; None if nothing does."""
 
-    def write(self, name: str, data: bytes, moved: Moved) -> None:
+    def write(self, name: str, data: bytes, pace: Pace) -> None:
         """Put it there, over what there was."""
 
 
@@ -36,17 +47,14 @@ class RemoteStore:
     """Sealed entries in blobs.
 
     place: for people, without secrets.  limit: bytes; larger entries are neither read nor written.
-    seconds: as of `Bounded`.
     """
 
-    def __init__(
-        self, blobs: Blobs, place: str, seals: Seals, limit: int, seconds: float = SECONDS
-    ) -> None:
+    def __init__(self, blobs: Blobs, place: str, seals: Seals, limit: int) -> None:
         self._blobs, self._place, self._seals, self._limit = blobs, place, seals, limit
-        self._bounded = Bounded(seconds)
+        self._bounded = Bounded(blobs.seconds)
         self._lock = threading.Lock()
         self._refused: Counter[Refusal] = Counter()
-        self._failures, self._outage = 0, ""
+        self._failures, self._outage, self._given_up = 0, "", False
 
     def get(self, key: str) -> bytes | None:
         """What a trusted key has sealed for this key of the cache; None for anything else."""
@@ -59,7 +67,7 @@ class RemoteStore:
             return signed
 
         with suppress(OutageError):
-            entry = self._call(lambda moved: self._blobs.read(_name(key), limit, moved))
+            entry = self._call(lambda pace: self._blobs.read(_name(key), limit, pace))
             if entry is not None:
                 data = self._seals.open(key, entry)
                 if not isinstance(data, Refusal):
@@ -74,17 +82,20 @@ class RemoteStore:
             return
         entry = self._seals.seal(key, data)
         with suppress(OutageError):
-            self._call(lambda moved: self._blobs.write(_name(key), entry, moved))
+            self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
 
     def notes(self) -> tuple[str, ...]:
         """What its user should know."""
         with self._lock:
-            refused, outage = dict(self._refused), self._outage
+            refused, outage, given_up = dict(self._refused), self._outage, self._given_up
         found = [
             f"entries of the cache at {self._place} that are {why}, not used: {number}"
             for why, number in sorted(refused.items())
         ]
-        if outage:
+        if given_up:
+            what = "was given up, and the build went on without it"
+            found.append(f"the cache at {self._place} {what}: {outage}")
+        elif outage:
             found.append(f"the cache at {self._place} could not be used: {outage}")
         return tuple(found)
 
@@ -92,19 +103,26 @@ class RemoteStore:
         """End what is being read and written."""
         self._bounded.stop()
 
-    def _call[T](self, operation: Callable[[Moved], T]) -> T:
-        with self._lock:
-            if self._failures >= FAILURES_MAX:
-                raise OutageError(self._outage)
+    def _call[T](self, operation: Callable[[Pace], T]) -> T:
         try:
             result = self._bounded.call(operation)
         except OutageError as error:
-            with self._lock:
-                self._failures, self._outage = self._failures + 1, str(error)
+            self._failed(error)
             raise
         with self._lock:
             self._failures = 0
         return result
+
+    def _failed(self, error: OutageError) -> None:
+        with self._lock:
+            if self._bounded.stopped:
+                self._outage = self._outage or str(error)
+                return
+            self._failures, self._outage = self._failures + 1, str(error)
+            if self._failures == FAILURES_MAX or isinstance(error, UnreachableError):
+                self._given_up = True
+                # What else waits for it would wait in vain.
+                self._bounded.stop(self._outage)
 
 
 class SharedStore:

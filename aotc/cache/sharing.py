@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
-from aotc.cache.bounded import Bounded, OutageError
+from aotc.cache.bounded import LIBRARY_SECONDS, Bounded, OutageError
 from aotc.cache.fsspec_blobs import FsspecBlobs
 from aotc.cache.http_blobs import HttpBlobs
 from aotc.cache.oci_blobs import OciBlobs
@@ -79,7 +79,7 @@ def blobs_at(url: str) -> Blobs:
     import fsspec
 
     try:
-        files, folder = Bounded().call(
+        files, folder = Bounded(LIBRARY_SECONDS).call(
             lambda _: fsspec.core.url_to_fs(url, use_listings_cache=False)
         )
     except OutageError as error:

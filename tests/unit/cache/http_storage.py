@@ -1,8 +1,8 @@
 """`python http_storage.py FOLDER MODE`: an HTTP server that keeps what is PUT; prints its port.
 
-MODE: "good"; "silent" never answers; "trickle" sends a byte now and then; "broken" says 500;
-"redirect" sends everybody to another place; "endless" adds zeros to whatever it has, and writes
-into `sent` how many went away.
+MODE: "good"; "silent" never answers; "trickle" sends a byte now and then; "stall" sends half of
+what it has; "slow" sends 32 KiB now and then; "broken" says 500; "redirect" sends everybody to
+another place; "endless" adds zeros to whatever it has, and writes into `sent` how many went away.
 """
 
 from __future__ import annotations
@@ -36,6 +36,21 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 time.sleep(0.1)
             return
+        if MODE == "slow":
+            data = path.read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            for start in range(0, len(data), 2**15):
+                self.wfile.write(data[start : start + 2**15])
+                time.sleep(0.2)
+            return
+        if MODE == "stall":
+            self.send_response(200)
+            self.send_header("Content-Length", str(path.stat().st_size))
+            self.end_headers()
+            self.wfile.write(path.read_bytes()[: path.stat().st_size // 2])
+            time.sleep(60)
         if MODE == "endless":
             self.send_endlessly(path.read_bytes())
             return

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.bounded import OutageError
+from aotc.cache.bounded import OutageError, Pace
 from aotc.cache.fsspec_blobs import FsspecBlobs
 from aotc.cache.sharing import blobs_at, share
 from aotc.cache.store import LocalStore
@@ -42,10 +42,6 @@ NAME, OTHER = "ab" * 32, "cd" * 32
 KEY = sha256(b"key")
 OURS = LocalSigner.ephemeral()
 TRUSTED = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
-
-
-def unmoved(number: int) -> None:
-    """Nobody counts."""
 
 
 def commands(port: int, folder: Path) -> dict[str, tuple[list[str], dict[str, str]]]:
@@ -116,15 +112,15 @@ def test_entries_are_written_and_read(scheme: str, size: int) -> None:
     blobs = blobs_at(f"{scheme}://cache/team/{size}")
     assert isinstance(blobs, FsspecBlobs)
     data = os.urandom(size)
-    assert blobs.read(NAME, size, unmoved) is None
-    blobs.write(NAME, data, unmoved)
-    assert blobs.read(NAME, size, unmoved) == data
-    blobs.write(NAME, b"newer", unmoved)
-    blobs.write(OTHER, b"other", unmoved)
-    assert blobs.read(NAME, 10, unmoved) == b"newer"
-    assert blobs.read(OTHER, 10, unmoved) == b"other"
+    assert blobs.read(NAME, size, Pace()) is None
+    blobs.write(NAME, data, Pace())
+    assert blobs.read(NAME, size, Pace()) == data
+    blobs.write(NAME, b"newer", Pace())
+    blobs.write(OTHER, b"other", Pace())
+    assert blobs.read(NAME, 10, Pace()) == b"newer"
+    assert blobs.read(OTHER, 10, Pace()) == b"other"
     with pytest.raises(OutageError, match="more than 4 bytes"):
-        blobs.read(NAME, 4, unmoved)
+        blobs.read(NAME, 4, Pace())
 
 
 def test_a_sealed_entry_is_given_to_another_host(scheme: str, tmp_path: Path) -> None:
@@ -140,10 +136,11 @@ def test_a_sealed_entry_is_given_to_another_host(scheme: str, tmp_path: Path) ->
 def test_what_libraries_log_is_not_printed(scheme: str) -> None:
     # In a process of its own: under pytest everything logged has a handler.
     program = f"""
+from aotc.cache.bounded import Pace
 from aotc.cache.sharing import blobs_at
 blobs = blobs_at("{scheme}://cache/quiet")
-assert blobs.read("{NAME}", 9, int) is None
-blobs.write("{NAME}", b"data", int)
+assert blobs.read("{NAME}", 9, Pace()) is None
+blobs.write("{NAME}", b"data", Pace())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from aotc.cache.bounded import OutageError
+from aotc.cache.bounded import OutageError, Pace
 from aotc.cache.oci_blobs import OciBlobs
 from aotc.cache.sharing import blobs_at
 from aotc.errors import UsageError
@@ -24,10 +24,6 @@ DATA = bytes(range(256)) * 2000
 Start = Callable[[str], str]
 
 
-def unmoved(number: int) -> None:
-    """Nobody counts."""
-
-
 @pytest.fixture
 def start(serve: Callable[[str, Path, str], str], tmp_path: Path) -> Start:
     """A mode of oci_registry.py to HOST:PORT of a registry."""
@@ -35,15 +31,15 @@ def start(serve: Callable[[str, Path, str], str], tmp_path: Path) -> Start:
 
 
 def works(blobs: OciBlobs) -> None:
-    assert blobs.read(NAME, 10**6, unmoved) is None
-    blobs.write(NAME, DATA, unmoved)
-    assert blobs.read(NAME, 10**6, unmoved) == DATA
-    blobs.write(NAME, b"newer", unmoved)
-    blobs.write(OTHER, b"newer", unmoved)
-    assert blobs.read(NAME, 10**6, unmoved) == b"newer" == blobs.read(OTHER, 10**6, unmoved)
-    blobs.write(NAME, DATA, unmoved)
+    assert blobs.read(NAME, 10**6, Pace()) is None
+    blobs.write(NAME, DATA, Pace())
+    assert blobs.read(NAME, 10**6, Pace()) == DATA
+    blobs.write(NAME, b"newer", Pace())
+    blobs.write(OTHER, b"newer", Pace())
+    assert blobs.read(NAME, 10**6, Pace()) == b"newer" == blobs.read(OTHER, 10**6, Pace())
+    blobs.write(NAME, DATA, Pace())
     with pytest.raises(OutageError, match="more than 1000 bytes"):
-        blobs.read(NAME, 1000, unmoved)
+        blobs.read(NAME, 1000, Pace())
 
 
 @pytest.mark.parametrize("mode", ["open", "basic", "token", "elsewhere"])
@@ -61,9 +57,9 @@ def test_a_registry_that_does_not_know_us_is_an_outage(
 ) -> None:
     blobs = OciBlobs(f"oci://{secret}{start(mode)}/team/cache")
     with pytest.raises(OutageError, match="401"):
-        blobs.read(NAME, 1000, unmoved)
+        blobs.read(NAME, 1000, Pace())
     with pytest.raises(OutageError, match="401"):
-        blobs.write(NAME, DATA, unmoved)
+        blobs.write(NAME, DATA, Pace())
 
 
 @pytest.mark.parametrize(
@@ -80,15 +76,15 @@ def test_a_tag_that_is_no_entry_is_an_empty_one(
 ) -> None:
     blobs = OciBlobs(f"oci://{start('open')}/team/cache")
     (tmp_path / f"tag-{NAME}").write_bytes(manifest)
-    assert blobs.read(NAME, 1000, unmoved) == b""
+    assert blobs.read(NAME, 1000, Pace()) == b""
 
 
 def test_a_layer_that_was_collected_is_no_entry(start: Start, tmp_path: Path) -> None:
     blobs = OciBlobs(f"oci://{start('open')}/team/cache")
-    blobs.write(NAME, DATA, unmoved)
+    blobs.write(NAME, DATA, Pace())
     manifest = json.loads((tmp_path / f"tag-{NAME}").read_bytes())
     (tmp_path / manifest["layers"][0]["digest"]).unlink()
-    assert blobs.read(NAME, 10**6, unmoved) is None
+    assert blobs.read(NAME, 10**6, Pace()) is None
 
 
 def test_a_token_server_without_tls_is_not_given_the_password(
@@ -96,7 +92,7 @@ def test_a_token_server_without_tls_is_not_given_the_password(
 ) -> None:
     blobs = OciBlobs("oci://me:secret@127.0.0.1:1/team/cache")
     with pytest.raises(OutageError, match="no TLS"):
-        blobs._authorize('Bearer realm="http://tokens.example.com/"', unmoved)
+        blobs._authorize('Bearer realm="http://tokens.example.com/"', Pace())
 
 
 @pytest.mark.parametrize("url", ["oci://host", "oci:///x", "oci://host/Upper", "oci://host/a b"])
@@ -179,9 +175,9 @@ def with_tokens(
 def test_tokens_are_fetched_from_the_server_that_the_registry_names(with_tokens: str) -> None:
     works(OciBlobs(f"oci://me:secret@{with_tokens}/team/cache"))
     again = OciBlobs(f"oci://me:secret@{with_tokens}/team/cache")
-    assert again.read(NAME, 10**6, unmoved) == DATA, "a token for reading alone is asked for first"
-    again.write(NAME, b"newer", unmoved)
-    assert again.read(NAME, 10**6, unmoved) == b"newer"
+    assert again.read(NAME, 10**6, Pace()) == DATA, "a token for reading alone is asked for first"
+    again.write(NAME, b"newer", Pace())
+    assert again.read(NAME, 10**6, Pace()) == b"newer"
 
 
 @pytest.mark.registry
@@ -190,9 +186,9 @@ def test_tokens_are_fetched_from_the_server_that_the_registry_names(with_tokens:
 def test_who_gets_no_token_is_told_so(with_tokens: str, secret: str) -> None:
     blobs = OciBlobs(f"oci://{secret}{with_tokens}/team/cache")
     with pytest.raises(OutageError, match="401"):
-        blobs.read(NAME, 1000, unmoved)
+        blobs.read(NAME, 1000, Pace())
     with pytest.raises(OutageError, match="401"):
-        blobs.write(NAME, DATA, unmoved)
+        blobs.write(NAME, DATA, Pace())
 
 
 @pytest.mark.registry
@@ -203,4 +199,4 @@ def test_a_token_server_whose_certificate_nobody_knows_gets_no_password(
     monkeypatch.delenv("SSL_CERT_FILE")
     blobs = OciBlobs(f"oci://me:secret@{with_tokens}/team/cache")
     with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-        blobs.read(NAME, 1000, unmoved)
+        blobs.read(NAME, 1000, Pace())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from aotc.cache.bounded import Limit, Pace
 from aotc.cache.fsspec_blobs import FsspecBlobs
 from aotc.cache.http_blobs import HttpBlobs
 from aotc.cache.remote import RemoteStore, SharedStore
@@ -42,7 +46,9 @@ def server(serve: Callable[[str, Path, str], str], storage: Path) -> Server:
 
 
 def remote(url: str, *, limit: int = 10_000, seconds: float = 20.0) -> RemoteStore:
-    return RemoteStore(blobs_at(url), shown(url), Seals(OURS, TRUSTED), limit, seconds)
+    blobs = blobs_at(url)
+    blobs.seconds = seconds
+    return RemoteStore(blobs, shown(url), Seals(OURS, TRUSTED), limit)
 
 
 @pytest.mark.parametrize("kind", ["http", "file"])
@@ -90,28 +96,115 @@ def test_what_is_wrong_there_is_not_used_and_told(
     assert "not used: 1" in note and "127.0.0.1" in note
 
 
-@pytest.mark.parametrize("mode", ["silent", "trickle", "broken", "redirect"])
-def test_a_server_that_does_not_serve_costs_a_note_and_a_bounded_time(
-    mode: str, server: Server, storage: Path
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What servers are asked for."""
+    names: list[str] = []
+    read, write = HttpBlobs.read, HttpBlobs.write
+
+    def noted_read(blobs: HttpBlobs, name: str, limit: Limit, pace: Pace) -> bytes | None:
+        names.append(name)
+        return read(blobs, name, limit, pace)
+
+    def noted_write(blobs: HttpBlobs, name: str, data: bytes, pace: Pace) -> None:
+        names.append(name)
+        write(blobs, name, data, pace)
+
+    monkeypatch.setattr(HttpBlobs, "read", noted_read)
+    monkeypatch.setattr(HttpBlobs, "write", noted_write)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("mode", "times"),
+    [("silent", 1), ("trickle", 1), ("stall", 1), ("gone", 1), ("broken", 2), ("redirect", 2)],
+)
+def test_a_server_that_does_not_serve_is_given_up_with_one_note(
+    mode: str, times: int, server: Server, storage: Path, asked: list[str]
 ) -> None:
-    (storage / KEY.removeprefix("sha256:")).write_bytes(b"x" * 9000)
-    store = remote(server(mode), seconds=0.5)
+    entry = Seals(OURS, TRUSTED).seal(KEY, b"x" * 9000)
+    (storage / KEY.removeprefix("sha256:")).write_bytes(entry)
+    store = remote("http://127.0.0.1:1/cache" if mode == "gone" else server(mode), seconds=0.5)
     for _ in range(3):
         assert store.get(KEY) is None
+    store.put(OTHER, b"data")
+    assert len(asked) == times
+    (note,) = store.notes()
+    assert "given up" in note and "went on without it" in note
+    assert (" s" in note) == (times == 1), "after how long"
+
+
+def test_a_large_entry_comes_through_a_slow_line(server: Server) -> None:
+    data = bytes(2**18)
+    remote(server("good"), limit=2**20).put(KEY, data)
+    store = remote(server("slow"), limit=2**20, seconds=1.0)
+    assert store.get(KEY) == data
+    assert store.notes() == ()
+
+
+def test_what_nobody_takes_is_given_up_and_not_waited_for_again(
+    server: Server, asked: list[str]
+) -> None:
+    store = remote(server("silent"), seconds=0.5)
+    store.put(KEY, b"data")
+    store.put(OTHER, b"data")
+    assert len(asked) == 1
+
+
+def test_one_bad_answer_is_no_reason_to_give_up(storage: Path, server: Server) -> None:
+    store = remote(server("good"), limit=4000)
+    remote(server("good")).put(KEY, b"x" * 9000)
+    store.put(OTHER, b"data")
+    for _ in range(3):
+        assert store.get(KEY) is None
+        assert store.get(OTHER) == b"data"
     (note,) = store.notes()
     assert "could not be used" in note
 
 
-def test_a_server_that_is_not_there_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    store = remote("http://127.0.0.1:1/cache")
-    read = HttpBlobs.read
-    monkeypatch.setattr(HttpBlobs, "read", lambda *args: asked.append(1) or read(*args))
-    for _ in range(5):
+def test_when_a_server_is_given_up_nobody_waits_for_it_any_more() -> None:
+    waiting = threading.Event()
+
+    class Uneven:
+        """Elsewhere: one entry never comes, and for another one there is no connection."""
+
+        seconds = 3600.0
+
+        def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+            if KEY.endswith(name):
+                waiting.set()
+                threading.Event().wait()
+            raise ConnectionResetError
+
+        def write(self, name: str, data: bytes, pace: Pace) -> None:
+            raise ConnectionResetError
+
+    store = RemoteStore(Uneven(), "place", Seals(OURS, TRUSTED), 10_000)
+    thread = threading.Thread(target=store.get, args=(KEY,), daemon=True)
+    thread.start()
+    waiting.wait()
+    assert store.get(OTHER) is None
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert len(store.notes()) == 1
+
+
+def test_who_does_not_take_a_connection_is_not_waited_for_longer_than_connecting_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aotc.cache.http_requests.CONNECT_SECONDS", 0.2)
+    with socket.socket() as listening, ExitStack() as stack:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        # Its queue is full, and what comes then is dropped, as by a firewall.
+        for _ in range(3):
+            other = stack.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(listening.getsockname())
+        store = remote(f"http://127.0.0.1:{listening.getsockname()[1]}/cache", seconds=30)
         assert store.get(KEY) is None
-    store.put(KEY, b"data")
-    assert len(asked) == 2
-    assert "refused" in store.notes()[0]
+    (note,) = store.notes()
+    assert "timed out" in note
 
 
 @pytest.mark.parametrize(("protocol", "made"), [("memory", True), (("s3", "s3a"), False)])
@@ -124,7 +217,7 @@ def test_a_folder_that_is_missing_is_made_and_a_bucket_is_not(
         def __init__(self) -> None:
             self.protocol, self.made = protocol, list[str]()
 
-        def open(self, path: str, mode: str) -> BytesIO:
+        def open(self, path: str, mode: str, **options: object) -> BytesIO:
             if not self.made:
                 raise FileNotFoundError(path)
             return BytesIO()
