@@ -10,7 +10,7 @@ from aotc.cli.common import Output, command
 from aotc.cli.key_option import key_options, signer_of
 
 
-@click.command()
+@click.command(short_help="Sign a bundle's files for other tools.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--openssf",

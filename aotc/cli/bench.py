@@ -22,7 +22,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
     return value
 
 
-@click.command()
+@click.command(short_help="Measure cold start, calls, throughput and memory here.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("entry_point", required=False)
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")

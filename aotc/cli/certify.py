@@ -13,7 +13,7 @@ from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
 
 
-@click.command()
+@click.command(short_help="Run a bundle's fixtures under other versions of jaxlib.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--jaxlib",

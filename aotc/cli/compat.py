@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotc_runtime.schema.facts import HostFacts
 
 
-@click.command()
+@click.command(short_help="Say which target runs on which host, and how well.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("facts", nargs=-1, type=click.Path(path_type=Path))
 @described_hosts("; more may follow. Default: this host.")

@@ -13,7 +13,7 @@ from aotc.cli.main import COMPLETE
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command()
+@click.command(short_help="Print the completion function of a shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
 @command
 def completion(out: Output, shell: str) -> None:

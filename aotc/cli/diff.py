@@ -9,7 +9,7 @@ import click
 from aotc.cli.common import Output, command, report_findings
 
 
-@click.command()
+@click.command(short_help="Say what changed between two bundles; gate on it.")
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @click.option(

@@ -11,7 +11,7 @@ from aotc.cli.completion import target_names
 from aotc.cli.verified import require_choice, verified_options
 
 
-@click.command()
+@click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("entry_point")
 @verified_options

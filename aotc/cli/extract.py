@@ -10,7 +10,7 @@ from aotc.cli.common import Output, command
 from aotc.cli.completion import target_names
 
 
-@click.command()
+@click.command(short_help="Copy a bundle with some of its targets alone.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--target",

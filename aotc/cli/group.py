@@ -47,7 +47,40 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that every command has, and no group."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Build": (init.init, build.build, reproduce.reproduce, cache.cache, targets.targets),
+    "Gate and ship": (verify.verify, compat.compat, certify.certify, merge.merge, extract.extract),
+    "Sign and trust": (keygen.keygen, sign.sign, attest.attest, trust.trust),
+    "Review": (inspect.inspect, explain.explain, diff.diff, report.report),
+    "Run and measure": (run.run, bench.bench, profiles.profiles, host_info.host_info),
+    "Shell": (completion.completion,),
+}
+"""Commands as the help shows them: by what they are for, in the order in which they are needed."""
+
+
+class SectionedGroup(click.Group):
+    """Its help lists the commands in SECTIONS."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [command.name or "" for commands in SECTIONS.values() for command in commands]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        indent = max(map(len, self.list_commands(ctx)))
+        limit = formatter.width - 6 - indent
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        ((command.name or "").ljust(indent), command.get_short_help_str(limit))
+                        for command in commands
+                    ]
+                )
+
+
+@click.group(
+    cls=SectionedGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="aotc", message="aotc %(version)s")
 def cli() -> None:
     """Take a JAX program to production as a signed, verified, ahead-of-time compiled bundle.
@@ -58,32 +91,9 @@ def cli() -> None:
     """
 
 
-for _command in (
-    init.init,
-    build.build,
-    cache.cache,
-    verify.verify,
-    inspect.inspect,
-    merge.merge,
-    extract.extract,
-    explain.explain,
-    diff.diff,
-    report.report,
-    compat.compat,
-    certify.certify,
-    host_info.host_info,
-    run.run,
-    bench.bench,
-    keygen.keygen,
-    sign.sign,
-    attest.attest,
-    trust.trust,
-    profiles.profiles,
-    targets.targets,
-    completion.completion,
-    reproduce.reproduce,
-):
-    cli.add_command(_command)
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        cli.add_command(_command)
 
 
 def run_command(arguments: Sequence[str], stops: Stops) -> int:

@@ -9,7 +9,7 @@ import click
 from aotc.cli.common import Output, command
 
 
-@click.command("host-info")
+@click.command("host-info", short_help="Describe this host as JSON, for `aotc compat --hosts`.")
 @command
 def host_info(out: Output) -> None:
     """Describe this host as JSON, for `aotc compat --hosts`: processor, system, jaxlib, memory.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aotc.build.draft import Checked, Drafted
 
 
-@click.command()
+@click.command(short_help="Write a first build manifest for a function.")
 @click.argument("function")
 @click.option("--example", help="package.module:function that returns the arguments of a call.")
 @click.option(

@@ -9,7 +9,7 @@ import click
 from aotc.cli.common import Output, command
 
 
-@click.command()
+@click.command(short_help="Show targets, entry points, profiles, sizes and parity.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @command
 def inspect(out: Output, bundle: Path) -> None:

@@ -11,7 +11,7 @@ from aotc.cli.common import Output, command, print_notes
 from aotc.cli.key_option import key_options, signer_of
 
 
-@click.command()
+@click.command(short_help="Join bundles of one program, built for different targets.")
 @click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
 @click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")

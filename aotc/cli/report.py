@@ -10,7 +10,7 @@ from aotc.cli.common import Output, command
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 
 
-@click.command()
+@click.command(short_help="Write one self-contained HTML page for a reviewer.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aotc.build.reproducing.reproduce import Reproduced
 
 
-@click.command()
+@click.command(short_help="Build a bundle again from its sources, and compare.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
     "--source",

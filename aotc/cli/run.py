@@ -17,7 +17,7 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
     return value
 
 
-@click.command()
+@click.command(short_help="Load a bundle as production would, and call it once.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.argument("entry_point")
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")

@@ -10,7 +10,7 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
 
 
-@click.command()
+@click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--trust", required=True, type=click.Path(path_type=Path), help="The trust policy.")
 @click.option(

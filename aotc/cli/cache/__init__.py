@@ -9,7 +9,7 @@ from aotc.cli.cache.info import info
 from aotc.cli.cache.prune import prune
 
 
-@click.group()
+@click.group(short_help="Show and tidy up what builds have kept for later ones.")
 def cache() -> None:
     """Show and tidy up what builds have kept for later ones."""
 

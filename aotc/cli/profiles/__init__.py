@@ -8,7 +8,7 @@ from aotc.cli.profiles.check import check
 from aotc.cli.profiles.suggest import suggest
 
 
-@click.group()
+@click.group(short_help="Choose shape profiles from observed traffic.")
 def profiles() -> None:
     """Choose shape profiles from observed traffic, and hold a bundle to it."""
 

@@ -11,7 +11,7 @@ from aotc.cli.completion import target_names
 from aotc.cli.profiles.traffic_options import traffic_options
 
 
-@click.command()
+@click.command(short_help="Say how a bundle's profiles serve observed traffic.")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @traffic_options
 @click.option(

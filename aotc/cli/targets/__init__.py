@@ -10,7 +10,7 @@ from aotc.cli.targets.list import list_
 from aotc.cli.targets.show import show
 
 
-@click.group()
+@click.group(short_help="Show, check and describe machines to compile for.")
 def targets() -> None:
     """Show, check and describe the machines that can be compiled for."""
 

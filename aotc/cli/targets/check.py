@@ -10,7 +10,7 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
 
 
-@click.command()
+@click.command(short_help="Compile a trivial program for a target.")
 @click.argument("name", shell_complete=target_names)
 @command
 def check(out: Output, name: str) -> int | None:

@@ -9,7 +9,7 @@ import click
 from aotc.cli.common import Output, command, report_findings
 
 
-@click.command()
+@click.command(short_help="Say whether a policy accepts anything, now and later.")
 @click.argument("policy", type=click.Path(path_type=Path))
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option(

@@ -23,7 +23,7 @@ def _name(context: click.Context, option: click.Parameter, value: str) -> str:
     return value
 
 
-@click.command()
+@click.command(short_help="Write a policy that trusts these public keys.")
 @click.option(
     "--key",
     "keys",

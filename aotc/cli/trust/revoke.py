@@ -9,7 +9,7 @@ import click
 from aotc.cli.common import Output, command, print_notes
 
 
-@click.command()
+@click.command(short_help="Refuse keys, bundles or blobs from now on.")
 @click.argument("policy", type=click.Path(path_type=Path))
 @click.option("--key", "keys", multiple=True, metavar="FILE|ID", help="A public key, or its id.")
 @click.option(

@@ -9,7 +9,7 @@ import click
 from aotc.cli.common import Output, command
 
 
-@click.command()
+@click.command(short_help="Show the rules of a policy, and its keys.")
 @click.argument("policy", type=click.Path(path_type=Path))
 @command
 def show(out: Output, policy: Path) -> None:

@@ -81,11 +81,13 @@ def test_an_option_of_commands_in_front_of_them_is_sent_behind(
     assert form in told and "--version" not in told
 
 
-@pytest.mark.parametrize("arguments", [[], ["targets"], ["trust"]])
-def test_a_group_alone_shows_its_help(aotc: Run, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "command"), [([], "build"), (["targets"], "detect"), (["trust"], "revoke")]
+)
+def test_a_group_alone_shows_its_help(aotc: Run, arguments: list[str], command: str) -> None:
     done = aotc(*arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "Commands:" in done.stderr
+    assert f"\n  {command} " in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,18 @@ def test_help_and_version_succeed(aotc: Run, arguments: list[str]) -> None:
     done = aotc(*arguments)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout
+
+
+def test_the_help_of_a_group_tells_in_a_line_of_a_terminal_what_each_command_does() -> None:
+    groups = [cli, *(each for each in cli.commands.values() if isinstance(each, click.Group))]
+    assert set(cli.list_commands(click.Context(cli))) == set(cli.commands)
+    for group in groups:
+        with click.Context(group, info_name="aotc", terminal_width=80) as context:
+            lines = group.get_help(context).splitlines()
+        for name in group.commands:
+            (line,) = (line for line in lines if line.split()[:1] == [name])
+            assert len(line) <= 80 and line.endswith("."), line
+            assert not line.endswith("..."), line
 
 
 def test_an_argument_after_two_dashes_is_no_option(aotc: Run) -> None:
