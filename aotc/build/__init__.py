@@ -1,1 +1,1 @@
-"""Runs the stages: plans the work, starts the child processes, and holds the one pipeline."""
+"""Builds: the pipeline from a build manifest to a written bundle, and the processes it starts."""

@@ -37,7 +37,7 @@ type Parities = Mapping[tuple[str, int], Parity]
 
 
 def weight_blobs(program: CapturedProgram, staging: Staging) -> dict[str, tuple[Blob, ...]]:
-    """The weights sets' safetensors blobs by set name."""
+    """The safetensors files of every weights set, by the name of the set."""
     return {
         name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in staging.weights(name))
         for name in sorted(program.weights)
@@ -57,7 +57,8 @@ def target_parts(
 ) -> TargetParts:
     """The bundle manifest of one target, with every blob it refers to.
 
-    executables: for the profiles of the target, which are some of the captured ones.
+    executables, parities: by entry point and captured profile. A captured profile without an
+    executable is one that other targets have and this one does not.
     """
     blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
     evidence = Blob(canonical.encode(target_evidence(program, executables)), oci.EVIDENCE_TYPE)

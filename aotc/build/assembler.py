@@ -1,4 +1,4 @@
-"""A build's parts by target: the same program and weights with whatever executables there are."""
+"""What a build's targets have in common, so that the parts of one take only its executables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ NOT_YET = ParityNotRun(reason="parity runs after packing")
 
 
 class Assembler:
-    """The parts of a target, with whatever parity is known."""
+    """Makes the parts of one target after another from the same program and weights.
+
+    built_with: by platform.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,10 @@ class Assembler:
         parities: Parities = MappingProxyType({}),
         proofs: Proofs = MappingProxyType({}),
     ) -> TargetParts:
+        """The parts of a target with these executables, which may be candidates not yet checked.
+
+        parities: of the executables that have run; the others are noted as not run yet.
+        """
         return target_parts(
             self._manifest,
             self._program,
@@ -53,7 +60,7 @@ class Assembler:
 def own(
     executables: Mapping[tuple[str, str, int], Executable], target: Target
 ) -> dict[tuple[str, int], Executable]:
-    """Those of one target."""
+    """The executables of one target, by entry point and profile."""
     return {
         (name, index): executable
         for (owner, name, index), executable in executables.items()

@@ -13,10 +13,12 @@ from aotc_runtime.schema.manifest import Target
 
 
 def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Backend]:
-    """By platform, before anything of the build runs. What is missing for a platform is raised, all
-    of it at once, or kept for the end while there is another platform to build for.
+    """The backend of each platform, with its toolchain checked before anything of the build runs.
 
-    Raises CompileError: AOTC-E907 packages that are missing or do not fit, E909 no such backend.
+    Where a platform's toolchain is missing: with --keep-going a collected failure, as long as there
+    is another platform to build for.
+    Raises CompileError, everything that is missing at once: AOTC-E907 packages that are missing or
+    do not fit, E909 no such backend.
     """
     found: dict[str, Backend] = {}
     findings: list[Finding] = []

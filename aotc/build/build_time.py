@@ -16,7 +16,7 @@ VARIABLE = "SOURCE_DATE_EPOCH"
 def stated_time(environment: Mapping[str, str]) -> datetime | None:
     """The time that the environment asks builds to state, UTC; None if it leaves that to the clock.
 
-    Raises UsageError (AOTC-E015) for what is no such time.
+    Raises UsageError (AOTC-E015) if the variable holds anything else than such a time.
     """
     text = environment.get(VARIABLE)
     if text is None:

@@ -28,9 +28,10 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 
 type OnOutput = Callable[[str, str], None]
-"""What a process that ran the user's code printed: which process, text."""
+"""Given what a process printed that ran the user's code: the name of the process, and the text."""
 
 type Keep = Callable[[], None]
+"""Puts the result of a task into the cache; called once the result is known to be reproducible."""
 
 REFERENCE = "aotc.build.children.reference_worker"
 
@@ -40,15 +41,15 @@ _NAMES = {
     "read.msgpack": "the list of files that the program read",
     "trials.msgpack": "the plan of calls to try",
 }
-"""For people, of what is there once."""
+"""Files of which a build has one, as `--explain` calls them."""
 
 REFERRED = ("fixture.*.safetensors", "call.*.safetensors", "outcomes.msgpack")
-"""What the two leave in the staging folder."""
+"""Patterns of the files that the reference process leaves in the staging folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The program to run. targets: as written."""
+    """The program to run. targets: as the manifest or the caller writes them."""
 
     manifest: BuildManifest
     targets: Sequence[str]
@@ -57,7 +58,9 @@ class Source:
     def worker(
         self, kind: Kind, module: str, leaves: tuple[str, ...], variables: Mapping[str, str]
     ) -> Worker:
-        """The process of a task. variables: of its environment, beside what all have."""
+        """The process of a task. leaves: patterns of the files that it writes.  variables: to add
+        to the environment that every such process has.
+        """
         environment = child.clean_environment({"JAX_PLATFORMS": "cpu", **variables})
         known = {
             **program_sections(self.manifest.text),
@@ -108,8 +111,11 @@ def capture(
     *,
     keep_going: bool = False,
 ) -> tuple[CapturedProgram, Keep]:
-    """Trace everything, or take what was traced. on_captured: gets each entry point as soon as it
-    is there. Raises CaptureError and BuildManifestError; keep_going: of all entry points at once.
+    """Trace every entry point, or take from the cache what an earlier build traced.
+
+    on_captured: given each entry point as soon as it is traced.  keep_going: go on after an entry
+    point that cannot be captured, and raise the findings of all of them.
+    Raises CaptureError, BuildManifestError.
     """
     if keep_going:
         source.staging.keep_going()
@@ -145,7 +151,10 @@ def capture(
 
 
 def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutput) -> Future[Keep]:
-    """Begin plain JAX on the fixtures and trials. The future raises CaptureError, ParityError."""
+    """Begin to run the fixtures and trials in plain JAX; the future's result keeps what it found.
+
+    The future raises CaptureError, ParityError.
+    """
     plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
 
     def compute() -> Keep:
@@ -176,7 +185,7 @@ def _edited(manifest: BuildManifest) -> Iterator[Finding]:
 
 
 def _given(staging: Staging) -> Iterator[tuple[str, str]]:
-    """What the reference gets from the capture, and the plan of the trials."""
+    """The files that the reference process reads, as parts of its key."""
     for pattern in ("trials.msgpack", *CAPTURED):
         for path in sorted(staging.folder.glob(pattern)):
             name = path.relative_to(staging.folder).as_posix()
@@ -184,7 +193,7 @@ def _given(staging: Staging) -> Iterator[tuple[str, str]]:
 
 
 def _numbered(path: Path) -> str:
-    """Of `inputs.predict.0.safetensors` and `weights.params/000000.safetensors`, for people."""
+    """A name for people of `inputs.predict.0.safetensors`, `weights.params/000000.safetensors`."""
     if path.stem.isdecimal():
         return f"weights {path.parent.name.partition('.')[2]}, part {int(path.stem) + 1}"
     entry_point, _, number = path.stem.removeprefix("inputs.").rpartition(".")

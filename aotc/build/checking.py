@@ -1,4 +1,7 @@
-"""Parity of a build: each target's executables run their fixtures and trials, or did before."""
+"""Parity: the executables of each target run their fixtures and trials in a process of their own.
+
+What the same executables gave in an earlier build on this host comes from the cache.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,11 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity, ParityNotRun, ParityRan
 
 PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
-"""What a process that loads a bundle imports."""
+"""Packages that a process which loads a bundle imports: their versions are parts of the key."""
 
 CACHED_PLATFORMS = ("cpu",)
-"""Of others, what runs the executables (devices, drivers) is no part of any key here."""
+"""Platforms whose parity is cached. Of others, what runs the executables (devices, drivers) is in
+no key here."""
 
 
 class Ran(Struct, frozen=True):
@@ -44,7 +48,7 @@ class Ran(Struct, frozen=True):
 
 
 type Profile = tuple[str, int]
-"""An entry point and the place of a profile in it."""
+"""An entry point, and the index of a profile in it."""
 
 type Parities = dict[str, dict[Profile, Parity]]
 
@@ -57,7 +61,10 @@ class Checking:
         self._plans = files.read_plans(staging.folder)
 
     def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
-        """Start what was not run before, by target. The futures raise ParityError."""
+        """Start the targets whose result is not in the cache; the result of each, by target.
+
+        The futures raise ParityError.
+        """
         tasks = {part.manifest.target.name: self._task(part) for part in parts}
         known = {target: self._recall(task) for target, task in tasks.items()}
         staged: StagedBundle | None = None
@@ -79,10 +86,10 @@ class Checking:
         found: Mapping[str, Ran],
         keys: Mapping[str, Mapping[Profile, Profile]],
     ) -> tuple[Parities, dict[str, Proofs]]:
-        """Parity by target and captured profile, and the proofs of its policies.
+        """Parity by target and captured profile, and the proofs of each target's policies.
 
-        keys: by target, from a profile of its manifest to the captured one.
-        Raises ParityError: AOTC-E955, E956.
+        keys: as of `captured_profiles`.  Raises ParityError: AOTC-E955 a padded call, E956 a split
+        one that gives another result.
         """
         (self._staging.folder / BUNDLE).unlink(missing_ok=True)
         parities: Parities = {}
@@ -125,7 +132,7 @@ class Checking:
         return Task(Kind.PARITY, f"of {target}", parts)
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
-        """The calls that are tried, and what plain JAX makes of them."""
+        """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
         for entry in self._plans.get(target, []):
             plan = sha256(msgspec.msgpack.encode(entry))
             yield f"trials of {entry.entry_point}", plan
@@ -138,8 +145,10 @@ class Checking:
 def captured_profiles(
     parts: Sequence[TargetParts], executables: Collection[tuple[str, str, int]]
 ) -> dict[str, dict[Profile, Profile]]:
-    """By target, from a profile of its manifest to the captured one, which other targets may have
-    beside others. executables: those there are, by target, entry point and captured profile.
+    """By target: each profile of its bundle manifest to the captured profile that it is.
+
+    The two differ in their index, since a target may have some of the captured profiles only.
+    executables: keys of all executables (target, entry point, index of the captured profile).
     """
     return {
         part.manifest.target.name: dict(
@@ -193,7 +202,7 @@ def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
 
 
 _NAMES = {"weights": "shapes of weights", "requires": "requirements of the host"}
-"""For people, of keys of a bundle manifest that do not say it."""
+"""Keys of a bundle manifest as `--explain` calls them, where they do not speak for themselves."""
 
 
 def _digest(document: Any) -> str:
@@ -201,7 +210,9 @@ def _digest(document: Any) -> str:
 
 
 def _without_blobs(document: Any) -> Any:
-    """Without the digests and sizes of blobs, which are parts of their own."""
+    """A document without the digests and sizes of blobs, which are parts of the key by
+    themselves.
+    """
     if isinstance(document, dict):
         if document.keys() == {"digest", "size"}:
             return None

@@ -1,4 +1,4 @@
-"""The executables of a build, begun as soon as what they are made of is there."""
+"""Compile jobs of a build, each begun as soon as its module is captured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aotc_runtime.schema.manifest import Target
 
 
 class Compiling:
-    """Jobs that were begun. Threads may share it.
+    """The compile jobs that were begun, none of them twice. Threads may share it.
 
     backends: by platform.
     """
@@ -41,7 +41,7 @@ class Compiling:
         self.begin(entry_point_jobs(entry_point, self._targets, self._wanted))
 
     def begin(self, jobs: Mapping[Key, CompileJob]) -> dict[Key, Future[Executable]]:
-        """Begin what has not been begun; the future of each job."""
+        """Begin those jobs that have not been begun; the future of each of them."""
         for key, job in jobs.items():
             if key not in self._begun:
                 backend = self._backends[job.target.platform]

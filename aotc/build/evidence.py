@@ -1,5 +1,5 @@
-"""What a build leaves for reviewers: the evidence by stage, and what it proves less of than it
-seems, such as fixtures for which plain JAX gives no finite number.
+"""What a build leaves for reviewers: the evidence of each stage, and notes on what it does not
+prove, such as an output of a fixture in which plain JAX gives no finite number.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
 
 
 def specialized(program: CapturedProgram) -> Iterator[str]:
-    """A sentence for each dimension that is not one function for all its sizes, or not known to be
-    one.
+    """A sentence for each dimension along which the program is not one function for all sizes, or
+    could not be traced as one.
     """
     for name, entry_point in program.entry_points.items():
         for dimension, reason in entry_point.specialized.items():

@@ -21,7 +21,7 @@ from aotc_runtime.schema.labels import label, sizes_text
 from aotc_runtime.schema.manifest import ProfileRecord
 
 SHOWN_MAX = 4
-"""Functions with lines that were not traced, in one finding."""
+"""How many functions with lines that were not traced one finding names."""
 
 type Sizes = Mapping[str, int]
 
@@ -34,10 +34,10 @@ def check(
     parts: Sequence[TargetParts],
     lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """AOTC-E975 for everything that goes beyond a gate, by the gate's name; the profiles of an
-    entry point for a target in one.
+    """AOTC-E975 for everything that goes beyond a gate. Profiles of one entry point and target that
+    go beyond it for the same reason are one finding.
 
-    lines: where the functions of each entry point stand.
+    lines: by entry point, where its functions stand in the sources.
     """
     gates = manifest.gates
     if not any(gates.stated()):
@@ -71,7 +71,7 @@ def check(
 
 
 def _told(name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]) -> tuple[str, str]:
-    """The place of a cause and what was found. profiles: by what was found in them."""
+    """Where a gate was exceeded, and what was found. profiles: sizes, by what was found in them."""
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:
         return f"{label(name, every[0])} for {target}", next(iter(profiles))

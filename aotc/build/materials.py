@@ -29,7 +29,7 @@ _COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 def builder_id(stated: str | None) -> str:
     """The URI that names who builds: as stated, from the environment, or that of a local build.
 
-    Raises UsageError (AOTC-E092) for what is no URI.
+    Raises UsageError (AOTC-E092) for anything else than a URI.
     """
     found = stated if stated is not None else os.environ.get(BUILDER_VARIABLE, BUILDER_ID)
     if not _URI.match(found):
@@ -55,8 +55,11 @@ def gather(
     tuning: TuningFile | None,
     builder: str,
 ) -> Materials:
-    """made_from: names of files, as provenance has them.  targets: as written.  started: None where
-    the environment states the time of the build.
+    """What provenance says of a build.
+
+    made_from: names of the files that the build read, as provenance spells them.  targets: as the
+    manifest or the caller writes them.  started: None where the environment states the time of the
+    build, so that the same build says the same.
     """
     return Materials(
         targets=tuple(targets),
@@ -71,10 +74,10 @@ def gather(
 
 
 def revision_of(folder: Path, made_from: Collection[str]) -> Revision | None:
-    """The commit of a folder in a git repository, and whether it lacks something: a change of a
-    file in the folder, or any of the files that a build was made from. None outside of a
-    repository, without git, or where git does not trust it.
+    """The git commit of a folder, and whether the build is dirty: whether a tracked file of the
+    folder is changed, or a file that the build was made from is not as the commit has it.
 
+    None outside of a repository, without git, or in a repository that git does not trust.
     made_from: paths from the folder; of files elsewhere, what their paths end in.
     """
     git = shutil.which("git")

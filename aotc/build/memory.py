@@ -23,18 +23,19 @@ from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 GRAIN = 16 * 1024
-"""Bytes. What is measured in pages, several of them, says nothing finer."""
+"""Bytes. A measurement counts whole pages, several at a time: smaller differences mean nothing."""
 
 
 def call_bytes(
     profile: ProfileRecord, inputs: Sequence[TensorSpec], mesh: Mesh | UnsetType = UNSET
 ) -> int:
-    """Bytes that one call allocates on each device: copies of its inputs, or of the device's pieces
-    of them, temporaries, and outputs that have no input's place. What libraries take while they
-    multiply or convolve comes on top: XLA does not know it (docs/toolchain-notes.md).
+    """Bytes that one call allocates on each device: copies of its inputs (of the device's pieces of
+    them), temporaries, and outputs that do not take the place of a donated input. What libraries
+    take while they multiply or convolve comes on top: XLA does not know it
+    (docs/toolchain-notes.md).
 
-    XLA's argument_bytes do not say the first: they count the bound weights, which are there once
-    for all executables, and leave out inputs that it never reads.
+    The inputs are counted here, not taken from XLA's argument_bytes: those include the bound
+    weights, which all executables share, and leave out inputs that the executable never reads.
     """
     input_bytes = sum(
         piece_bytes(shape, spec.dtype, spec.sharding, mesh)
@@ -65,8 +66,8 @@ def device_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType
 
 
 def host_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
-    """Bytes of the weights in a process: the blobs, which all devices of a processor use in place,
-    and copies of pieces that do not lie in them in one part, or not on XLA's boundary.
+    """Bytes of the weights in a process: the mapped blobs, which all CPU devices use in place, and
+    copies of those pieces that are not contiguous in the blob, or not aligned as XLA needs it.
     """
     every = [tensor for set_ in weights.values() for tensor in set_.tensors]
     copied = [tensor for tensor in every if tensor.sharding and not _is_in_place(tensor, mesh)]
@@ -81,8 +82,8 @@ def _is_in_place(tensor: WeightTensor, mesh: Mesh | UnsetType) -> bool:
 
 
 def total_bytes(memory: Memory) -> int:
-    """Everything that XLA knows of an executable while it runs: arguments, bound weights among
-    them, results, temporaries and code.
+    """Bytes of everything that XLA knows of an executable while it runs: arguments (the bound
+    weights among them), results, temporaries and code.
     """
     results = memory.output_bytes - memory.alias_bytes
     return memory.argument_bytes + results + memory.temp_bytes + memory.code_bytes
@@ -91,10 +92,11 @@ def total_bytes(memory: Memory) -> int:
 def over_limit(
     manifest: BundleManifest, limit: int, where: str, measured: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """AOTC-E973 for each profile that, with all weights, needs more than so many bytes.
+    """AOTC-E973 for each profile that, together with all weights, needs more than `limit` bytes.
 
-    measured: what a call was seen to need, by label; the analysis is a bound from below. By the
-    analysis, what the largest needs is what a host is asked for at load (`requires.memory_bytes`).
+    measured: bytes that a call was seen to take, by label; empty to go by XLA's analysis alone,
+    which is a lower bound. By the analysis, the largest need is what the loader asks a host for
+    (`requires.memory_bytes`).
     """
     weights = host_weight_bytes(manifest.weights, manifest.mesh)
     devices = manifest.requires.devices

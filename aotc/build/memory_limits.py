@@ -20,10 +20,10 @@ def exceeded(
     parts: Sequence[TargetParts],
     folder: Path,
 ) -> Iterator[Finding]:
-    """AOTC-E973 for every profile beyond the limit of its target, if that has one.
+    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set.
 
-    targets: by their names as written.  folder: for the bundle that is measured, where the analysis
-    finds no profile too large.
+    Calls are measured only where XLA's analysis finds no profile too large.
+    targets: by name as the manifest writes it.  folder: scratch, for the bundle that is measured.
     """
     names = {target.name: name for name, target in targets.items()}
     for part in parts:

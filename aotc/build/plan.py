@@ -27,7 +27,7 @@ type Wanted = Mapping[str, Mapping[str, Sequence[Mapping[str, int]]]]
 def wanted_profiles(
     manifest: BuildManifest, names: Sequence[str], targets: Sequence[Target]
 ) -> Wanted:
-    """What each target is compiled for. names: the targets as written."""
+    """The profiles that each target is compiled for. names: the targets as written, in order."""
     return {
         target.name: {entry: manifest.profiles(entry, name) for entry in manifest.entry_points}
         for name, target in zip(names, targets, strict=True)
@@ -108,7 +108,9 @@ def resolve_target(name: str, folder: Path, where: str) -> Target:
 def compile_jobs(
     program: CapturedProgram, targets: Sequence[Target], wanted: Wanted
 ) -> dict[tuple[str, str, int], CompileJob]:
-    """Jobs by (target, entry point, profile index), of the profiles that the target is to have."""
+    """By (target, entry point, profile index): a job for each profile that the target is to
+    have.
+    """
     return {
         key: job
         for target in targets
@@ -120,7 +122,7 @@ def compile_jobs(
 def entry_point_jobs(
     entry_point: CapturedEntryPoint, targets: Sequence[Target], wanted: Wanted
 ) -> dict[tuple[str, str, int], CompileJob]:
-    """As `compile_jobs`, of one entry point."""
+    """As `compile_jobs`, for one entry point."""
     name = entry_point.name
     return {
         (target.name, name, index): CompileJob(

@@ -1,4 +1,7 @@
-"""Parts of a build as a bundle that the runtime loads, before anything is proven or signed."""
+"""A bundle for the build itself: written before parity, so that the runtime runs what it holds.
+
+The final bundle is packed anew, once parity is known.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,16 @@ BUNDLE = "staged.aotb"
 
 @dataclass(frozen=True, slots=True)
 class StagedBundle:
-    """policy: trusts the key that the bundle was signed with, which nobody has any more."""
+    """policy: a trust policy that accepts this bundle. The key behind it was discarded after one
+    signature.
+    """
 
     bundle: Path
     policy: Path
 
 
 def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
-    """Write a bundle into a folder, signed with a key that lives for this call only."""
+    """Write a bundle into a folder, signed with a key that is discarded when this returns."""
     signer = LocalSigner.ephemeral()
     staged = StagedBundle(folder / BUNDLE, folder / "trust.toml")
     assembled = assemble(parts)

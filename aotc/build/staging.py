@@ -1,4 +1,4 @@
-"""The folder in which the stages of one build leave what they made, and its names."""
+"""The scratch folder through which the processes of one build exchange files, and their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a disk without room says."""
+"""Errors of a disk that is full, or of a used-up quota."""
 
 
 @contextmanager
@@ -59,11 +59,14 @@ class Staging:
 
     @property
     def program(self) -> Path:
+        """The captured program, whose file is there once the capture is complete."""
         return self.folder / "program.msgpack"
 
     @property
     def unsteady(self) -> Path:
-        """Why the program is taken to give other values each time; a file only if it is."""
+        """A file that exists only if the program was found to give other values each time; its text
+        says what differed.
+        """
         return self.folder / "unsteady"
 
     @property
@@ -72,7 +75,7 @@ class Staging:
         return self._keep_going.exists()
 
     def keep_going(self) -> None:
-        """Let it."""
+        """Have the capture go on after an entry point that it cannot capture."""
         self._keep_going.touch()
 
     def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
@@ -90,9 +93,11 @@ class Staging:
         return self.folder / f"weights.{name}"
 
     def inputs(self, entry_point: str, profile: int) -> Path:
+        """The fixture's inputs, by the capture; safetensors."""
         return self.folder / f"inputs.{entry_point}.{profile}.safetensors"
 
     def fixture(self, entry_point: str, profile: int) -> Path:
+        """The fixture with its reference outputs, by plain JAX; safetensors."""
         return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
 
     def write_manifest(self, text: bytes) -> None:
@@ -109,10 +114,13 @@ class Staging:
         return self.folder / "manifest.toml"
 
     def write_threads(self, count: int) -> None:
-        """How many threads may compile plain JAX. Left here, since no key may depend on it."""
+        """Say how many threads may compile plain JAX. In a file and not an argument of the process,
+        whose arguments are parts of its key: the result is the same with any number.
+        """
         self._threads.write_text(str(count))
 
     def read_threads(self) -> int:
+        """What `write_threads` left."""
         return int(self._threads.read_text())
 
     @property
@@ -124,10 +132,11 @@ class Staging:
         return self.folder / "threads"
 
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
-        """Leave an entry point for whoever need not wait for the others."""
+        """Leave one captured entry point, which can be compiled while others are being captured."""
         self._entry_point(captured.name).write_bytes(msgspec.msgpack.encode(captured))
 
     def read_entry_point(self, name: str) -> CapturedEntryPoint:
+        """What `write_entry_point` left."""
         data = self._entry_point(name).read_bytes()
         return msgspec.msgpack.decode(data, type=CapturedEntryPoint)
 
@@ -135,13 +144,15 @@ class Staging:
         return self.folder / f"captured.{name}.msgpack"
 
     def write_program(self, program: CapturedProgram) -> None:
+        """Leave the whole captured program."""
         self.program.write_bytes(msgspec.msgpack.encode(program))
 
     def write_files(self, read: dict[str, str]) -> None:
-        """What the program read, by name."""
+        """Leave the digests of the files that the program read while it ran, by name."""
         self._files.write_bytes(msgspec.msgpack.encode(read))
 
     def read_files(self) -> dict[str, str]:
+        """What `write_files` left."""
         return msgspec.msgpack.decode(self._files.read_bytes(), type=dict[str, str])
 
     @property
@@ -149,4 +160,5 @@ class Staging:
         return self.folder / "read.msgpack"
 
     def read_program(self) -> CapturedProgram:
+        """What `write_program` left."""
         return msgspec.msgpack.decode(self.program.read_bytes(), type=CapturedProgram)

@@ -25,10 +25,12 @@ from aotc_runtime.verification.compatibility import check_host
 
 @dataclass(frozen=True, slots=True)
 class TargetCheck:
-    """compiler: why this machine cannot compile for the target; empty if it can.  jaxlib: the
-    version that compiled.  seconds: what that took, in a process of its own.  isa: the features
-    that the code requires.  host: why this host could not run it; empty if it could.  notes: what
-    else to know about the target with this jaxlib.
+    """What `aotc targets check` found.
+
+    compiler: why this machine cannot compile for the target; empty if it can.  jaxlib: the version
+    that compiled.  seconds: to compile a trivial program, the start of a process included.  isa:
+    the CPU features that its code requires.  host: why this host could not run it; empty if it
+    could.  notes: what else to know about the target with this jaxlib.
     """
 
     target: Target
@@ -71,7 +73,10 @@ def check_target(target: Target) -> TargetCheck:
 
 
 def self_contained(target: Target) -> Target:
-    """The target with everything that is known of it by name only. Raises CompileError."""
+    """The target with a description of its device instead of a reference to it by name.
+
+    Raises CompileError.
+    """
     if target.platform != "cuda":
         return target
     from aotc.backends.cuda.compile import self_contained as with_description
@@ -80,7 +85,9 @@ def self_contained(target: Target) -> Target:
 
 
 def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
-    """What a target promises less of than this jaxlib itself needs."""
+    """A sentence for each CPU feature set that this jaxlib needs beyond what the target
+    promises.
+    """
     if target.device is not UNSET:
         return ()
     floor = processor.floor(jaxlib)
@@ -99,7 +106,7 @@ def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
 
 
 def _module(platform: str) -> Module:
-    """Enough for a loop of generated code, in which the target's vector instructions are used."""
+    """A program just large enough for a loop that uses the target's vector instructions."""
     import jax
     import jax.numpy as jnp
 

@@ -1,4 +1,7 @@
-"""The trials of a build: what each target has to prove, and what a bundle says came of it."""
+"""Trials: calls of sizes between the profiles, padded or split, compared with exact ones.
+
+Planned after the capture, for every target; judged once executables and plain JAX have run them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from aotc_runtime.schema.manifest import TrialRan
 def plan(
     manifest: BuildManifest, program: CapturedProgram, wanted: Wanted, staging: Staging
 ) -> None:
-    """Leave the trials of every target, for the processes that try."""
+    """Plan the trials of every target, and leave the plan in the staging folder."""
     plans = {
         target: [
             planned
@@ -37,8 +40,10 @@ def plan(
 def judge(
     staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None]
 ) -> dict[str, Proofs]:
-    """The proofs of the targets that were tried. on_executables: None for a target that this host
-    cannot run, whose proof is the function in plain JAX.
+    """The proofs of the targets that were tried, by target.
+
+    on_executables: outcomes by target, entry point and trial; None for a target that this host
+    cannot run, whose proof is what the function does in plain JAX.
 
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """

@@ -1,4 +1,4 @@
-"""The last step of a build: the bundle with what vouches for it, in one step."""
+"""The last step of a build: the bundle is written together with its attestations, in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from aotc_runtime.formats.statement import SBOM_TYPE
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """attestation: of the provenance, if there was a signer.  sbom: the bill of materials, JSON."""
+    """attestation: of the provenance, if there was a signer.  sbom: CycloneDX JSON, if somebody
+    signs or asked for it.
+    """
 
     bundle: Bundle
     attestation: Attestation | None
@@ -38,8 +40,9 @@ def write_bundle(
 ) -> Written:
     """Write the bundle with its attestations, so that no unsigned one is ever seen.
 
-    gather: what it was made from; asked only if somebody is told. with_sbom: make the bill of
-    materials without a signer too. Raises UsageError (AOTC-E003, E004, and the signer's).
+    gather: finds out what the bundle was made from; called only for a signer or a bill of
+    materials.  with_sbom: make the bill of materials without a signer too.
+    Raises UsageError (AOTC-E003, E004, and the signer's).
     """
     assembled = assemble(parts)
     if signer is None and not with_sbom:

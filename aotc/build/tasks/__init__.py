@@ -1,1 +1,1 @@
-"""Tasks of a build: run beside each other, counted, stopped, and found again in a cache."""
+"""Running the tasks of a build: side by side, counted, stoppable, and looked up in the cache."""

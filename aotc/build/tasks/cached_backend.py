@@ -18,13 +18,16 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith, Target
 
 PACKAGES = ("jaxlib", "msgspec", "numpy")
-"""What a compiler process of ours imports; what a backend of another package uses, it says in its
-`toolchain()`, and its own package is among the parts.
+"""Packages that our compiler processes import: their versions and files are parts of every key. A
+backend of another package names what it uses in its `toolchain()`; its own package is a part too.
 """
 
 
 class CachedBackend:
-    """Another backend behind the cache of a build. parts: of its toolchain."""
+    """Another backend behind the cache of a build.
+
+    parts: what every executable depends on; by default, `toolchain_parts` of that backend.
+    """
 
     def __init__(self, inner: Backend, tasks: Tasks, parts: Parts | None = None) -> None:
         self._inner, self._tasks = inner, tasks
@@ -33,11 +36,13 @@ class CachedBackend:
         self._parts = toolchain_parts(inner) if parts is None else parts
 
     def toolchain(self) -> BuiltWith:
-        """As of the backend."""
+        """As the backend says it."""
         return self._toolchain
 
     def compile(self, job: CompileJob) -> Executable:
-        """As of the backend, or what it once made of the same job."""
+        """The executable of this job from the cache, or a new one. Raises what the backend
+        raises.
+        """
         task = Task(
             Kind.EXECUTABLE,
             f"{job.label} for {job.target.name}",
@@ -46,12 +51,12 @@ class CachedBackend:
         return self._tasks.run(task, Executable, lambda: self._inner.compile(job))
 
     def stop(self) -> None:
-        """As of the backend."""
+        """End what the backend compiles."""
         self._inner.stop()
 
 
 def toolchain_parts(backend: Backend) -> Parts:
-    """What every executable of a backend depends on, beside its job."""
+    """Parts of a key: what every executable of a backend depends on, beside its job."""
     return {
         **identity.toolchain_code(),
         **dict(identity.package_parts(PACKAGES)),
@@ -62,7 +67,7 @@ def toolchain_parts(backend: Backend) -> Parts:
 
 
 def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
-    """The package of a backend that is not one of ours."""
+    """The class of a backend and, unless it is one of ours, the package it comes from."""
     package = type(backend).__module__.partition(".")[0]
     if package != "aotc":
         from importlib.metadata import packages_distributions
@@ -72,7 +77,9 @@ def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def job_parts(job: CompileJob) -> Parts:
-    """Every field of a job; a field that is not known here counts with all that it holds."""
+    """Parts of a key: every field of a job but its label. A field that a later version adds counts
+    by all that it holds.
+    """
     parts: dict[str, str] = {}
     for field in fields(job):
         value = getattr(job, field.name)
@@ -104,7 +111,7 @@ def _target_parts(target: Target) -> Parts:
 
 
 def _flat(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Short values as they are, so that people can be told what changed."""
+    """A nested document as flat parts; values are not digested, so that people see what changed."""
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from _flat(f"{prefix}{name} ", value)

@@ -1,4 +1,4 @@
-"""What went wrong in a build whose tasks run beside each other: the first of it, or all."""
+"""Failures of tasks that run side by side: the first one ends the build, or all are collected."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from aotc_runtime.errors import AotcError, Finding
 
 
 class Failures:
-    """Findings of one build. keep_going: collect them, and go on with what does not need it."""
+    """The findings of one build. keep_going: collect them, and go on with what does not
+    need them.
+    """
 
     def __init__(self, *, keep_going: bool) -> None:
         self._keep_going = keep_going
         self._findings: list[Finding] = []
 
     def wait(self, futures: Iterable[Future[Any]]) -> None:
-        """Until all have ended; or raise what the first of them raised, as soon as it did, unless
-        failures are collected.
+        """Wait until all have ended. Unless failures are collected, raise the first one as soon as
+        it occurs.
         """
         every = list(futures)
         if not self._keep_going:
@@ -31,9 +33,9 @@ class Failures:
         wait(every)
 
     def results[K, T](self, futures: Mapping[K, Future[T]]) -> dict[K, T]:
-        """What succeeded, once all have ended; what failed is raised, or kept for the end.
+        """Wait for all; the results of those that succeeded.
 
-        What is no finding of ours is raised always.
+        An AotcError of the others is raised, or collected. Any other exception is raised always.
         """
         self.wait(futures.values())
         found: dict[K, T] = {}
@@ -48,8 +50,8 @@ class Failures:
 
     @contextmanager
     def of_all(self, begun: Callable[[], Mapping[Any, Future[Any]]]) -> Iterator[None]:
-        """If the block fails and failures are collected, those of what was begun in it come on top.
-        Nothing goes on behind it.
+        """If failures are collected and the block fails, wait for the tasks that it began as well,
+        and raise their findings together with its own.
         """
         try:
             yield
@@ -70,5 +72,7 @@ class Failures:
         return bool(self._findings)
 
     def raise_collected(self) -> None:
-        """Raise what was collected, each finding once; its family is that of the first."""
+        """Raise what was collected, if anything, each finding once; the first decides the
+        family.
+        """
         raise_if(dict.fromkeys(self._findings))

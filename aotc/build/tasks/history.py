@@ -1,4 +1,4 @@
-"""The tasks of a build between its cache and what the last build of the same program did."""
+"""Records of the last build, which tell why a task of this one is run (`--explain`)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class _Record(Struct, frozen=True):
 def open_tasks(
     store: Cache | None, manifest: Path, name: str, on_done: OnDone
 ) -> Iterator[tuple[Tasks, str]]:
-    """The tasks of a build, and what they are compared with, in words: the last build of this file,
-    or else of a bundle of this name, from whichever file. What they did is left for the next one if
-    it succeeds.
+    """The tasks of a build, and in words the earlier build that they are compared with: the last
+    one of this manifest file or, without any, the last one of a bundle with this name.
 
-    Whether it does or not, the cache is then no larger than it may be.
+    If the block succeeds, what the tasks were is recorded for the next build. Either way, the cache
+    is trimmed to its limit in the end.
     """
     file = str(manifest.resolve())
     places = [_place("manifest", file), _place("bundle", name)]

@@ -1,4 +1,4 @@
-"""Who builds: the code of the toolchain, and of the host what results can depend on."""
+"""Parts of keys: the code of the toolchain and its packages, and what matters of the host."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ CPU_FACTS = frozenset(
     {"vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"}
     | {"CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"}
 )
-"""Of /proc/cpuinfo, on x86 and Arm: what code generation for the host and results can depend on."""
+"""Fields of /proc/cpuinfo, on x86 and Arm, on which results and code generated for the host can
+depend."""
 
 LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-"""They decide which code a library's name stands for."""
+"""Variables that decide which file a library's name stands for."""
 
 
 @cache
 def toolchain_code() -> Parts:
-    """The code of aotc and aotc-runtime as it lies here, whatever their versions say."""
+    """Digests of the code of aotc and aotc-runtime as installed, whatever their versions say."""
     return {"code of aotc": _code(aotc), "code of aotc-runtime": _code(aotc_runtime)}
 
 
@@ -56,8 +57,8 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]:
-    """Its version, the digest of what it says of its files, and files that somebody has changed
-    since.
+    """Parts for one distribution: its version, the digest of its list of files, and each file that
+    was changed after it was installed.
     """
     yield f"package {name}", found.version
     yield f"files of package {name}", files_digest(found)
@@ -65,8 +66,8 @@ def of_distribution(name: str, found: Distribution) -> Iterator[tuple[str, str]]
 
 
 def _touched(name: str, found: Distribution, lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Files that are not as they were installed. Installers write RECORD last: a file is read only
-    if it is younger or has another size.
+    """Files that are not as RECORD lists them. Installers write RECORD last, so that only files
+    that are younger or of another size need to be read.
     """
     base = Path(str(found.locate_file("")))
     rows = [row for row in csv.reader(lines) if len(row) == len(("path", "hash", "size"))]
@@ -98,7 +99,7 @@ def _modified(path: Path) -> int:
 
 @cache
 def host_parts() -> Parts:
-    """The processor, how many of it this process may use, the C library, and Python."""
+    """The processor, how many CPUs this process may use, the C library, and Python."""
     return {
         "host architecture": platform.machine(),
         "host processor": _processor(Path("/proc/cpuinfo")),

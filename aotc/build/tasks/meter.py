@@ -1,4 +1,4 @@
-"""Progress of a build, counted by task as tasks end in whatever thread."""
+"""Progress of a build: tasks counted by stage as they end, in whatever thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STAGES = {
     Kind.EXECUTABLE: "compile",
     Kind.PARITY: "parity",
 }
-"""What people are shown; capture counts entry points itself."""
+"""The stage that each kind of task counts for. The capture counts its entry points itself."""
 
 
 class Meter:
@@ -33,14 +33,14 @@ class Meter:
         self._spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
 
     def expect(self, kind: Kind, total: int) -> None:
-        """So many tasks of this kind there will be."""
+        """Say how many tasks of this kind there will be."""
         with self._lock:
             stage = STAGES[kind]
             self._total[stage] = total
             self._on_stage(stage, min(self._done[stage], total), total)
 
     def finish(self, kind: Kind) -> None:
-        """Those that follow count in another stage: candidates of `--tune` are executables."""
+        """Count no more tasks of this kind: the candidates of `--tune` are executables as well."""
         with self._lock:
             self._finished.add(kind)
 
@@ -56,10 +56,10 @@ class Meter:
             self._on_done(done)
 
     def seconds(self, kind: Kind) -> float:
-        """How long at least one task of this kind was running; tasks of another one may have, too.
+        """Seconds during which at least one task of this kind was running.
 
-        A stage may hold tasks of several kinds, and a worker more tasks than it has time for: from
-        when to when a stage went on says nothing of what its tasks take.
+        The time from a stage's first task to its last would say less: tasks of other kinds run in
+        between.
         """
         with self._lock:
             spans = sorted(self._spans[STAGES[kind]])

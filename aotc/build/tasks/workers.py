@@ -1,4 +1,4 @@
-"""So many tasks of a build at a time, the urgent ones first; every one can be stopped."""
+"""A pool of threads for a build's tasks: urgent ones first, and all of them can be stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aotc.processes import Processes
 
 
 class Stoppable(Protocol):
-    """What runs processes for a task."""
+    """Something that runs processes for a task."""
 
     def stop(self) -> None:
         """End them, from another thread."""
@@ -23,8 +23,8 @@ class Stoppable(Protocol):
 
 @contextmanager
 def stopping_pool(count: int, stoppable: Stoppable) -> Iterator[Executor]:
-    """So many threads. If the block is left by an exception, what waits is not begun and what runs
-    is stopped.
+    """A pool of `count` threads. If the block is left by an exception, waiting tasks are dropped
+    and running ones are stopped.
     """
     with ThreadPoolExecutor(max_workers=count) as pool:
         try:
@@ -38,8 +38,8 @@ def stopping_pool(count: int, stoppable: Stoppable) -> Iterator[Executor]:
 class Workers:
     """Threads, each of which waits for the child process that does its task's work.
 
-    A context manager: if it is left by an exception, what runs is ended and what waits is not
-    begun; then it waits for its threads.
+    A context manager: if it is left by an exception, running processes are ended and waiting tasks
+    dropped; then it waits for its threads.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -51,8 +51,8 @@ class Workers:
         self._others: list[Stoppable] = []
 
     def submit[T](self, task: Callable[[], T], *, urgent: bool = False) -> Future[T]:
-        """Run it as soon as there is a worker. urgent: before others that wait: long tasks, or
-        those that others need.
+        """Run a task as soon as a thread is free. urgent: before other waiting tasks, because it
+        takes long or others need its result.
         """
         future: Future[T] = Future()
         with self._lock:
@@ -62,11 +62,11 @@ class Workers:
         return future
 
     def also_stop(self, others: Sequence[Stoppable]) -> None:
-        """End these too, should the build be stopped."""
+        """Stop these too when the build is stopped."""
         self._others.extend(others)
 
     def stop(self) -> None:
-        """Begin nothing more, and end what runs."""
+        """Drop the waiting tasks, and end the processes of the running ones."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for _, _, future, _ in waiting:
