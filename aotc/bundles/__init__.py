@@ -1,1 +1,1 @@
-"""Bundles that exist, and the policies that accept them: signed, joined, certified and judged."""
+"""What is done with finished bundles: signing, merging, certifying, and judging by a policy."""

@@ -1,5 +1,5 @@
-"""A bundle as far as a policy believes it, on whatever machine: for commands that look into bundles
-or join them, and load nothing.
+"""Reads a bundle that a trust policy accepts, without asking whether this host could run it: for
+commands that look into bundles or join them, and load nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from aotc_runtime.verification.verify import check_policy
 def read_believed(
     source: BlobSource, policy: TrustPolicy | None, now: datetime
 ) -> tuple[Contents, tuple[Voucher, ...]]:
-    """docs/trust.md 1 to 7, but for what it asks of the host; digests alone without a policy."""
+    """A bundle's contents and whoever vouches for them, after steps 1 to 7 of docs/trust.md without
+    their rules on the host. policy: None checks the digests alone.
+
+    Raises BundleFormatError, IntegrityError, TrustError.
+    """
     if policy is None:
         return read_unverified(source)[0], ()
     root = read_root(source)

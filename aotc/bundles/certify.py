@@ -1,4 +1,4 @@
-"""Runs a bundle under other versions of jaxlib, and adds what came of it as certificates."""
+"""`aotc certify`: runs a bundle under other versions of jaxlib, and adds certificates about it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.keys import load_public_key
 
 OnFixture = Callable[[str, int, int], None]
-"""Gets "jaxlib 0.12.0", how many fixtures have run with it, and how many there are."""
+"""Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certification:
-    """What came of it. trials: of each version and target, in the order given.  missing: why no
-    environment with a version could be had.  key_id: of the certificates that were added, or "".
-    added: how many.  parity: what the build measured, by target and label.
+    """What certifying a bundle found.
+
+    trials: one for each version and target, in the order given.  missing: why there was no
+    environment for a version.  key_id: of the signer of the certificates that were added, or "".
+    added: how many certificates.  parity: as the build measured it, by target and label.
     """
 
     name: str
@@ -68,20 +70,20 @@ def certify(
     finished: Callable[[], datetime],
     on_fixture: OnFixture,
 ) -> Certification:
-    """Run every fixture of a bundle under each jaxlib; sign and add what came of it.
+    """Run every fixture of a bundle under each jaxlib, and add a signed certificate of each result.
 
-    policy: whom to believe that the bundle may be run at all.  target: of the bundle; None for all
-    of them.  signer: None adds nothing.  seconds: for one target under one jaxlib.  finished: the
-    time that certificates state.
+    policy: must accept the bundle before any of it is run.  target: of the bundle; None for all.
+    signer: None to add no certificates.  seconds: limit for one target under one jaxlib.  finished:
+    gives the time that certificates state.  on_fixture: told of progress.
     Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
-    UsageError; what runs badly is in the result.
+    UsageError. A fixture that fails is not raised: it is in the result.
     """
     tidy(path.resolve())
     source = open_bundle(path)
     contents, envelopes = read_unverified(source)
     root = contents.root_digest
-    # The worker verifies all of it again; what nobody vouches for is refused before anything is
-    # installed for it.
+    # The worker verifies everything again; this refuses a bundle that nobody vouches for before
+    # anything is installed.
     signatures.vouchers_for(envelopes, root, policy, source.name, time.time())
     manifests = _wanted(contents.manifests, target, contents.absent)
     trials: list[Trial] = []
@@ -123,7 +125,7 @@ def certify(
 
 
 def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
-    """What is signed of a trial; `aotc_runtime.formats.certificate` reads it."""
+    """The predicate of a certificate, as `aotc_runtime.formats.certificate` reads it."""
     where = trial.surroundings
     return {
         "schema": SCHEMA,
@@ -184,7 +186,7 @@ def _run_all(
 
 
 def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
-    """Whether an envelope is an older certificate by this key of what was certified now."""
+    """Tells whether an envelope is an older certificate, by this key, of a result of this run."""
     now = {(trial.target, trial.jaxlib) for trial in results}
     key = load_public_key(signer.public_pem(), "", "signer")
 

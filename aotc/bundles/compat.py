@@ -1,4 +1,4 @@
-"""Asks of a bundle in a file which target of it runs where, with the evidence that is in it."""
+"""`aotc compat`: which target of a bundle runs on which host, by the evidence in the bundle."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def judge(
     known: Sequence[Target],
     trust: Path | None,
 ) -> tuple[Contents, tuple[Row, ...]]:
-    """The matrix of a bundle. hosts: asked once the bundle is read.  trust: the policy whose
-    certifiers count; None for none.
+    """The compatibility matrix of a bundle.
 
-    Raises BundleFormatError, IntegrityError; with a policy, TrustError: it is the deployment's, so
-    that a bundle whose signatures it does not accept runs nowhere.
+    hosts: called after the bundle is read.  known: all targets, for what a row could be built for.
+    trust: the policy of the deployment, whose certifiers count; None to believe no certificate.
+    Raises BundleFormatError, IntegrityError, and TrustError where the policy does not accept the
+    bundle's signatures: then it runs nowhere.
     """
     source = open_bundle(bundle)
     contents, envelopes = read_unverified(source)
@@ -54,9 +55,9 @@ def judge_read(
     policy: TrustPolicy | None,
     now: float,
 ) -> tuple[Row, ...]:
-    """The matrix of a bundle that was read, and that the policy accepts if there is one.
+    """As `judge`, for a bundle that was read already and, if there is a policy, accepted by it.
 
-    where: the bundle's name in messages.  now: seconds since the epoch.
+    where: what messages call the bundle.  now: seconds since the epoch.
     """
     claims = [_claim(*found) for found in claimed(envelopes)]
     word = NO_POLICY
@@ -71,7 +72,7 @@ def _word(
     def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
         return certificates.ruling(manifest, jaxlib, envelopes, root, policy, where, now)
 
-    # Of aotc-runtime, the rule knows the version that runs here, which is not that of the hosts.
+    # The rule on aotc-runtime would look at the version that runs here, not at the hosts'.
     accepts = msgspec.structs.replace(policy.accepts, aotc_runtime=None)
     asked = msgspec.structs.replace(policy, accepts=accepts)
 

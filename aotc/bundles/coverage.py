@@ -1,4 +1,4 @@
-"""`aotc profiles check`: the profiles of a bundle, read without trust, against a log."""
+"""`aotc profiles check`: how a bundle's profiles serve a traffic log. Needs no trust policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signing a bundle that exists."""
+"""`aotc sign`: adds a signature to a finished bundle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aotc_runtime.verification.keys import load_public_key
 
 @dataclass(frozen=True, slots=True)
 class Endorsed:
-    """added: whether the bundle got the attestation; false where it had one that says the same."""
+    """added: false where the bundle had an attestation by this key that says the same."""
 
     attestation: Attestation
     added: bool

@@ -1,6 +1,4 @@
-"""Bundles of one program, built on different machines, as one: read, believed or not, joined and
-signed.
-"""
+"""`aotc merge`: joins bundles of one program, built for different targets, into one bundle."""
 
 from __future__ import annotations
 
@@ -49,9 +47,9 @@ def merge_bundles(
 ) -> MergedBundle:
     """Join the targets of these bundles in a new one.
 
-    policy: every input has to satisfy it at this time, the rules on the host and its jaxlib left
-    out; None takes what is there, signed or not, on the caller's word.  signer: of the result,
-    which has a root of its own, so that no signature of an input is one of it.
+    policy: every input must satisfy it at this time, except for its rules on the host and jaxlib;
+    None accepts any input, signed or not.  signer: of the result, whose root digest is a new one,
+    so that it carries no signature of an input.
     Raises what verification raises, UsageError: AOTC-E003, E004, E050 different programs, E051
     different targets of one name.
     """
@@ -86,13 +84,15 @@ def _ingredient(contents: Contents, vouchers: Sequence[Voucher]) -> Ingredient:
 
 
 def _finished(vouchers: Sequence[Voucher]) -> datetime | None:
-    """When the build ended, by the earliest of the accounts that count; None if one states none."""
+    """The earliest time at which a voucher says the build ended; None if one of them states
+    none.
+    """
     times = []
     for voucher in vouchers:
         try:
             account = decode_foreign(voucher.predicate, Provenance, where=voucher.where)
         except BundleFormatError:
-            # No SLSA provenance, which only a policy that asks for it refuses: it states no time.
+            # Not SLSA provenance, so it states no time. Only a policy that requires it refuses it.
             return None
         if account.buildDefinition.buildType != SIGN_TYPE:
             times.append(account.runDetails.metadata.finishedOn)

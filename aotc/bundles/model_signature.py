@@ -1,4 +1,5 @@
-"""`model.sig` on disk: written for a bundle, and required of one."""
+"""`model.sig`, an OpenSSF model signature: written for a bundle's files, and checked
+against them."""
 
 from __future__ import annotations
 
@@ -57,10 +58,10 @@ def write_model_signature(bundle: Path, output: Path, signer: Signer) -> int:
 
 
 def require_model_signature(bundle: Path, signature: Path, public_key: Path) -> PublicKey:
-    """Every file of the bundle is one that the signature lists, and no file is missing.
+    """Require that a signature lists exactly the bundle's files, with their digests.
 
-    Returns the key. Raises BundleFormatError if the bundle cannot be opened, TrustError: AOTC-E308
-    or E310 for the key, E351 to E354 for the signature and the files.
+    Returns the public key. Raises BundleFormatError if the bundle cannot be opened, TrustError:
+    AOTC-E308 or E310 for the key, E351 to E354 for the signature and the files.
     """
     key = load_public_key(_text(public_key), "", str(public_key))
     signed = verified_files(_bytes(signature), key, str(signature))

@@ -1,4 +1,4 @@
-"""Whether a policy is sound, and what it would say to a bundle."""
+"""`aotc trust check`: whether a policy is sound, and whether it accepts a bundle."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from aotc_runtime.verification.verify import Verdict, examine
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A checked policy. document: JSON-able, without the findings.  lines: for people, if there
-    are no findings.
+    """A checked policy. document: for `--json`, without the findings.  lines: for people, shown if
+    there are no findings.
     """
 
     findings: tuple[Finding, ...]
@@ -29,7 +29,9 @@ class Checked:
 
 
 def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
-    """Check a policy, and with it a bundle if there is one. within: days ahead.
+    """Check a policy and, if one is given, whether it accepts a bundle.
+
+    within: days from now for which its threshold has to be reachable.
 
     Raises TrustError (AOTC-E308 to E310) for a policy that cannot be used at all, BundleFormatError
     for a bundle that cannot be opened; what else is wrong is in the result.

@@ -1,4 +1,4 @@
-"""Policies on disk: changed in one step, and only into what the runtime reads."""
+"""Changes trust policies in place: in one step, and only if the runtime can read the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A policy that was changed. added, already: ids and digests that stand in it now, or did."""
+    """A changed policy. added: new ids and digests, by kind.  already: those that it had before."""
 
     policy: TrustPolicy
     added: dict[str, list[str]]

@@ -1,1 +1,1 @@
-"""What builds have made before, by the digest of everything that it depends on."""
+"""The build cache: results of tasks, by the digest of everything that they depend on."""

@@ -32,11 +32,11 @@ SENT_BYTES_PER_SECOND = 256 * 2**10
 TICK_SECONDS = 0.1
 
 HEAD_BYTES_MAX = 4096
-"""By so many bytes, or fewer where there are no more, an entry says how large it is."""
+"""An entry states its size within this many bytes from its start."""
 
 type Limit = int | Callable[[bytes], int]
-"""How many bytes may come: more than a number are an error. Or what says it by the first of them;
-then no more are read.
+"""How many bytes to read at most. A number: more bytes than that are an error. A function: it says
+the number, given the first bytes; reading stops there.
 """
 
 
@@ -45,7 +45,7 @@ _NOBODY = (ConnectionError, TimeoutError, URLError)
 
 
 class OutageError(Exception):
-    """A place elsewhere cannot be read or written now. Its text is for people."""
+    """A remote cache or scheduler cannot be used now. The text is for people."""
 
 
 class UnreachableError(OutageError):
@@ -138,7 +138,7 @@ class Bounded:
         if error := future.exception():
             if isinstance(error, OutageError):
                 raise error
-            # What servers answer goes on for pages.
+            # The rest may be a page of what a server answered.
             first = (str(error).strip().splitlines() or [""])[0]
             kind = UnreachableError if isinstance(error, _NOBODY) else OutageError
             seconds = time.monotonic() - began

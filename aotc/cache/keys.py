@@ -10,18 +10,18 @@ from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 
 SCHEMA = "1"
-"""Of what entries hold; a change of it makes every older entry one of another key."""
+"""Version of what entries hold. It is a part of every key, so that older entries are not found."""
 
 FILES = ("file ", "source file ")
-"""What parts that are files begin with. One that goes may be there still: nobody reads it now."""
+"""Prefixes of parts that are files. If such a part is gone, the program no longer reads the file,
+which may still exist."""
 
 CHANGED = "file of package "
-"""What parts begin with that are files of packages, changed after their installation."""
+"""Prefix of parts that are files of a package, changed after it was installed."""
 
 type Parts = Mapping[str, str]
-"""What a result depends on: a name for people ("source file model.py") to a digest, or to a value
-that is short enough to show ("0.12.0").
-"""
+"""What a result depends on: names for people ("source file model.py"), to a digest or to a value
+short enough to show ("0.12.0")."""
 
 
 class Kind(StrEnum):
@@ -36,8 +36,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of a build. of: what it makes, for people, such as "predict[batch=8] for native"; it
-    is no part of the key.
+    """A task of a build. of: what it makes, for people and not in the key, such as
+    "predict[batch=8] for native".  parts: everything that its result depends on.
     """
 
     kind: Kind
@@ -62,7 +62,7 @@ def key_of(kind: str, parts: Parts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A part of a key that is not what it was; None where there was or is none."""
+    """A part of a key that has changed. before, now: None where there was, or is, no such part."""
 
     part: str
     before: str | None
@@ -86,7 +86,9 @@ def _shown(before: str, value: str | None) -> str:
 
 
 def changes(before: Parts, now: Parts) -> Iterator[Change]:
-    """The parts that differ, sorted by name; of a package that has another version, only that."""
+    """The parts that differ, sorted by name. For a package of another version only the version, not
+    the digest of its files.
+    """
     differ = [part for part in before.keys() | now.keys() if before.get(part) != now.get(part)]
     for part in sorted(differ):
         if part.removeprefix("files of ") == part or part.removeprefix("files of ") not in differ:

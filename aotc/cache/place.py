@@ -1,4 +1,4 @@
-"""Which folder a build's cache is, how large it may become, and whether it can be trusted."""
+"""The folder of the local cache: where it is, how large it may become, who may write to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotc_runtime.errors import Finding
 
 OFF = "off"
 LIMIT = 10 * 2**30
-"""Bytes; our five examples on three targets take 120 MB."""
+"""Bytes, by default. Five of the examples in manifests/ for three targets take 120 MB."""
 
 FOLDER_MODE = 0o700
 
@@ -28,10 +28,11 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def open_store(place: str | None, limit: str | None, environment: Mapping[str, str]) -> LocalStore:
-    """The store in a folder, which is made if it is missing. place: None for the default.  limit:
-    "20 GiB"; 10 GiB if it is None.
+    """The store in a folder, which is made if it is missing.
 
-    Raises UsageError: AOTC-E060 a folder that others may write, or none at all, E061 no size.
+    place: the folder; None for the default one.  limit: such as "20 GiB"; None for 10 GiB.
+    Raises UsageError: AOTC-E060 a folder that others may write to or that cannot be made, E061 a
+    limit that is not a size.
     """
     if place == "":
         raise _unusable("", "no name of a folder")
@@ -50,7 +51,7 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
 
 
 def require_removed(store: LocalStore) -> None:
-    """Refuse to say that something was removed which was not. Raises UsageError (AOTC-E060)."""
+    """Raises UsageError (AOTC-E060) if something could not be removed from the store."""
     if store.unwritable:
         raise _unusable(store.folder, f"not all of it could be removed: {store.unwritable}")
 

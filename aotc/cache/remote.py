@@ -37,10 +37,10 @@ class Blobs(Protocol):
     seconds: float
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """What lies there, as far as the limit allows; None if nothing does."""
+        """The bytes under a name, up to the limit; None if there are none."""
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
-        """Put it there, over what there was."""
+        """Put bytes under a name, replacing what was there."""
 
 
 class RemoteStore:
@@ -57,7 +57,7 @@ class RemoteStore:
         self._failures, self._outage, self._given_up = 0, "", False
 
     def get(self, key: str) -> bytes | None:
-        """What a trusted key has sealed for this key of the cache; None for anything else."""
+        """The data under a cache key, if a trusted signing key has sealed it; None otherwise."""
 
         def limit(head: bytes) -> int:
             # Whoever runs the storage is not trusted to say how much there is to read.
@@ -77,7 +77,7 @@ class RemoteStore:
         return None
 
     def put(self, key: str, data: bytes) -> None:
-        """Seal and write it, if there is a key to seal with."""
+        """Seal and write an entry, if there is a signing key to seal it with."""
         if self._seals.sealer is None or len(data) > self._limit:
             return
         entry = self._seals.seal(key, data)
@@ -85,7 +85,7 @@ class RemoteStore:
             self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
 
     def notes(self) -> tuple[str, ...]:
-        """What its user should know."""
+        """Sentences for people: entries that were not used, and why the place could not be."""
         with self._lock:
             refused, outage, given_up = dict(self._refused), self._outage, self._given_up
         found = [
@@ -126,8 +126,8 @@ class RemoteStore:
 
 
 class SharedStore:
-    """A local store before a remote one: what comes from there is kept here, what is made here is
-    put there.
+    """A local store in front of a remote one: what the remote one has is kept here as well, and new
+    results go to both.
     """
 
     def __init__(self, local: LocalStore, remote: RemoteStore) -> None:
@@ -143,7 +143,7 @@ class SharedStore:
         return data
 
     def every(self, key: str) -> Iterator[bytes]:
-        """As `Store`; the remote one is asked only if the local one's does not do."""
+        """As `Store`. The remote store is asked only if the caller goes on after the local one's."""
         yield from self.local.every(key)
         data = self.remote.get(key)
         if data is not None:
@@ -159,7 +159,7 @@ class SharedStore:
         return (*self.local.notes(), *self.remote.notes())
 
     def read_record(self, name: str) -> bytes | None:
-        """As `Cache`: records are about this host."""
+        """As `Cache`; records are local, since they are about this host."""
         return self.local.read_record(name)
 
     def write_record(self, name: str, data: bytes) -> None:
@@ -167,7 +167,7 @@ class SharedStore:
         self.local.write_record(name, data)
 
     def trim(self) -> Contents:
-        """As `Cache`: the local one; how large the other may become is for whoever runs it."""
+        """As `Cache`, for the local store; the size of the remote one is up to whoever runs it."""
         return self.local.trim()
 
     def stop(self) -> None:

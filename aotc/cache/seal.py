@@ -1,9 +1,9 @@
-"""Entries of a remote cache: sealed by the key of who made them, opened if that key is trusted.
+"""Entries of a remote cache: signed by the builder that made them, used if its key is trusted.
 
 A sealed entry is a DSSE envelope (https://github.com/secure-systems-lab/dsse, protocol 1.0.2) as
-canonical JSON, a newline, and the data. The envelope's payload says which task's result it is (the
-key of the cache), and the data's digest. So nobody without the key of a builder can make, change,
-cut or move an entry: neither whoever runs the storage, nor other users of it.
+canonical JSON, a newline, and the data. The envelope's payload holds the cache key, which says
+whose result this is, and the digest of the data. So only somebody with a builder's signing key can
+make, change, shorten or move an entry: neither the operator of the storage nor its other users can.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
 
 
 class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is signed. key: of the cache.  data, size: digest and bytes of what lies under it."""
+    """What is signed. key: of the cache.  data: digest of the data.  size: of the data, bytes."""
 
     key: str
     data: str
@@ -62,15 +62,16 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Seals:
-    """Who seals what is written, and whose seals count. sealer: None to write nothing.  trusted: by
-    key id.
+    """Seals entries, and opens those of trusted keys.
+
+    sealer: None if nothing is written.  trusted: by key id, the keys whose entries are used.
     """
 
     sealer: Sealer | None
     trusted: Mapping[str, Verify]
 
     def seal(self, key: str, data: bytes) -> bytes:
-        """An entry. key: of the cache, "sha256:…"."""
+        """A sealed entry of this data. key: of the cache, "sha256:…"."""
         assert self.sealer is not None
         payload = canonical.encode(Sealed(key=key, data=sha256(data), size=len(data)))
         message = dsse.pre_authentication_encoding(PAYLOAD_TYPE, payload)
@@ -85,7 +86,7 @@ class Seals:
         return canonical.encode(envelope) + b"\n" + data
 
     def size(self, key: str, head: bytes) -> int:
-        """Bytes of an entry that begins so, the head included; 0 if it is not to be used."""
+        """How many bytes the entry with this head has, the head included; 0 if it is not used."""
         end = head.find(b"\n", 0, HEAD_BYTES_MAX)
         sealed = self._sealed(key, head[:end]) if end >= 0 else Refusal.DAMAGED
         return 0 if isinstance(sealed, Refusal) else end + 1 + sealed.size

@@ -1,4 +1,4 @@
-"""Which cache elsewhere a build shares, and whose entries in it count."""
+"""From `--remote-cache URL` to the store behind it, and whose entries in it are used."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from aotc_runtime.errors import Finding
 OPTION = "--remote-cache"
 
 _REPOSITORY = re.compile(r"/[a-z0-9]+([._/-]+[a-z0-9]+)*/?\Z")
-"""About as the distribution specification has it."""
+"""Repository names, about as the OCI distribution specification defines them."""
 
 _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
-"""Of a URL, whether it is a good one or not: user and password, and the query."""
+"""The secret parts of a URL, even a malformed one: user and password, and the query."""
 
 
 def share(
     local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, Verify]
 ) -> SharedStore:
-    """A local cache with a remote one behind it. sealer: None to write nothing there.  trusted:
-    whose entries are used, by key id.
+    """A local cache with a remote one behind it.
 
-    Raises UsageError: AOTC-E062 a URL that nothing here serves, E063 nobody is trusted.
+    sealer: signs what is written there; None to write nothing.  trusted: keys whose entries are
+    used, by key id.
+    Raises UsageError: AOTC-E062 a URL that nothing installed serves, E063 no trusted key.
     """
     if not trusted:
         raise UsageError(
@@ -55,7 +56,7 @@ def shown(url: str) -> str:
 
 
 def blobs_at(url: str) -> Blobs:
-    """What a URL stands for. Raises UsageError: AOTC-E062."""
+    """The remote place at a URL. Raises UsageError (AOTC-E062)."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -85,8 +86,8 @@ def blobs_at(url: str) -> Blobs:
     except OutageError as error:
         hint = "file://, http://, https:// and oci:// need no other package"
         raise _unusable(url, str(error), hint) from error
-    # What keeps a call from succeeding ends in a note; libraries tell it to the terminal as well,
-    # each time, unless somebody has asked for what they log.
+    # A failed call is reported as a note of the build; without a handler, the library would print
+    # each failure to the terminal as well.
     library = type(files).__module__.partition(".")[0]
     logging.getLogger(library).addHandler(logging.NullHandler())
     return FsspecBlobs(files, folder)

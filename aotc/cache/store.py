@@ -1,9 +1,9 @@
-"""Where entries lie: the protocol, and a folder of this host.
+"""Stores of cache entries: the protocol, and the one in a local folder.
 
-An entry is a file `ab/cdef…` named after its key. It holds, in front of its data, SHA-256 of its
-key and data: what is damaged, cut short, or stands under another name is not used. Entries are
-written beside their place and renamed, so that there is a whole one or none, whoever is killed.
-When an entry was last used is the file's modification time.
+An entry is a file `ab/cdef…` named after its key. It begins with a SHA-256 over its key and data,
+so that an entry which is damaged, cut short or under the wrong name is not used. Entries are
+written beside their place and renamed, so that a killed build leaves a whole entry or none. A
+file's modification time is when the entry was last used.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ the size."""
 
 RECORDS_KEPT = 200
 RECORD_BYTES_MAX = 256 * 2**20
-"""Some kilobytes for a task; hundreds of executables have some hundred kilobytes."""
+"""A record has some kilobytes for each task; one of hundreds of executables, some hundred kB."""
 
 _UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a folder holds. bytes: of all entries."""
+    """How much a folder holds. bytes: of all entries together."""
 
     entries: int
     bytes: int
@@ -53,17 +53,19 @@ class Store(Protocol):
         """The bytes that were put there; None if there are none, or if they are damaged."""
 
     def every(self, key: str) -> Iterator[bytes]:
-        """What lies there, in each place that is asked: builds elsewhere may have put others."""
+        """What each place holds under this key, the nearest first: where a key does not determine
+        the data, the remote store may hold other data than the local one.
+        """
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep them, if that is possible: a store that is full or read-only fails no build."""
+        """Keep the bytes if possible. A full or read-only store fails no build."""
 
     def notes(self) -> tuple[str, ...]:
-        """What its user should know: damaged entries, a place that cannot be written."""
+        """Sentences for people: damaged entries, a place that cannot be written."""
 
 
 class Cache(Store, Protocol):
-    """A store with what belongs to this host."""
+    """A store with what only a local one has: records of builds, and a limit on its size."""
 
     def read_record(self, name: str) -> bytes | None:
         """What the last build of this name left; None if it left nothing."""
@@ -79,9 +81,8 @@ class Cache(Store, Protocol):
 
 
 class LocalStore:
-    """A folder of at most so many bytes; the least recently used entries go first.
-
-    Every build puts what it made and calls `trim` in the end.
+    """A folder of at most `limit` bytes; `trim`, which every build calls in the end, removes the
+    least recently used entries beyond it.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -91,8 +92,8 @@ class LocalStore:
         self._unwritable = ""
 
     def get(self, key: str) -> bytes | None:
-        """As `Store`. A damaged entry is removed, so that it is made anew. What is larger than the
-        whole cache may be is not read: whatever it is, nobody put it there who has this limit.
+        """As `Store`. A damaged entry is removed, so that it is made anew. One larger than the
+        whole cache may be is not read.
         """
         path = self._path(key)
         try:
@@ -116,7 +117,7 @@ class LocalStore:
             yield data
 
     def put(self, key: str, data: bytes) -> None:
-        """As `Store`. What is larger than the whole cache may be is not kept."""
+        """As `Store`. Data larger than the whole cache may be is not kept."""
         if len(data) > self.limit:
             return
         path = self._path(key)
@@ -139,14 +140,14 @@ class LocalStore:
         return tuple(found)
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left; None if it left nothing."""
+        """As `Cache`."""
         try:
             return _read(self.folder / RECORDS / name, 0, RECORD_BYTES_MAX)[1]
         except OSError:
             return None
 
     def write_record(self, name: str, data: bytes) -> None:
-        """Leave it for the next build of this name."""
+        """As `Cache`."""
         path = self.folder / RECORDS / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,14 +157,14 @@ class LocalStore:
                 self._unwritable = error.strerror or str(error)
 
     def contents(self) -> Contents:
-        """What lies there now."""
+        """How many entries there are now, and their bytes."""
         sizes = [status.st_size for _, status in self._entries()]
         return Contents(len(sizes), sum(sizes))
 
     def trim(self, limit: int | None = None) -> Contents:
-        """Remove the least recently used entries until the limit holds; what was removed.
+        """As `Cache`; `limit` replaces the store's own.
 
-        One process does so at a time; entries that others write or read meanwhile do no harm.
+        One process trims at a time; others may read and write entries meanwhile.
         """
         limit = self.limit if limit is None else limit
         removed, freed = 0, 0
@@ -187,12 +188,12 @@ class LocalStore:
 
     @property
     def unwritable(self) -> str:
-        """Why something could not be written or removed; empty if nothing spoke against it."""
+        """Why something could not be written or removed; empty if everything could."""
         with self._lock:
             return self._unwritable
 
     def stop(self) -> None:
-        """As `Cache`: here is nothing to wait for."""
+        """As `Cache`: a local store has nothing to wait for."""
 
     def clear(self) -> Contents:
         """Remove every entry and record; what was removed."""
@@ -211,7 +212,9 @@ class LocalStore:
         return self.folder / ENTRIES / digits[:2] / digits[2:]
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Every entry that is still there when it is looked at; names of others are left alone."""
+        """Every entry that still exists when it is looked at; files with other names are
+        skipped.
+        """
         try:
             folders = sorted((self.folder / ENTRIES).iterdir())
         except OSError:
@@ -224,7 +227,7 @@ class LocalStore:
                             yield path, path.lstat()
 
     def _tidy(self) -> None:
-        """Remove what killed builds had begun to write."""
+        """Remove files that killed builds had begun to write."""
         for folder in [*(self.folder / ENTRIES).iterdir(), self.folder / RECORDS]:
             with suppress(OSError):
                 for path in folder.iterdir():
@@ -237,10 +240,10 @@ def _digest(key: str, data: bytes) -> bytes:
 
 
 def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
-    """A file's first bytes, and at most `limit` others; none of what is no file: that may have no
-    end, or nobody who writes it.
+    """The first `head` bytes of a file, and the rest of at most `limit` bytes. Both are empty for
+    anything but a regular file: reading a device or a pipe might never end.
 
-    Raises OSError; of EFBIG for a larger file.
+    Raises OSError, with EFBIG for a larger file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -261,7 +264,7 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
 
 
 def _remove(path: Path) -> None:
-    """Whatever it is. Raises OSError."""
+    """Remove a file, a link or a folder. Raises OSError."""
     if path.is_dir() and not path.is_symlink():
         remove_folder(path)
     else:
@@ -269,7 +272,7 @@ def _remove(path: Path) -> None:
 
 
 def _write(path: Path, *chunks: bytes) -> None:
-    """All of it or nothing. Not synced: what a power cut spoils is damaged, and found so."""
+    """Write all of a file or nothing. Not synced: what a power cut damages, `get` recognises."""
     with temporary_file(path) as (temporary, descriptor):
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:

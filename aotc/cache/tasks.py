@@ -1,4 +1,4 @@
-"""Tasks of one build: looked up before they are run, and a record of which were and why."""
+"""The tasks of one build: looked up in the cache before they run, with a record of why each ran."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ UNKNOWN = "the last build had no such task"
 GONE = "nothing has changed, but its result is not in the cache any more"
 OFF = "the cache is off"
 NOT_KEPT = "its result of the last build was not kept"
-"""Also a part, of a task whose result is never kept; no key is ever looked up that has it."""
+"""Also the name of a part that marks, in the record, a task whose result is never kept; no key that
+is looked up has such a part."""
 
 ALWAYS = ("every build does",)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a task. reasons: why it ran; none if it did not.  seconds: of running it."""
+    """A task that has ended. reasons: why it ran, none if the cache had it.  seconds: it
+    ran for.
+    """
 
     task: Task
     cached: bool
@@ -55,7 +58,9 @@ class Tasks:
         self._done: dict[str, Done] = {}
 
     def run[T](self, task: Task, type_: type[T], make: Callable[[], T]) -> T:
-        """The result of a task: the one in the cache, or a new one. Whatever `make` raises."""
+        """The result of a task from the cache, or a new one by `make`. Raises what `make`
+        raises.
+        """
         found = self.recall(task.key, type_)
         if found is not None:
             self.note(task, cached=True)
@@ -67,25 +72,26 @@ class Tasks:
 
     @contextmanager
     def timed(self, task: Task, why: tuple[str, ...] = ()) -> Iterator[Callable[[object], None]]:
-        """Note that a task is run, and how long it takes; gives a function to keep its result.
+        """Run a task in the block, and note how long it took. Yields a function that puts its
+        result into the cache.
 
-        why: as of `note`.
+        why: as for `note`.
         """
         started = self.clock()
         yield lambda result: self.keep(task.key, result)
         self.note(task, cached=False, seconds=self.clock() - started, why=why)
 
     def clock(self) -> float:
-        """Seconds, to take the difference of two."""
+        """A clock in seconds; only differences mean anything."""
         return time.perf_counter()
 
     def recall[T](self, key: str, type_: type[T]) -> T | None:
-        """What is in the cache, decoded; None if it is not there, or nobody understands it."""
+        """The value under a key, decoded; None if there is none, or it is not of this type."""
         data = self.store.get(key) if self.store else None
         return None if data is None else _decoded(data, type_)
 
     def recall_every[T](self, key: str, type_: type[T]) -> Iterator[T]:
-        """As `recall`, of a key under which builds elsewhere may have put others."""
+        """As `recall`, for a key under which the remote cache may hold another value than this."""
         for data in self.store.every(key) if self.store else ():
             found = _decoded(data, type_)
             if found is not None:
@@ -99,7 +105,9 @@ class Tasks:
     def note(
         self, task: Task, *, cached: bool, seconds: float = 0.0, why: tuple[str, ...] = ()
     ) -> None:
-        """Record what became of a task. why: it ran, if that is known better than from its key."""
+        """Note that a task has ended. why: it ran, where the caller knows better than its
+        key says.
+        """
         reasons = () if cached else why or self._reasons(task)
         done = Done(task, cached, reasons, seconds)
         with self._lock:
@@ -107,7 +115,9 @@ class Tasks:
         self._on_done(done)
 
     def done(self) -> tuple[Done, ...]:
-        """Every task, in the order of a build; what follows from another task says from what."""
+        """Every task, in the order of a build. A task that ran because the module changed says why
+        the module did, by what the capture was run for.
+        """
         order = list(Kind)
         with self._lock:
             every = sorted(

@@ -1,1 +1,1 @@
-"""Where values and texts differ, whoever compares them and whatever for."""
+"""Finds where two JSON documents or two modules differ."""

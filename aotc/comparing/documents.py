@@ -11,13 +11,13 @@ from typing import Any
 from msgspec import UNSET
 
 PATH_MAX = 200
-"""Characters; many leaves below one long name would be as many copies of it."""
+"""Characters of a path: every leaf below a very long name would repeat that name."""
 
 
 def leaves(document: Any) -> Iterator[tuple[str, Any]]:
-    """Values that hold no others, with their paths; no path is longer than it helps.
+    """The values of a document that hold no others, with their paths, cut to PATH_MAX characters.
 
-    Without recursion: a document of anybody's may be of any depth.
+    Not recursive, since a document from elsewhere may be of any depth.
     """
     waiting: list[tuple[str, Any]] = [("", document)]
     while waiting:
@@ -34,8 +34,8 @@ def leaves(document: Any) -> Iterator[tuple[str, Any]]:
 
 
 def differing(one: Any, two: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two documents differ, as deep as both are of the same shape: the path and both values,
-    UNSET for what is not there. Lists of plain values are told as a whole.
+    """The path and both values wherever two documents differ, descending as long as both have the
+    same shape. UNSET stands for a missing value; lists of plain values are compared as a whole.
     """
     if one == two:
         return

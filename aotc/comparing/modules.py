@@ -1,7 +1,7 @@
-"""Modules as text, line by line, without their numbering.
+"""Compares modules as text, line by line, ignoring how their values are numbered.
 
-One operation more renumbers all values after it. So lines are compared with every value's name left
-out, and shown as they are; only where nothing differs so, the names are compared too.
+One additional operation renumbers all values after it. So lines are compared without the names of
+values, and shown with them; the names are compared only where nothing else differs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _VALUE = re.compile(r"%[\w#:]+")
 
 
 def text_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """As `diff -u` has it, without names of values where that tells anything."""
+    """The difference in the format of `diff -u`."""
     plain = [_VALUE.sub("%", line) for line in before], [_VALUE.sub("%", line) for line in after]
     by = plain if plain[0] != plain[1] else (list(before), list(after))
     matcher = SequenceMatcher(None, *by, autojunk=False)

@@ -1,1 +1,1 @@
-"""Processes that run the user's code: how they are started, and what each of them does."""
+"""Child processes that run the user's code: how they are started, and what each of them does."""

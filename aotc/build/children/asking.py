@@ -1,4 +1,4 @@
-"""One question to a process that runs the user's code: a job goes in, an answer comes out."""
+"""A child process that does one job and answers, for commands that run the user's code once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def ask[A](
     doing: str,
     on_output: Callable[[str], None] = lambda text: None,
 ) -> A:
-    """Run `python -m module arguments… FOLDER`, which is to call `answer`, in a scratch folder.
+    """Run `python -m module arguments… FOLDER` on a job; what that process passes to `answer`.
 
-    variables: of its environment, beside what all have.  doing, on_output: as of `child.run`.
+    FOLDER is a scratch folder.  variables: to add to the environment that every child has.
+    doing, on_output: as for `child.run`.
     Raises the child's own findings, CaptureError (AOTC-E835) for a crash.
     """
     with scratch_folder() as folder:
@@ -49,7 +50,7 @@ def ask[A](
 
 
 def answer[J](folder: Path, job_type: type[J], find: Callable[[J, Progress], Any]) -> int:
-    """In the child: leave what `find` makes of the job; the exit code to end with."""
+    """In the child: write what `find` makes of the job for the parent. Returns the exit code."""
     end_with_parent()
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=job_type)
 

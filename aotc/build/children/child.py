@@ -42,7 +42,7 @@ PINNED = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "1"}
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process' environment without what steers jax and XLA, plus `extra`.
 
-    Options of the compiler belong into target files, where the bundle records them.
+    Options of the compiler belong in target files, where the bundle records them.
     """
     steering = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
@@ -50,7 +50,7 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def ignored_variables() -> list[str]:
-    """Variables of this environment that a build leaves out on purpose."""
+    """Variables of this environment that are set, and that a build does not pass on."""
     return sorted(k for k in os.environ if k.startswith(("JAX_", "XLA_", "PJRT_")))
 
 
@@ -121,8 +121,8 @@ def _crash(code: str, doing: str, current: str, status: int, lines: list[str]) -
 
 
 def _last_lines(said: str) -> list[str]:
-    """The last lines; of a crash, Python's report of it down to our own frames, and what was said
-    just before.
+    """The last lines that a child printed. After a crash: Python's report of it, without our own
+    frames, and the lines just before.
     """
     lines = said.splitlines()
     ours = f'  File "{Path(aotc.__path__[0])}{os.sep}'
@@ -141,7 +141,7 @@ def end(status: int) -> NoReturn:
 
 
 def work(folder: Path, do: Callable[[Progress], None]) -> int:
-    """In the child: do it, and tell the parent how it ended; the exit code to end with."""
+    """In the child: do the work, and tell the parent how it ended. Returns the exit code."""
     from aotc.capture import raised
 
     progress = Progress.claim_stdout()
@@ -154,13 +154,13 @@ def work(folder: Path, do: Callable[[Progress], None]) -> int:
 
 
 def finish(folder: Path) -> int:
-    """In the child: say that everything was made; the exit code to end with."""
+    """In the child: tell the parent that everything was made. Returns the exit code."""
     (folder / FINISHED_FILE).touch()
     return 0
 
 
 def report(folder: Path, error: AotcError) -> int:
-    """In the child: leave the findings for the parent; the exit code to end with."""
+    """In the child: write the findings for the parent. Returns the exit code."""
     data = msgspec.json.encode([finding.to_json() for finding in error.findings])
     part = folder / f"{FINDINGS_FILE}.part"  # whole or not there, should the disk be full
     part.write_bytes(data)

@@ -38,8 +38,10 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 def look(job: Job, progress: Progress) -> Answer:
-    """Raises CaptureError (AOTC-E820) for a function that is not there, UsageError: AOTC-E082 for
-    an example that raises or does not fit the function, E085 for what no manifest can call.
+    """Import a function, call its example, and describe its parameters.
+
+    Raises CaptureError (AOTC-E820) for a function that is not there, UsageError: AOTC-E082 for an
+    example that raises or does not fit the function, E085 for something that no manifest can call.
     """
     root = Path(job.root)
     progress.started(f"importing {job.function}")

@@ -60,7 +60,7 @@ def probe(manifest_path: Path, job: Job, progress: Progress) -> Answer:
 
 
 def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManifest:
-    """Recorded inputs may be smaller than a probe."""
+    """A manifest with drawn fixture inputs: recorded ones may be smaller than a probe."""
     spec = manifest.entry_points[entry_point]
     drawn = FixtureSpec(file=None, seed=spec.fixtures.seed, ranges=spec.fixtures.ranges)
     return replace(
@@ -111,7 +111,7 @@ def _call(
 
 
 def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """Median seconds of each call; they take turns, so that other work on the host meets all."""
+    """Median seconds of each call. They take turns, so that other load on the host affects all."""
     times: list[list[float]] = [[] for _ in calls]
     for call in calls:
         call()

@@ -23,7 +23,7 @@ from aotc.processes import end_with_parent
 
 
 def main() -> int:
-    # Before anything is recorded, for it loads native code, as a program had better not.
+    # Before the recorder starts: it loads native code, for which the recorder refuses a program.
     end_with_parent()
     worker, manifest, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     root = manifest.resolve().parent
@@ -34,7 +34,7 @@ def main() -> int:
         status: int = importlib.import_module(worker).main()
     except OSError as error:
         if error.errno in FULL:
-            # What was cut off may leave room for saying so; if not, the parent finds none.
+            # Nothing of this may fit on the full disk either; then the parent reports that itself.
             with suppress(OSError):
                 return child.report(folder, no_scratch(error))
         raise

@@ -89,8 +89,8 @@ def _require_steady(
     values: Mapping[str, Mapping[str, Array]],
     staging: Staging,
 ) -> None:
-    """Leave a note if the program made other weights here than in the capture's process: whatever
-    it read for that, nobody saw it.
+    """Mark the program as unsteady if it made other weights here than in the capture process: then
+    they depend on something that no recorder saw, and the result must not be cached.
     """
     for name, loaded in weights.items():
         if any(

@@ -38,8 +38,8 @@ type Function = Callable[[Mapping[str, Array]], dict[str, Array]]
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50
-"""What a call that is padded or split may take: so many times what JAX took for the exact one,
-which it had to compile, while the profile's is compiled already."""
+"""A padded or split call is stopped after this many times what JAX took for the exact one, whose
+time includes compiling it; and not before SECONDS_MIN."""
 
 
 class FlatCallAt(Protocol):

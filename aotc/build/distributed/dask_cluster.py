@@ -18,16 +18,16 @@ from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
 
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
-"""Ours to Dask's."""
+"""Schemes of `--executor` URLs to those of Dask."""
 
 CONNECT_SECONDS = 20.0
 STOP_SECONDS = 5.0
 
 LOOK_SECONDS = 5.0
-"""Between two looks at the workers."""
+"""How often the scheduler is asked whether it has workers."""
 
 PATIENCE_SECONDS = 60.0
-"""As long as it takes to start new workers."""
+"""How long a build waits without any worker; new ones take about as long to start."""
 
 
 class DaskCluster(Cluster):
@@ -35,7 +35,7 @@ class DaskCluster(Cluster):
 
     def __init__(self, client: Any, patience: float) -> None:
         self._client, self._patience = client, patience
-        # Tasks are told apart by their builds, not by what Dask takes for the same call.
+        # Dask would otherwise return the result of an earlier call with equal arguments.
         self._executor = client.get_executor(pure=False)
         self._lock = threading.Lock()
         self._looked = self._seen = time.monotonic()
@@ -70,10 +70,10 @@ class DaskCluster(Cluster):
         try:
             bounded.call(lambda _: self._client.run(worker.stop_build, build, on_error="ignore"))
         except OutageError:
-            return  # whom this does not reach ends by itself
+            return  # workers that this does not reach end their compilations by themselves
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the connection; the workers are others' to end."""
+        """Close the connection; scheduler and workers go on."""
         try:
             Bounded(STOP_SECONDS).call(lambda _: self._client.close(timeout=STOP_SECONDS))
         except OutageError:
@@ -112,8 +112,8 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
 
 
 def _silence() -> None:
-    """What Dask has to say of lost connections comes back as findings. Some of its loggers have
-    levels of their own.
+    """Keep Dask's log off the terminal: lost connections are reported as findings. Some of its
+    loggers have levels of their own, so that setting the parent's is not enough.
     """
     for name in ["distributed", *logging.root.manager.loggerDict]:
         if name.partition(".")[0] == "distributed":

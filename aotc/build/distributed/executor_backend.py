@@ -1,4 +1,4 @@
-"""The side of the client: a backend whose executables come from the workers of an executor."""
+"""The client's side: a backend whose executables are compiled by the workers of an executor."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith
 
 SMALL_BYTES = 64 * 2**10
-"""Asking whether a worker has a module costs more than sending one that is not larger."""
+"""Blobs up to this size are sent at once; asking whether a worker has them would cost more."""
 
 IN_FLIGHT = 64
-"""Tasks that an executor has at a time, so that its workers are never without."""
+"""Tasks submitted at a time, enough that no worker waits for one."""
 
 TICK_SECONDS = 1.0
 
 
 class Cluster(Executor):
-    """An executor that knows how its workers do."""
+    """An executor that can tell whether it still has workers."""
 
     def trouble(self) -> str:
-        """Why nothing will come of waiting any longer; nothing as long as something may."""
+        """Why it is no use to wait any longer; empty while there is hope."""
         return ""
 
     def stop_build(self, build: str) -> None:
-        """End what workers do for a build. Returns soon, whatever the workers do."""
+        """Stop what workers compile for a build, without waiting until they have stopped."""
         worker.stop_build(build)
 
 
@@ -53,8 +53,9 @@ class _Packed:
 
 
 class ExecutorBackend:
-    """Another backend, at the workers of an executor. parts: of its toolchain, as workers' has to
-    be.
+    """Another backend, run by the workers of an executor.
+
+    parts: `toolchain_parts` of that backend; every worker must have the same.
     """
 
     def __init__(self, inner: Backend, executor: Executor, parts: Parts) -> None:
@@ -64,12 +65,12 @@ class ExecutorBackend:
         self._stopped: Future[Any] = Future()
 
     def toolchain(self) -> BuiltWith:
-        """As of the backend."""
+        """As the backend says it."""
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
-        """As of the backend. Raises CompileError as that does, and AOTC-E913 workers with another
-        toolchain, E914 an executor that lost the task, E915 an answer that is damaged.
+        """As the backend compiles it. Raises CompileError as the backend does, and for AOTC-E913
+        workers with another toolchain, E914 an executor that lost the task, E915 a damaged answer.
         """
         shipped, blobs = job_of(job)
         request = Request(
@@ -82,19 +83,19 @@ class ExecutorBackend:
         return _executable(job, self._answer(job, packed))
 
     def stop(self) -> None:
-        """End what is being compiled; those calls raise, and later ones do."""
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         if not self._stopped.done():
             self._stopped.set_result(None)
         match self._executor:
             case Cluster() as cluster:
                 cluster.stop_build(self._build)
             case _:
-                # Its workers may be threads of this process; others end what they have begun.
+                # Its workers may be threads of this process. Others finish what they have begun.
                 worker.stop_build(self._build)
 
     def _answer(self, job: CompileJob, packed: _Packed) -> Answer:
-        """The first answer for which nothing was missing: to what is small, to that and what the
-        first worker lacked, and, since any worker may get it, to everything.
+        """Ask with small blobs only, then with those that the worker lacked as well. The next
+        worker may lack others, so the last attempt sends all of them.
         """
         given = packed.small
         while True:

@@ -17,7 +17,10 @@ from aotc.cache.tasks import Tasks
 def compilers(
     backends: Mapping[str, Backend], tasks: Tasks, workers: Workers, executor: Executor | None
 ) -> Iterator[tuple[dict[str, CachedBackend], Workers]]:
-    """By platform, and the threads that wait for them. executor: None to compile here."""
+    """Cached backends by platform, and the threads that wait for them.
+
+    executor: whose workers compile; None for this host.
+    """
     if executor is None:
         yield {name: CachedBackend(backend, tasks) for name, backend in backends.items()}, workers
         return

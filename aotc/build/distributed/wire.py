@@ -1,7 +1,8 @@
-"""What travels to a worker and back: bytes alone, so that any executor can carry it.
+"""What is sent to a worker and back: plain bytes, so that any executor can carry them.
 
-A request names modules and constants by their digests. Small ones travel beside it; of larger ones
-a worker says which it does not have. An answer begins with SHA-256 of the request and itself.
+A request names modules and constants by their digests. Small blobs are sent with it; of the others,
+a worker answers which it lacks. An answer begins with the SHA-256 of the request's digest and its
+own, so that an answer to another request is recognised.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ type Blobs = Mapping[str, bytes]
 
 
 class Request(Struct, frozen=True):
-    """For a worker of whatever version: what it needs to be, and what to do then.
+    """What a worker of any version can read: the toolchain it must have, and the job if it does.
 
-    build: which build asks, so that it can be stopped.  toolchain: as of
-    `cached_backend.toolchain_parts`.  job: a `Job`, for workers with exactly this toolchain.
+    build: id of the build that asks, by which it can be stopped.  toolchain: as
+    `cached_backend.toolchain_parts` gives it.  job: an encoded `Job`, which only workers with
+    exactly this toolchain decode.
     """
 
     build: str
@@ -44,7 +46,7 @@ class Array(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """A compile job without its bytes."""
+    """A compile job with digests in place of its module and constants."""
 
     label: str
     target: Target
@@ -56,13 +58,13 @@ class Job(Struct, frozen=True):
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Of everything that it is made of."""
+        """Of its module and constants."""
         return (self.module, *(array.digest for array in self.constants.values()))
 
 
 class Answer(Struct, frozen=True):
-    """One of five: an executable; why there is none; what is missing; how the worker's toolchain
-    differs; or that the build was stopped.
+    """One of five answers: an executable; findings, if it does not compile; digests of missing
+    blobs; differences between the toolchains; or that the build was stopped.
     """
 
     executable: Executable | None = None
@@ -73,7 +75,7 @@ class Answer(Struct, frozen=True):
 
 
 def job_of(job: CompileJob) -> tuple[Job, Blobs]:
-    """A job, and what it is made of."""
+    """A job as it is sent, and its blobs."""
     arrays = {index: np.ascontiguousarray(value) for index, value in job.constants.items()}
     raw = {index: array.tobytes() for index, array in arrays.items()}
     constants = {
@@ -97,7 +99,7 @@ def job_of(job: CompileJob) -> tuple[Job, Blobs]:
 
 
 def compile_job(job: Job, blobs: Blobs) -> CompileJob:
-    """The job as the client had it. blobs: all of them, by digests that were checked."""
+    """The job as the client had it. blobs: all of the job's, with their digests checked."""
     artifact = blobs[job.module]
     return CompileJob(
         label=job.label,

@@ -1,4 +1,4 @@
-"""The side of a worker: a function that executors call, in a process that lives for long.
+"""The worker's side: the function that executors call, in a long-lived process.
 
 Blobs that were sent once are kept in the cache of the worker's host, by digest.
 """
@@ -29,11 +29,11 @@ from aotc_runtime.errors import AotcError
 CACHE_VARIABLE = "AOTC_CACHE"
 
 STOPPED_KEPT = 256
-"""Builds of which it is remembered that they were stopped; tasks of theirs may still arrive."""
+"""How many stopped builds are remembered, since tasks of theirs may still arrive."""
 
 
 class _Running:
-    """What compiles in this process now, by build."""
+    """The backends that compile in this process now, with the build they compile for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,14 +66,14 @@ _RUNNING = _Running()
 
 
 def answer(request: bytes, blobs: Blobs) -> bytes:
-    """Compile what a request asks for; an encoded `Answer`. blobs: of which the worker is given
-    some, or none.
+    """Compile what a request asks for; an encoded `Answer`. blobs: those that came with it; the
+    others are looked up in this host's cache.
     """
     return encode_answer(request, _answer(msgspec.msgpack.decode(request, type=Request), blobs))
 
 
 def stop_build(build: str) -> None:
-    """End what this process compiles for a build, and begin nothing more for it."""
+    """Stop what this process compiles for a build, and compile nothing more for it."""
     _RUNNING.stop(build)
 
 
@@ -102,7 +102,7 @@ def _own_parts(platform: str) -> Parts:
 
 @cache
 def _store() -> LocalStore | None:
-    """Where blobs are kept; None for nowhere, and then they are sent each time."""
+    """This host's cache, which keeps blobs; None without one, and they are sent each time."""
     place = os.environ.get(CACHE_VARIABLE) or None
     if place == OFF:
         return None
@@ -113,7 +113,7 @@ def _store() -> LocalStore | None:
 
 
 def _collect(job: Job, given: Blobs) -> dict[str, bytes]:
-    """What is here of what a job is made of. A blob that is not what it should be is not here."""
+    """The blobs of a job that this worker has, by digest; a damaged one counts as missing."""
     store, found, new = _store(), dict[str, bytes](), False
     for digest in job.digests:
         data = given.get(digest)

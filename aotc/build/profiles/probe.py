@@ -21,7 +21,7 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import Target
 
 BYTES_PER_FLOP = 1.0
-"""What a byte that moves counts beside an operation."""
+"""How much one byte of memory traffic costs in the model, in operations."""
 
 
 class CostKind(StrEnum):
@@ -34,8 +34,10 @@ class CostKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One more profile in a bundle, at most: bytes of executable and module, seconds to compile,
-    bytes of memory that a call of the largest takes beside the weights.
+    """What one more profile costs at most.
+
+    bytes: of its executable and module.  seconds: to compile it.  memory_bytes: that a call takes
+    beside weights and inputs.
     """
 
     bytes: int
@@ -45,7 +47,9 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """artifact: of the most expensive of the compiled probes; None where none was compiled."""
+    """What probing found. artifact: the most expensive of the compiled probes; None if none was
+    compiled.  probes: how many were traced.
+    """
 
     model: CostModel
     artifact: Artifact | None

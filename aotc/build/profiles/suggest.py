@@ -1,4 +1,4 @@
-"""`aotc profiles suggest`: from a manifest and a log to the profiles that serve the log best."""
+"""`aotc profiles suggest`: the profiles that serve the calls of a traffic log best."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aotc_runtime.words import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Traffic within what an entry point accepts. outside: requests that are not, by reason."""
+    """Traffic that an entry point accepts. outside: how many requests it does not, by reason."""
 
     points: Points
     counts: Counts
@@ -100,7 +100,9 @@ def suggest(
 
 
 def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
-    """The entry point that is meant. Raises UsageError (AOTC-E042)."""
+    """The entry point that `--entry` names, or the only one with dimensions. Raises UsageError
+    (AOTC-E042).
+    """
     every = manifest.entry_points
     sized = [name for name in every if any(manifest.profiles(name, manifest.targets[0]))]
     if wanted is None and len(sized) == 1:
@@ -126,7 +128,7 @@ def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
 
 
 def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
-    """Set aside what is refused whatever the profiles are. Raises UsageError (AOTC-E041)."""
+    """Set aside requests that no profiles could serve. Raises UsageError (AOTC-E041) if all are."""
     refused = space.refused(traffic.points)
     kept = np.ones(len(traffic.points), dtype=bool)
     for where in refused.values():

@@ -1,4 +1,5 @@
-"""Putting suggested profiles into the manifest's file, once it is known to mean them."""
+"""Writes suggested profiles into a build manifest, after reading back that they are what it
+says."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from aotc_runtime.formats.toml_source import render_path
 
 
 def write_profiles(suggestion: Suggestion) -> str:
-    """Write them in one step; the key they stand under. The file keeps its mode and its comments.
+    """Write suggested profiles in one step; returns the key that now holds them.
+
+    The file keeps its mode and its comments.
 
     Raises UsageError: AOTC-E043 where this cannot be done in place, E003 for a place that cannot be
     written, E044 for a manifest that has changed meanwhile; BuildManifestError for a manifest that

@@ -21,9 +21,7 @@ SHOWN_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class BuildAgain:
-    """The same build as another; without a cache, in other folders, and with another number of jobs
-    if it has one at all.
-    """
+    """A build to repeat: without a cache, in other folders, and with another number of jobs."""
 
     manifest: Path
     targets: Sequence[str]
@@ -53,7 +51,9 @@ class BuildAgain:
 
 
 def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[Finding]:
-    """AOTC-E940, the first of them first. first, second: what the two bundles are called."""
+    """AOTC-E940 for each difference, in the order of the stages. first, second: what messages call
+    the two bundles.
+    """
     assert found, "root digests differ, so something does"
     for difference in found[:SHOWN_MAX]:
         target = f"{difference.target} " if difference.target else ""

@@ -20,15 +20,15 @@ from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import Contents, read_envelopes, read_root, read_unverified
 
 TARGETS_CHARACTERS_MAX = 2**16
-"""Of all targets together; they become arguments of a process, which the system limits."""
+"""Of the names of all targets; they become arguments of a process, whose length is limited."""
 SHOWN_MAX = 200
-"""Characters of a text that nobody expected."""
+"""Characters of an unexpected text that a message shows."""
 
 _PACKAGE = re.compile(r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 _VERSION = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9.!+_-]*\Z")
 """https://packaging.python.org/en/latest/specifications/name-normalization/#name-format, and
-characters of https://packaging.python.org/en/latest/specifications/version-specifiers. Installers
-take other texts for options, files and URLs."""
+characters of https://packaging.python.org/en/latest/specifications/version-specifiers. Anything
+else could be an option, a file or a URL to an installer."""
 
 _COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _PYTHON = re.compile(r"\A[ -~]{0,100}\Z")
@@ -45,6 +45,8 @@ class _External(Struct, frozen=True):
 
 
 class Revision(Struct, frozen=True):
+    """dirty: whether files differed from the commit."""
+
     gitCommit: str
     dirty: bool
 
@@ -72,9 +74,12 @@ class _Predicate(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """manifest: file name and digest.  targets: as written.  files: sources, weights and fixtures
-    that the build read, from the manifest's folder, to their digests.  packages: to versions.
-    signers: ids of the keys that count; none if nobody asked.
+    """How a bundle was built.
+
+    manifest, manifest_digest: of the build manifest, the name without a folder.  targets: as the
+    build was asked for them.  files: paths from the manifest's folder of sources, weights and
+    fixtures, to their digests.  packages: names to versions.  tuning: digest of the tuning file, or
+    "".  signers: ids of the policy's keys that vouch for this; none without a policy.
     """
 
     manifest: str
@@ -89,11 +94,11 @@ class Recipe(Struct, frozen=True):
 
 
 def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recipe]:
-    """A bundle with every digest checked, and how it was built.
+    """A bundle with every digest checked, and how its provenance says that it was built.
 
-    policy: whose keys count; None to take any statement at its word. Raises what verification
-    raises of the first six steps (docs/trust.md), and ReproducibilityError (AOTC-E941) where no
-    statement describes one build.
+    policy: whose keys count; None to believe any statement, signed or not.
+    Raises what the first six steps of verification raise (docs/trust.md), and ReproducibilityError:
+    AOTC-E941 no statement describes one build, E945 one that names what no build records.
     """
     source = open_bundle(path)
     contents, _ = read_unverified(source)
@@ -162,8 +167,8 @@ def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
 
 
 def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
-    """Names that would mean something else to a file system, an installer or a terminal than to
-    whoever recorded them.
+    """AOTC-E945 for names that no build records, and that a file system, an installer or a terminal
+    could take for something else, such as a path that leads elsewhere or an option.
     """
     named = recipe.manifest
     if Path(named).name != named or named in ("", "..") or "\0" in named:

@@ -34,7 +34,7 @@ RUN = (
     "from aotc.processes import end_with_parent; end_with_parent(); "
     "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
 )
-"""`python -m aotc.cli.main`, which ends with the process that started it."""
+"""As `python -m aotc.cli.main`, but the process ends when the one that started it does."""
 
 LINES_SHOWN = 15
 
@@ -43,10 +43,10 @@ type OnStage = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A bundle that was built again, byte for byte below its root.
+    """A bundle that was built again to the same root digest.
 
-    manifest: where it was found.  installed: whether the build ran in an environment made for it.
-    notes: what was not the same, and made no difference.
+    manifest: the path of the build manifest.  installed: whether the build ran in an environment
+    made for it.  notes: what differed between the two builds without changing the result.
     """
 
     name: str
@@ -126,7 +126,7 @@ def reproduce(
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
-    """Packages of which another version is here, or none, to that."""
+    """Packages whose installed version is another one, to that version or "none"."""
     found: dict[str, str] = {}
     for name, wanted in packages.items():
         try:
@@ -156,7 +156,9 @@ def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Find
 def _interpreter(
     recipe: Recipe, changed: Mapping[str, str], processes: Processes, on_stage: OnStage
 ) -> Iterator[list[str]]:
-    """A command that runs aotc with the recorded packages: this one, if it has them."""
+    """A command that runs aotc with the recorded packages: this interpreter if it has them, else
+    that of an environment made for it.
+    """
     if not changed:
         yield [sys.executable, "-P", "-c", RUN]
         return
@@ -172,7 +174,7 @@ def _interpreter(
 
 
 def _other_requirements(known: Collection[str]) -> Iterator[str]:
-    """What the toolchain needs beside packages that the capture had imported."""
+    """Requirements of the toolchain that are not among the recorded packages."""
     for project in OURS:
         for text in requires(project) or ():
             name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
@@ -181,8 +183,8 @@ def _other_requirements(known: Collection[str]) -> Iterator[str]:
 
 
 def _build(command: list[str], scratch: Path, processes: Processes) -> None:
-    """Run a build to its end; its findings are raised here. What it leaves if it is killed lies in
-    the scratch folder, and goes with that.
+    """Run a build to its end, and raise its findings here. Its temporary files lie in the scratch
+    folder, so that they are removed even if the build is killed.
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AOTC_")}
     with processes.started(

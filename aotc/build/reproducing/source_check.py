@@ -1,4 +1,5 @@
-"""Whether a folder has what a bundle's provenance says that it was built from, byte for byte."""
+"""Whether a folder holds the files that a bundle was built from, by the digests in its
+provenance."""
 
 from __future__ import annotations
 
@@ -78,8 +79,10 @@ def check_files(
 
 
 def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
-    """AOTC-E943 for each file of which the new build has read another than the recorded one, which
-    may well lie in the source folder. bill: the new build's bill of materials, CycloneDX.
+    """AOTC-E943 for each recorded file of which the new build read another version, although the
+    recorded one may well lie in the source folder.
+
+    bill: the new build's bill of materials, CycloneDX.
     """
     components = json.loads(bill.read_bytes())["components"]
     for part in components:
@@ -97,8 +100,8 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
 
 
 def _elsewhere(source: Path, name: str, digest: str) -> Path | None:
-    """A file below the source folder that ends in this name, the one of this digest if there are
-    several: modules that lie elsewhere are recorded by the path that imports use.
+    """A file below the source folder whose path ends in this name; of several, the one with this
+    digest. Modules from outside of the manifest's folder are recorded by their import path.
     """
     if Path(name).is_absolute() or os.pardir in Path(name).parts:
         return None
@@ -117,12 +120,14 @@ def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Findi
 
 
 def _lies_in(path: Path, folder: Path) -> bool:
-    """As the path is written: links below the folder are its owner's, and lead where they like."""
+    """By the path as written: links below the folder are its owner's, and may lead anywhere."""
     return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))  # noqa: PTH100
 
 
 def _digest(path: Path) -> str:
-    """Of a file; why there is none where something else lies, which may have no end."""
+    """The digest of a regular file; otherwise, why there is none. Never reads a device or a
+    pipe.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""The toolchain as it runs here, for another environment that has none."""
+"""A copy of the running toolchain, for an environment in which it is not installed."""
 
 from __future__ import annotations
 

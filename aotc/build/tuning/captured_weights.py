@@ -1,4 +1,4 @@
-"""Weights that candidates of a tuned build hold as constants, and their jobs."""
+"""Candidates of a tuned build that hold weights as constants: which weights, and their jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aotc_runtime.serving.dtypes import numpy_dtype
 DTYPES = frozenset(
     {DType.FLOAT32, DType.FLOAT64, DType.INT8, DType.INT16, DType.INT32, DType.INT64}
 )
-"""What becomes a constant; weights of other types stay arguments."""
+"""Dtypes of weights that can become constants; weights of others stay arguments."""
 
 
 class WeightFiles:
@@ -69,6 +69,8 @@ class WeightFiles:
 def candidate_job(
     job: CompileJob, candidate: Candidate, profile: CapturedProfile, weights: WeightFiles
 ) -> CompileJob:
-    """The job of a profile as a candidate has it."""
+    """The job of a profile with a candidate's options, and its weights as constants if it
+    has any.
+    """
     constants = weights.values(profile) if candidate.captures else {}
     return replace(job, options=candidate.options, constants=constants)

@@ -1,4 +1,4 @@
-"""`aotc build --tune` and `--tuning`: what is asked, what was chosen before, and what is told."""
+"""`aotc build --tune` and `--tuning`: the request, choices of an earlier build, and notes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from aotc_runtime.schema.manifest import Target, Tuned
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The wish to measure candidates on this host."""
+    """A request to measure candidates on this host (`--tune`)."""
 
 
 type Tuning = Measure | Recorded
 
 
 def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
-    """The targets that stay as they are, and why.
+    """The targets that are not tuned, and why.
 
     Raises CompileError (AOTC-E911) if this host is to measure and can run none of them.
     """
@@ -52,7 +52,9 @@ def replay(
     program: CapturedProgram,
     staging: Staging,
 ) -> tuple[dict[Key, CompileJob], dict[Key, Tuned]]:
-    """The jobs as they were chosen before. Raises UsageError (AOTC-E031)."""
+    """The jobs with the choices of a tuning file, and those choices. Raises UsageError (AOTC-E031)
+    for a file that does not fit the program, its targets or this jaxlib.
+    """
     chosen = choices(recorded, jobs, version("jaxlib"))
     weights = WeightFiles(staging, program.weights)
     jobs, tuned = dict(jobs), dict(chosen)
@@ -61,13 +63,13 @@ def replay(
         candidate = Candidate(each.choice, each.options, bool(each.captured))
         jobs[key] = candidate_job(jobs[key], candidate, profile, weights)
         if each.captured:
-            # What is recorded is what was done, whoever edited the file.
+            # The bundle records what was done here, whatever somebody wrote into the file.
             tuned[key] = msgspec.structs.replace(each, captured=weights.arguments(profile))
     return jobs, tuned
 
 
 def notes(not_tuned: Mapping[str, str], executables: Mapping[Key, Executable]) -> Iterator[str]:
-    """What the user should know of a tuned build: what is not tuned, and what is there twice."""
+    """Notes on a tuned build: targets that are not tuned, weights that it holds twice."""
     for target, reason in not_tuned.items():
         yield f"not tuned: this host cannot run target {target}: {reason}"
     capturing = sum(bool(executable.captured) for executable in executables.values())
@@ -83,6 +85,6 @@ def file_of(
     jobs: Mapping[Key, CompileJob],
     not_tuned: Mapping[str, str],
 ) -> TuningFile:
-    """What was chosen, to build from again."""
+    """The choices of this build as a tuning file."""
     tuned = {key: e.tuned for key, e in executables.items() if e.tuned is not None}
     return tuning_file.of(tuned, jobs, not_tuned, version("jaxlib"))

@@ -1,7 +1,7 @@
-"""Every candidate of a tuned build compiled, measured on this host, and the best one taken.
+"""`--tune`: compiles every candidate, measures them on this host, and takes the best.
 
-The candidates of a target are staged as so many targets of one bundle, and loaded and called as in
-production. What is chosen goes through parity as any executable does.
+The candidates for one target are staged as several targets of one bundle, which the runtime loads
+and calls as in production. The chosen ones go through parity as any executable does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ type Parts = Callable[[Target, Mapping[tuple[str, int], Executable]], TargetPart
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A candidate of one executable: what became of it."""
+    """A candidate for one executable. executable: None if it did not compile; then reason
+    says why.
+    """
 
     candidate: Candidate
     job: CompileJob
@@ -56,10 +58,11 @@ def search(
     processes: Processes,
     on_step: Callable[[int, int], None],
 ) -> dict[Key, Executable]:
-    """The best executables of one target, each with the evidence.
+    """The best executables of one target, each with the evidence for its choice.
 
-    defaults: the untuned ones.  backend: the cached one; candidates are executables as any, and are
-    compiled once.  workers: how many at a time.  on_step: steps done, and in all.
+    defaults: the untuned executables.  backend: with its cache, so that no candidate is compiled
+    twice.  parts: makes the parts of a bundle from candidates.  workers: compilations at a time.
+    on_step: given the steps done, and how many there are.
     Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912 the
     measuring process crashed.
     """
@@ -107,7 +110,7 @@ def search(
 
 
 def _labelled(job: CompileJob, candidate: Candidate) -> CompileJob:
-    """f[batch=8] as eigen: candidates of one executable are so many tasks."""
+    """Labelled `f[batch=8] as eigen`: each candidate is a task of its own."""
     return replace(job, label=f"{job.label} as {candidate.name}")
 
 
@@ -142,7 +145,7 @@ def _measure(
         [
             parts(
                 msgspec.structs.replace(target, name=name),
-                # Where a candidate has nothing, the default keeps its place and is not measured.
+                # Where a candidate did not compile, the default fills the gap, unmeasured.
                 {key[1:]: compiled.get((name, key), defaults[key]) for key in tries},
             )
             for name in sorted(names, key=lambda name: name != DEFAULT)

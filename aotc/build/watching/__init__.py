@@ -1,1 +1,1 @@
-"""What the user's code read, watched as it runs, and whether that is as it was."""
+"""Watching what the user's code reads, to know later whether a cached result is still good."""

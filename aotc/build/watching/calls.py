@@ -1,9 +1,10 @@
-"""What the project's own code asks that no opened file holds: clocks, chance, the system, paths.
+"""Watches the project's own calls for what no opened file shows: clocks, randomness, the system,
+and questions about paths.
 
-Every call that is made by the code of the project, and none of those that libraries make, is
-looked at (PEP 669): it costs the project's code alone. Functions that are handed over to be called
-by somebody else, as in `max(paths, key=os.path.getmtime)`, and those that the standard library
-calls for the project, as `glob` does, are seen as they begin, if they are written in Python.
+By PEP 669 events, every call made by the project's code is looked at, and none made by libraries:
+only the project's code becomes slower. A function that the project hands to somebody else, as in
+`max(paths, key=os.path.getmtime)`, or that the standard library calls on its behalf, as `glob`
+does, is seen when it starts, provided it is written in Python.
 """
 
 from __future__ import annotations
@@ -27,32 +28,32 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 TOOL = 4
-"""Of the six tools that Python knows, one that debuggers, coverage and profilers do not take."""
+"""A tool id of `sys.monitoring` that is not reserved for debuggers, coverage or profilers."""
 
 
 class Listener(Protocol):
-    """Who is told."""
+    """What is told of the calls, and knows whose code is the project's."""
 
     def is_project(self, filename: str) -> bool:
         """Whether code of this file is the project's."""
 
     def asked_by_project(self, frame: FrameType | None) -> bool:
-        """Whether code of the project is what the standard library works for in this frame."""
+        """Whether the standard library runs this frame on behalf of the project's code."""
 
     def refuse(self, why: str) -> None:
-        """The clock, chance or the system was asked."""
+        """The project asked for the time, a random number or a fact about the system."""
 
     def heard_look(self, path: str) -> None:
-        """The existence of something was asked for."""
+        """It asked whether something exists."""
 
     def heard_size(self, path: str) -> None:
-        """The size of a file was asked for."""
+        """It asked for the size of a file."""
 
     def heard_link(self, path: str) -> None:
-        """It was asked where a path leads."""
+        """It asked where a link leads."""
 
     def heard_relative(self, path: str) -> None:
-        """A path was made absolute."""
+        """It made a path absolute."""
 
 
 CLOCK, CHANCE, SYSTEM = "the clock", "chance", "the system"
@@ -86,7 +87,7 @@ ASKING_CODE = {
     for function in functions
     if hasattr(function, "__code__")
 } | {pathlib.Path.cwd.__func__.__code__: (SYSTEM, "cwd")}  # type: ignore[attr-defined]
-"""Those that are written in Python: what they ask, and their name."""
+"""Those of them that are written in Python, by code object: what they ask for, and their name."""
 
 LOOKING = frozenset(
     function.__code__
@@ -106,7 +107,7 @@ LINKS = frozenset(
 )
 MADE_ABSOLUTE = frozenset({os.path.abspath.__code__, pathlib.Path.absolute.__code__})
 PATHS = LOOKING | SIZES | LINKS | MADE_ABSOLUTE
-"""Functions of the standard library that are written in Python; their paths come first."""
+"""Functions of the standard library, written in Python, whose first argument is a path."""
 
 WATCHED = PATHS | ASKING_CODE.keys()
 SECOND_PATHS = frozenset({os.path.samefile.__code__, pathlib.Path.samefile.__code__})
@@ -144,7 +145,9 @@ class Calls:
         return sys.monitoring.DISABLE
 
     def _is_project(self, code: CodeType, frame: FrameType) -> bool:
-        """Also what it compiles itself or has compiled: `exec`, methods of dataclasses."""
+        """Whether code is the project's, generated code included (`exec`, methods of
+        dataclasses).
+        """
         if code.co_filename.startswith("<") and not code.co_filename.startswith("<frozen"):
             return self._listener.asked_by_project(frame)
         return self._listener.is_project(code.co_filename)
@@ -188,7 +191,7 @@ class Calls:
                 self._listener.heard_link(os.fsdecode(first))
 
     def _called_by_glob(self, function: Any, first: Any, frame: FrameType) -> None:
-        """Of names without a wildcard it asks the system itself."""
+        """`glob` calls `os.lstat` itself for names without a wildcard."""
         if function is os.lstat and self._listener.asked_by_project(frame):
             self._listener.heard_look(os.fsdecode(first))
 
@@ -196,7 +199,9 @@ class Calls:
         self._listener.refuse(f"it asked {asked}: {name} in {file}")
 
     def _asked_of_owner(self, function: Any, first: Any) -> str | None:
-        """Of a method, by whose it is; of what makes generators, by whether it got a seed."""
+        """What is asked by a call that only its arguments tell: a method by the object it belongs
+        to, a maker of random generators by whether it was given a seed.
+        """
         name = getattr(function, "__name__", None)
         if not isinstance(name, str):
             return None

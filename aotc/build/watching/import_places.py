@@ -1,8 +1,8 @@
-"""Where an import leads: what a program read is what the next build would read only if that finds
-the program's modules in the same places.
+"""Where imports find the program's modules. A cached result is good for the next build only if that
+one would import the same files.
 
-A package that is installed for editing lies where it was installed from, whichever checkout is
-built; folders of `PYTHONPATH` and of `.pth` files likewise.
+An editable installation leads to the folder it was installed from, whichever checkout is built; so
+do folders of `PYTHONPATH` and of `.pth` files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NOWHERE = "nowhere"
 
 
 def path_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What `sys.path` will be in a child of this process, and perhaps more behind it. environment:
-    of the child.
+    """What `sys.path` will be in a child process with this environment, perhaps with more entries
+    at its end.
     """
     return (*stated_path(environment), *sys.path)
 
@@ -31,14 +31,14 @@ def stated_path(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def place(path: str, root: Path) -> str:
-    """From the manifest's folder, if it lies below that."""
+    """A path relative to the manifest's folder if it lies below that, else as it is."""
     found = Path(path)
     return found.relative_to(root).as_posix() if found.is_relative_to(root) else path
 
 
 def place_of(name: str, root: Path, path: Sequence[str]) -> str:
-    """Where an import of a top-level module leads: a file, or the folders of a package without one;
-    from the manifest's folder if they lie below it. path: to search behind that folder.
+    """Where an import of a top-level module leads: a file, or the folders of a namespace package;
+    relative to the manifest's folder where they lie below it. path: searched after that folder.
     """
     spec = PathFinder.find_spec(name, [os.fspath(root), *path])
     for finder in sys.meta_path:
@@ -48,8 +48,10 @@ def place_of(name: str, root: Path, path: Sequence[str]) -> str:
 
 
 def steady(root: Path, path: Sequence[str], is_own: Callable[[str], bool]) -> Iterator[str]:
-    """Top-level names of the program's modules that this process has imported from where an import
-    leads without the program's doing. path: what `sys.path` was before it ran.  is_own: of a file.
+    """Top-level names of the program's modules that lie where any import would find them, not where
+    the program itself has led its imports.
+
+    path: `sys.path` before the program ran.  is_own: whether a file is the program's.
     """
     names = {
         key.partition(".")[0]

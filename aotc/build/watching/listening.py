@@ -1,4 +1,4 @@
-"""Objects of Python that tell what they are asked: the variables, and the finders of imports."""
+"""Stand-ins for `os.environ` and a finder of imports that note what they are asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aotc.build.watching.reads import EVERYTHING
 
 
 class Environment(type(os.environ)):  # type: ignore[misc]
-    """`os.environ`, telling which variables were asked for."""
+    """`os.environ` that notes which variables were asked for; EVERYTHING if all were."""
 
     asked: ClassVar[set[str]] = set()
 
@@ -28,12 +28,13 @@ class Environment(type(os.environ)):  # type: ignore[misc]
         return super().__len__()  # type: ignore[no-any-return]
 
     def copy(self) -> dict[str, str]:
+        """As `os.environ.copy`."""
         self.asked.add(EVERYTHING)
         return super().copy()  # type: ignore[no-any-return]
 
 
 class Imports:
-    """A finder that finds nothing, and hears every name; `importlib` raises no audit event."""
+    """A finder that finds nothing but notes every name, since `importlib` raises no audit event."""
 
     def __init__(self) -> None:
         self.names: set[str] = set(sys.modules)

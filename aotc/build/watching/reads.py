@@ -1,7 +1,7 @@
-"""What a process that ran the user's code looked at, and what is there now.
+"""What a process that ran the user's code read, by name, and what those names hold now.
 
-The same names looked at again give the same parts of a key as long as nothing has changed: that is
-how a build knows, without running the program, that it would do the same.
+As long as nothing has changed, looking up the same names gives the same parts of a key: so a build
+knows, without running the program, that it would read the same again.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ NATIVE_PREFIXES = (
     "PYTHON",
 )  # fmt: skip
 NATIVE_NAMES = ("LANG", "TZ")
-"""Variables that native code and Python itself read without anybody seeing it."""
+"""Variables that native code and Python itself read, which no recorder sees."""
 
 ABSENT = "none"
 FOLDER = "a folder"
 EVERYTHING = "*"
 IMPORTED = tuple(all_suffixes())
-"""What names of files end in that an import takes; a bundle or a policy beside the program may be
-called as a module is.
-"""
+"""Endings of files that can be imported. Other files may be named like a module, such as a bundle
+that lies beside the program."""
 
 
 class Reads(Struct, frozen=True):
-    """Names only, sorted. Paths below the manifest's folder are relative to it.
+    """The names of everything that was read, sorted. Paths below the manifest's folder are
+    relative.
 
-    files: opened, also those that were not there.  looked: asked for whether they exist.  links:
-    asked for where they lead.  folders: listed.  searched: folders searched for modules; modules:
-    the names that were asked for.  own: top-level modules of the program, where imports find them
-    by themselves.  environment: variables, "*" for all.  packages: distributions.
+    files: opened, whether or not they existed.  looked: asked whether they exist.  links: asked
+    where they lead.  folders: listed.  searched: folders that imports searched.  modules: names
+    that were imported or looked for.  own: top-level modules of the program that lie where any
+    import finds them.  environment: variables, "*" for all of them.  packages: distributions.
     absent: modules that were not found.  current_folder: whether a path was relative to it.
-    refusals: why the result is not to be kept.
+    refusals: why the result must not be cached; none if it may be.
     """
 
     files: tuple[str, ...] = ()
@@ -62,10 +62,10 @@ class Reads(Struct, frozen=True):
 
 
 class Looking:
-    """Looks at what is there now. A file is read once, however often it is asked for.
+    """Looks up names of `Reads` as they are now. Each file is read once.
 
-    root: the manifest's folder.  environment: of the process that the program runs in.  path: its
-    `sys.path` before the program runs; by default, what it will be.
+    root: the manifest's folder.  environment: of the process that runs the program.  path: its
+    `sys.path` before the program runs; by default, what it is going to be.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Looking:
         self._packages: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def parts(self, reads: Reads) -> Parts:
-        """What is there now under these names, as parts of a key."""
+        """What these names hold now, as parts of a key."""
         return dict(self._parts(reads))
 
     def _parts(self, reads: Reads) -> Iterator[tuple[str, str]]:
@@ -123,8 +123,9 @@ class Looking:
 
 
 def native_parts(environment: Mapping[str, str], root: Path) -> Parts:
-    """Variables that count whether or not anybody was seen to read them. Folders of the import path
-    count by where they are, from the manifest's folder if they lie below it.
+    """Parts for variables that count whether or not they were seen to be read. Folders of
+    PYTHONPATH below the manifest's folder count by their place there, so that a moved checkout is
+    the same.
     """
     parts = {
         f"environment {name}": variable(name, environment)
@@ -161,7 +162,7 @@ def kind_of(path: Path) -> str:
 
 
 def _where(path: Path, root: Path) -> str:
-    """What a link says, and what is at its end: the same if all of it lies in another folder."""
+    """The digest of a link's text and of where it ends, relative to `root` if it ends below it."""
     end = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
     if end.startswith(os.pardir):
         end = os.path.realpath(path)

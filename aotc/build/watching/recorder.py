@@ -1,9 +1,9 @@
-"""In a process that runs the user's code: everything that it reads, as far as Python sees it.
+"""Records, in a process that runs the user's code, everything that it reads through Python.
 
-Audit hooks (PEP 578) tell of opened files, listed folders, sockets and processes; a finder of
-imports; the mapping `os.environ` of variables; `aotc.build.watching.calls` of clocks and chance.
-Native code reads files without Python: what a process has made that loaded any but the libraries
-known not to do so is not kept.
+Opened files, listed folders, sockets and processes are seen by an audit hook (PEP 578); imports by
+a finder; variables by a stand-in for `os.environ`; clocks and randomness by
+`aotc.build.watching.calls`. Native code can read files unseen: unless all of it belongs to
+libraries that are known not to, the result is not kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REFUSED = {
 DEVICES = ("/dev/", "/proc/", "/sys/")
 HARMLESS_DEVICES = ("/dev/null",)
 MEMORY = "/dev/shm/"
-"""A folder like others, which is no device."""
+"""A folder in memory below /dev, which counts as any other folder does."""
 
 METADATA = ".dist-info/"
 NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
@@ -52,7 +52,7 @@ NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
 class Recorder:
     """Records from now on. There is no way to stop an audit hook: one for each process.
 
-    root: the manifest's folder.  own: a folder that the worker itself uses.
+    root: the manifest's folder.  own: the worker's own folder, whose files do not count.
     """
 
     def __init__(self, root: Path, own: Path) -> None:
@@ -76,7 +76,7 @@ class Recorder:
         sources_only.install(lambda folder: self._is_library(os.path.join(folder, "")))
 
     def refuse(self, why: str) -> None:
-        """The result is not to be kept. why: for people, with the place where it is known."""
+        """Have the result not kept. why: a clause for people, such as "it used the network"."""
         self._refusals[why.replace(self._root + os.sep, "")] = None
 
     def finish(self) -> Reads:
@@ -130,7 +130,7 @@ class Recorder:
         name = self._absolute(os.fsdecode(path))
         self._note_current_folder(os.fsdecode(path), sys._getframe(2))
         if name in self._written and flags & os.O_ACCMODE != os.O_WRONLY:
-            # The next time, it may find there what others have written.
+            # In another build, somebody else may have written the file before it is read.
             self._read_again.add(name)
         if name.startswith(self._own) or name in self._written or name in self._opened:
             return
@@ -172,35 +172,35 @@ class Recorder:
             self._listed[folder] = names_in(Path(folder))
 
     def heard_look(self, path: str) -> None:
-        """As `aotc.build.watching.calls.Listener`, and so the next three."""
+        """As `aotc.build.watching.calls.Listener`, like the three methods after it."""
         self.heard_relative(path)
         name = self._absolute(path)
         if name not in self._looked and not name.startswith(self._own):
             self._looked[name] = kind_of(Path(name))
 
     def heard_size(self, path: str) -> None:
-        """Its size is a part of what it holds."""
+        """A size counts as the content that it belongs to."""
         self.heard_relative(path)
         name = self._absolute(path)
         self._opened.setdefault(name, _state(name))
 
     def heard_link(self, path: str) -> None:
-        """Also where no link is yet."""
+        """The path counts even if it is no link yet."""
         self.heard_relative(path)
         self._links.add(self._absolute(path))
 
     def heard_relative(self, path: str) -> None:
-        """In another current folder it would be another one."""
+        """A relative path depends on the current folder."""
         self._uses_current_folder |= not os.path.isabs(path)
 
     def _note_current_folder(self, path: Any, frame: FrameType) -> None:
-        """From another current folder, the program would have found another file."""
+        """Note that a result depends on the current folder if the project used a relative path."""
         if isinstance(path, str | bytes | os.PathLike) and not os.path.isabs(os.fsdecode(path)):
             self._uses_current_folder |= self._by_project(frame)
 
     def _by_project(self, frame: FrameType | None) -> bool:
-        """Whether code of the project is among the callers. In another thread everything counts as
-        asked by the project, which need not be among them.
+        """Whether code of the project is among the callers. In a thread, whose stack does not show
+        who started it, everything counts as the project's.
         """
         last = frame
         while frame is not None:
@@ -210,8 +210,8 @@ class Recorder:
         return last is not None and last.f_code.co_filename == threading.__file__
 
     def asked_by_project(self, frame: FrameType | None) -> bool:
-        """Whether it is code of the project that a function of the standard library works for: jax
-        looks for its plugins among installed packages, and the build allows it none.
+        """Whether the standard library runs this frame for the project and not for a package: jax,
+        for one, looks through all installed packages for plugins, of which a build allows none.
         """
         while frame is not None and not self.is_project(name := frame.f_code.co_filename):
             if self._is_library(name) and not libraries.is_of_python_or_ours(name):
@@ -220,7 +220,7 @@ class Recorder:
         return frame is not None
 
     def is_project(self, filename: str) -> bool:
-        """Whether it is no code of libraries, and none that was made of a text."""
+        """Whether code of this file is neither a library's nor generated."""
         return not filename.startswith("<") and not self._is_library(filename)
 
     def _is_library(self, path: str) -> bool:
@@ -235,8 +235,8 @@ class Recorder:
         return name
 
     def _relative(self, paths: set[str]) -> tuple[str, ...]:
-        """Below the manifest's folder by their place there: another folder is another build of the
-        same program.
+        """Paths below the manifest's folder relative to it, so that the same program in another
+        folder reads the same names.
         """
         inside = self._root + os.sep
         return tuple(
@@ -247,14 +247,14 @@ class Recorder:
         """Folders that imports search; Python lists them again only where it must."""
         paths = [*sys.path]
         for module in list(sys.modules.values()):
-            # Of a namespace package it is no list.
+            # `__path__` of a namespace package is not a list.
             paths.extend(getattr(module, "__path__", ()) or ())
         every = {self._absolute(path) for path in paths if isinstance(path, str)}
-        # Those that are not there are searched as soon as they are.
+        # Folders that do not exist yet would be searched once they do.
         return {path for path in every if not self._is_library(path + os.sep)}
 
     def _packages(self) -> tuple[set[str], set[str]]:
-        """The distributions of which something was loaded, and library files of none of them."""
+        """The distributions of which something was loaded, and loaded library files of none."""
         loaded = {path for path in self._opened if self._is_library(path)}
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)

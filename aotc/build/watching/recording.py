@@ -1,4 +1,4 @@
-"""What a recorded process leaves for the build: what it read, and what was there."""
+"""The file in which a recorded process tells the build what it read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aotc.build.watching.reads import Reads
 
 
 class Recording(Struct, frozen=True):
-    """parts: of a key, for everything that was read, as it was then."""
+    """reads: the names.  parts: what they held at the time, as parts of a key."""
 
     reads: Reads
     parts: dict[str, str]

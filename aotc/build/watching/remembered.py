@@ -1,8 +1,8 @@
-"""Tasks that run the user's code: found again by what they read the last time.
+"""Caches tasks that run the user's code, whose inputs are known only after they have run.
 
-What a program reads is known only after it has run. Under a key of what is known before (build
-manifest, targets, toolchain, host) lies a list of what it read in earlier builds; if everything on
-one of them is as it was, so is the result, which lies under the key of both.
+The cache is asked twice. First under a key of what is known beforehand (build manifest, targets,
+toolchain, host): it holds lists of what the program read in earlier builds. If everything on one of
+these lists is unchanged, the second key, made of both, holds the result.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from aotc.cache.tasks import NOT_KEPT, OFF, Tasks
 from aotc_runtime.digest import sha256
 
 RECIPES_KEPT = 16
-"""Of one program: as many states of its files, say branches that somebody goes back and forth
-between."""
+"""How many lists are kept for one program: enough for somebody who switches between branches."""
 
 
 class Files(Struct, frozen=True):
-    """What a task left: relative path to the digest of a blob in the cache."""
+    """What a task wrote: relative paths, to digests of blobs in the cache."""
 
     files: dict[str, str]
 
 
 class Recipes(Struct, frozen=True):
-    """What was read, by earlier builds; the newest first."""
+    """What the program read in earlier builds, the newest first."""
 
     reads: tuple[Reads, ...]
 
@@ -40,8 +39,8 @@ class Recipes(Struct, frozen=True):
 class Worker:
     """A process that runs the user's code.
 
-    known: what its result depends on, as far as that is known before.  leaves: patterns of what it
-    writes into the folder.  environment: of the process.
+    known: what its result depends on, as far as that is known before it runs.  leaves: patterns of
+    the files that it writes into the folder.  environment: of the process.
     """
 
     kind: Kind
@@ -54,13 +53,14 @@ class Worker:
 
 
 def nothing() -> None:
-    """What is already kept."""
+    """Keep nothing, because it is in the cache already or must not be."""
 
 
 def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[], None]:
-    """Have the files of this worker in its folder: those of the cache, or new ones by `execute`.
+    """Fill the worker's folder with its files: from the cache, or by running `execute`.
 
-    Gives a function that keeps new ones, to be called once nothing speaks against it.
+    Returns a function that puts new files into the cache, for the caller to call once the result is
+    known to be good.
     """
     place = key_of(f"{worker.kind} reads", worker.known)
     looking = Looking(worker.root, worker.environment)
@@ -93,7 +93,7 @@ def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[
 
 
 def _recipes(tasks: Tasks, place: str) -> Iterator[Reads]:
-    """Each once; those that only builds elsewhere have made come last."""
+    """Lists of earlier reads, each once; those of the remote cache come last."""
     seen: list[Reads] = []
     for recipes in tasks.recall_every(place, Recipes):
         for reads in recipes.reads:
@@ -119,7 +119,7 @@ def _keep_files(worker: Worker, tasks: Tasks) -> dict[str, str]:
 
 
 def _restore(files: Files, folder: Path, tasks: Tasks) -> bool:
-    """Write what is in the cache into a folder; whether all of it was there."""
+    """Write files from the cache into a folder; whether the cache had all of them."""
     assert tasks.store is not None
     for name, digest in files.files.items():
         data = tasks.store.get(digest)

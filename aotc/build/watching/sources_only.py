@@ -1,8 +1,8 @@
-"""Modules of the user are compiled from their sources, whatever lies in `__pycache__`.
+"""Compiles the user's modules from their sources, whatever lies in `__pycache__`.
 
-Python takes bytecode for that of a source file of the same size and modification time, in whole
-seconds. Tools that set times (checkouts, archives, images) make other sources of the same size and
-time; a build that took the old bytecode would keep its result under the digest of the new source.
+Python trusts bytecode whose source has the same size and modification time in whole seconds. Tools
+that set times (checkouts, archives, images) can leave another source with both; a build that ran
+the old bytecode would cache its result under the digest of the new source.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ _find_in = FileFinder.path_hook(
 
 
 def install(is_library: Callable[[str], bool]) -> None:
-    """From now on, in this process. is_library: of a folder; what lies there is loaded as ever."""
+    """Do so from now on in this process. is_library: whether a folder belongs to a library; modules
+    there are loaded as usual.
+    """
 
     def hook(path: str) -> Any:
         if is_library(path):
