@@ -105,7 +105,7 @@ class Checking:
         return self._tasks.recall(task.key, Ran)
 
     def _run(self, task: Task, target: str, staged: StagedBundle) -> Ran:
-        with self._tasks.timed(task) as keeping:
+        with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
             outcome = isolated.run(
                 staged.bundle,
                 staged.policy,

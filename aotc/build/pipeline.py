@@ -19,6 +19,7 @@ from aotc.build.materials import builder_id, gather
 from aotc.build.plan import resolve_targets, wanted_profiles
 from aotc.build.running import Request, capture_and_compile, check, open_running, tune_targets
 from aotc.build.tasks.meter import OnStage
+from aotc.build.tasks.unfinished import OnFailed
 from aotc.build.tuning import tune
 from aotc.build.writing import write_bundle
 from aotc.cache.keys import Kind, Task
@@ -72,6 +73,7 @@ def build(
     cache: Cache | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
+    on_failed: OnFailed = lambda unfinished: None,
     builder: str | None = None,
     with_sbom: bool = False,
     before_packing: BeforePacking | None = None,
@@ -85,6 +87,7 @@ def build(
     signer: signs the provenance; a bundle that nobody signed does not load.
     jobs: compilations at a time; by default one for each CPU of this process.
     on_stage: told of progress.  on_done: told of each task that ended, from any thread.
+    on_failed: told what became of all tasks, before findings that end the build are raised.
     on_output: given what the program printed, and the traceback if it raised.
     tuning: measure candidates on this host, or take the choices of a tuning file.
     cache: where earlier builds kept their results; none by default.
@@ -107,7 +110,9 @@ def build(
     require_place(path, form)
     require_apart(path, beside)
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_running(request, cache, jobs, executor, on_stage, on_output, on_done) as running:
+    with open_running(
+        request, cache, jobs, executor, on_stage, on_output, on_done, on_failed
+    ) as running:
         program, compiled = capture_and_compile(running)
         built_with = {name: backend.toolchain() for name, backend in running.backends.items()}
         parts = Assembler(manifest, program, built_with, running.staging)
@@ -120,7 +125,11 @@ def build(
                 before_packing(checked)
         executables = compiled.executables
         file = tune.file_of(executables, compiled.jobs, request.not_tuned) if tuning else None
-        with running.times.stage("pack"), running.tasks.timed(Task(Kind.PACK, "", {}), ALWAYS):
+        with (
+            running.times.stage("pack"),
+            running.tasks.attempt(Kind.PACK, ""),
+            running.tasks.timed(Task(Kind.PACK, "", {}), ALWAYS),
+        ):
             on_stage("pack", 0, 0)
             written = write_bundle(
                 path,

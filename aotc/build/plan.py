@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from aotc.cache.keys import Kind
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import BuildManifestError
@@ -32,6 +33,18 @@ def wanted_profiles(
         target.name: {entry: manifest.profiles(entry, name) for entry in manifest.entry_points}
         for name, target in zip(names, targets, strict=True)
     }
+
+
+def planned_tasks(wanted: Wanted) -> Iterator[tuple[Kind, str]]:
+    """The tasks of a build of all this: kinds, and what each makes."""
+    yield Kind.CAPTURE, ""
+    yield Kind.REFERENCE, ""
+    for target, entry_points in wanted.items():
+        for name, profiles in entry_points.items():
+            for sizes in profiles:
+                yield Kind.EXECUTABLE, f"{label(name, sizes)} for {target}"
+        yield Kind.PARITY, f"of {target}"
+    yield Kind.PACK, ""
 
 
 def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:

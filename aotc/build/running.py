@@ -22,12 +22,13 @@ from aotc.build.checking import Checking, captured_profiles
 from aotc.build.compiling import Compiling
 from aotc.build.distributed.places import compilers
 from aotc.build.memory_limits import exceeded
-from aotc.build.plan import Wanted, compile_jobs
+from aotc.build.plan import Wanted, compile_jobs, planned_tasks
 from aotc.build.staging import Staging, scratch_folder
 from aotc.build.tasks.cached_backend import CachedBackend
 from aotc.build.tasks.failures import Failures
 from aotc.build.tasks.history import open_tasks
 from aotc.build.tasks.meter import Meter, OnStage
+from aotc.build.tasks.unfinished import OnFailed, telling
 from aotc.build.tasks.workers import Workers
 from aotc.build.tuning import tune, tune_search
 from aotc.cache.keys import Kind
@@ -123,6 +124,7 @@ def open_running(
     on_stage: OnStage,
     on_output: OnOutput,
     on_done: OnDone,
+    on_failed: OnFailed,
 ) -> Iterator[Running]:
     """Open the cache, a scratch folder, workers and backends; the arguments are those of `build`.
 
@@ -133,12 +135,17 @@ def open_running(
     manifest = request.manifest
     with (
         open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
+        telling(tasks, compared, on_failed),
         scratch_folder() as scratch,
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
     ):
+        tasks.expect(planned_tasks(request.wanted))
         backends = backends_for(request.targets, failures)
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
-        with compilers(backends, tasks, workers, executor) as (cached, compile_workers):
+        with (
+            compilers(backends, tasks, workers, executor) as (cached, compile_workers),
+            tasks.ending(),
+        ):
             yield Running(
                 request=request,
                 tasks=tasks,

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from aotc.cli.cache_options import cache_option, size_option
-from aotc.cli.common import Output, command, note_ignored, print_notes
+from aotc.cli.common import Output, command, fail, note_ignored, print_notes
 from aotc.cli.completion import target_names
 from aotc.cli.executor_option import executor_of, executor_option
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
 from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
+from aotc_runtime.errors import AotcError
 
 if TYPE_CHECKING:
     from aotc.build.pipeline import Built
+    from aotc.build.tasks.unfinished import Unfinished
     from aotc.cache.tasks import Done
 
 
@@ -94,7 +96,7 @@ def build(
     builder_id: str | None,
     sbom: Path | None,
     check_reproducible: bool,
-) -> None:
+) -> int:
     """Build a bundle from a build manifest.
 
     Traces every entry point, compiles it for every target and shape profile, checks each executable
@@ -131,26 +133,31 @@ def build(
     recorded = None if isinstance(tuning, Measure) else tuning
     again = BuildAgain(manifest, targets, jobs, recorded) if check_reproducible else None
     signer = signer_of(key, passphrase_file) if key else None
-    with executor_of(executor) as cluster, progress(quiet=out.json) as on_stage:
-        built = build_bundle(
-            manifest,
-            output=layout or output,
-            form=Form.LAYOUT if layout else Form.ARCHIVE,
-            targets=targets,
-            signer=signer,
-            jobs=jobs,
-            on_stage=on_stage,
-            on_output=_print_output if out.verbose else lambda process, text: None,
-            tuning=tuning,
-            cache=store,
-            builder=builder_id,
-            with_sbom=sbom is not None,
-            before_packing=again.check if again else None,
-            keep_going=keep_going,
-            executor=cluster,
-            beside=[path for path in (sbom, save_tuning) if path is not None],
-            on_done=_print_task if out.verbose and not out.json else lambda done: None,
-        )
+    left: list[Unfinished] = []
+    try:
+        with executor_of(executor) as cluster, progress(quiet=out.json) as on_stage:
+            built = build_bundle(
+                manifest,
+                output=layout or output,
+                form=Form.LAYOUT if layout else Form.ARCHIVE,
+                targets=targets,
+                signer=signer,
+                jobs=jobs,
+                on_stage=on_stage,
+                on_output=_print_output if out.verbose else lambda process, text: None,
+                tuning=tuning,
+                cache=store,
+                builder=builder_id,
+                with_sbom=sbom is not None,
+                before_packing=again.check if again else None,
+                keep_going=keep_going,
+                executor=cluster,
+                beside=[path for path in (sbom, save_tuning) if path is not None],
+                on_done=_print_task if out.verbose and not out.json else lambda done: None,
+                on_failed=left.append,
+            )
+    except AotcError as error:
+        return _failed(out, error, left, explain=explain)
     if sbom and built.sbom:
         write_atomically(sbom, [built.sbom])
     if save_tuning and built.tuning_file:
@@ -159,6 +166,22 @@ def build(
 
     report = {**build_report(built), "reproduced": True if again else None}
     out.result(report, lambda: _print(built, out, explain=explain, reproduced=again is not None))
+    return 0
+
+
+def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
+    """What became of the tasks, if there were any, before the findings. left: one, or none."""
+    from aotc.report.tasks import unfinished_lines, unfinished_report
+    from aotc.report.text import printable
+
+    extra: dict[str, Any] = {}
+    for unfinished in left:
+        if out.json:
+            extra = unfinished_report(unfinished)
+        else:
+            lines = unfinished_lines(unfinished, explain=explain)
+            sys.stderr.writelines(f"{printable(line)}\n" for line in lines)
+    return fail(out, error, **extra)
 
 
 def _print_output(process: str, text: str) -> None:

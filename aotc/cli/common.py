@@ -77,11 +77,13 @@ def note_ignored(variables: Sequence[str]) -> None:
     sys.stderr.write(f"note: {', '.join(variables)} ignored; compiler options go into targets\n")
 
 
-def fail(output: Output, error: AotcError) -> int:
-    """Report an error; its exit code. `-v` adds the exception behind it, if there is one."""
+def fail(output: Output, error: AotcError, **extra: Any) -> int:
+    """Report an error; its exit code. `-v` adds the exception behind it, if there is one. extra: of
+    the JSON document.
+    """
     if output.verbose and error.__cause__ is not None:
         traceback.print_exception(error)
-    report_findings(output, error.findings, error.exit_code)
+    report_findings(output, error.findings, error.exit_code, **extra)
     return error.exit_code
 
 

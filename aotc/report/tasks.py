@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotc.cache.tasks import Done
+from aotc.build.tasks.unfinished import Unfinished
+from aotc.cache.tasks import Done, End, Undone
 
 REASONS_MAX = 8
 """Shown of one task."""
+
+FAILED_MAX = 8
+"""Shown of one build, unless it is to be explained."""
 
 
 def task_report(done: Done) -> dict[str, Any]:
@@ -17,9 +22,34 @@ def task_report(done: Done) -> dict[str, Any]:
         "task": done.task.name,
         "kind": str(done.task.kind),
         "key": done.task.key,
+        "status": _status(done),
         "cached": done.cached,
         "reasons": list(done.reasons),
         "seconds": done.seconds,
+        "codes": [],
+    }
+
+
+def unfinished_report(unfinished: Unfinished) -> dict[str, Any]:
+    """The tasks of a build that failed, as data: those without a result have no key, and the codes
+    of what they failed with.
+    """
+    without = [
+        {
+            "task": each.name,
+            "kind": str(each.kind),
+            "key": None,
+            "status": str(each.end),
+            "cached": False,
+            "reasons": [],
+            "seconds": None,
+            "codes": list(each.codes),
+        }
+        for each in unfinished.undone
+    ]
+    return {
+        "compared_with": unfinished.compared,
+        "tasks": [*map(task_report, unfinished.done), *without],
     }
 
 
@@ -28,10 +58,39 @@ def print_tasks(tasks: Sequence[Done], compared: str) -> None:
     cached = sum(done.cached for done in tasks)
     print(f"tasks       {len(tasks)}, {cached} of them cached")
     print(f"compared    with {compared}")
+    print("\n".join(_lines(tasks)))
+
+
+def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:
+    """How many tasks ended how, and which failed. explain: all of them, as `print_tasks` does."""
+    done, undone = unfinished.done, unfinished.undone
+    failed = [each for each in undone if each.end is End.FAILED]
+    number = Counter([*map(_status, done), *(str(each.end) for each in undone)])
+    order = (End.FAILED, "run", "cached", End.STOPPED, End.NOT_BEGUN)
+    yield "tasks       " + ", ".join(f"{number[each]} {each}" for each in order if number[each])
+    if explain:
+        yield f"compared    with {unfinished.compared}"
+        yield from _lines(done)
+        yield from (f"  {each.end:<9} {_told(each)}" for each in undone)
+        return
+    yield from (f"  failed    {_told(each)}" for each in failed[:FAILED_MAX])
+    if len(failed) > FAILED_MAX:
+        yield f"  … {len(failed) - FAILED_MAX} more; --explain has all"
+
+
+def _told(undone: Undone) -> str:
+    return f"{undone.name}: {', '.join(undone.codes)}" if undone.codes else undone.name
+
+
+def _status(done: Done) -> str:
+    return "cached" if done.cached else "run"
+
+
+def _lines(tasks: Sequence[Done]) -> Iterator[str]:
     for done in tasks:
-        print(f"  {'cached' if done.cached else 'run':<7} {done.task.name}")
+        yield f"  {_status(done):<9} {done.task.name}"
         for reason in _shown(done.reasons):
-            print(f"            {reason}")
+            yield f"            {reason}"
 
 
 def _shown(reasons: Sequence[str]) -> list[str]:

@@ -43,12 +43,10 @@ class CachedBackend:
         """The executable of this job from the cache, or a new one. Raises what the backend
         raises.
         """
-        task = Task(
-            Kind.EXECUTABLE,
-            f"{job.label} for {job.target.name}",
-            {**self._parts, **job_parts(job)},
-        )
-        return self._tasks.run(task, Executable, lambda: self._inner.compile(job))
+        of = f"{job.label} for {job.target.name}"
+        with self._tasks.attempt(Kind.EXECUTABLE, of):
+            task = Task(Kind.EXECUTABLE, of, {**self._parts, **job_parts(job)})
+            return self._tasks.run(task, Executable, lambda: self._inner.compile(job))
 
     def stop(self) -> None:
         """End what the backend compiles."""

@@ -62,6 +62,11 @@ def run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[
     Returns a function that puts new files into the cache, for the caller to call once the result is
     known to be good.
     """
+    with tasks.attempt(worker.kind, ""):
+        return _run(worker, tasks, execute)
+
+
+def _run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[[], None]:
     place = key_of(f"{worker.kind} reads", worker.known)
     looking = Looking(worker.root, worker.environment)
     for reads in _recipes(tasks, place):

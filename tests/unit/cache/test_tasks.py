@@ -8,7 +8,9 @@ import pytest
 
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import LocalStore
-from aotc.cache.tasks import FIRST, GONE, NOT_KEPT, OFF, UNKNOWN, Tasks
+from aotc.cache.tasks import FIRST, GONE, NOT_KEPT, OFF, UNKNOWN, End, Tasks, Undone
+from aotc.errors import CompileError
+from aotc_runtime.errors import Finding
 
 OLD = Task(Kind.EXECUTABLE, "f", {"module": "1"})
 NEW = Task(Kind.EXECUTABLE, "f", {"module": "2"})
@@ -77,3 +79,38 @@ def test_tasks_are_in_the_order_of_their_numbers() -> None:
         "f[batch=8",
         "f[batch=16",
     ]
+
+
+def failing(*codes: str) -> CompileError:
+    return CompileError(*(Finding(code, "", "", str(n), "") for n, code in enumerate(codes)))
+
+
+def test_what_has_no_result_failed_or_was_stopped_or_was_never_begun() -> None:
+    tasks = Tasks(None, {})
+    names = ["f[n=8]", "f[n=16]", "f[n=32]"]
+    tasks.expect([(Kind.PACK, ""), *((Kind.EXECUTABLE, name) for name in names), (Kind.PARITY, "")])
+    with tasks.attempt(Kind.EXECUTABLE, "f[n=8]"):
+        tasks.note(Task(Kind.EXECUTABLE, "f[n=8]", {}), cached=True)
+    with pytest.raises(CompileError), tasks.attempt(Kind.EXECUTABLE, "f[n=16]"):
+        raise failing("AOTC-E902", "AOTC-E901", "AOTC-E902")
+    with pytest.raises(KeyboardInterrupt), tasks.attempt(Kind.PARITY, ""):
+        raise KeyboardInterrupt
+    assert tasks.undone() == (
+        Undone(Kind.EXECUTABLE, "executable f[n=16]", End.FAILED, codes=("AOTC-E902", "AOTC-E901")),
+        Undone(Kind.EXECUTABLE, "executable f[n=32]", End.NOT_BEGUN),
+        Undone(Kind.PARITY, "parity", End.STOPPED),
+        Undone(Kind.PACK, "pack", End.NOT_BEGUN),
+    )
+
+
+def test_what_is_killed_because_of_another_failure_has_not_failed_itself() -> None:
+    tasks = Tasks(None, {})
+    with pytest.raises(CompileError), tasks.attempt(Kind.EXECUTABLE, "second"):
+        first = tasks.attempt(Kind.EXECUTABLE, "first")
+        with pytest.raises(CompileError), tasks.ending(), first:
+            raise failing("AOTC-E901")
+        raise failing("AOTC-E902")
+    assert {each.name: each.end for each in tasks.undone()} == {
+        "executable first": End.FAILED,
+        "executable second": End.STOPPED,
+    }

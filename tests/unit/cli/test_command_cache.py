@@ -92,11 +92,11 @@ def test_explain_says_of_each_task_whether_it_ran_and_why(aotc: Run, tmp_path: P
     build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--explain")
     first = aotc(*build).stdout
     assert "tasks       5, 0 of them cached\ncompared    with nothing: no build of this" in first
-    assert "\n  run     capture\n            not built before\n" in first
-    assert "run     executable f for cpu-x86-64-v3" in first
+    assert "\n  run       capture\n            not built before\n" in first
+    assert "run       executable f for cpu-x86-64-v3" in first
     again = aotc(*build).stdout
     assert "tasks       5, 4 of them cached\ncompared    with the last build of this" in again
-    assert "\n  cached  capture\n" in again
+    assert "\n  cached    capture\n" in again
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 2\n")
     document = aotc(*build, "--json").document
     assert document["compared_with"] == "the last build of this manifest"
@@ -106,6 +106,35 @@ def test_explain_says_of_each_task_whether_it_ran_and_why(aotc: Run, tmp_path: P
     assert not executable["cached"] and executable["seconds"] > 0
     assert executable["reasons"] == ["module changed: source file tiny.py changed"]
     assert executable["key"].startswith("sha256:")
+
+
+def test_a_build_that_fails_says_what_was_done_and_what_was_not(aotc: Run, tmp_path: Path) -> None:
+    entry = MANIFEST[MANIFEST.index("[entry_points.f]") :]
+    other = entry.replace("entry_points.f", "entry_points.g").replace("tiny:f", "tiny:g")
+    (tmp_path / "tiny.toml").write_text(MANIFEST + other)
+    call = "jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct(x.shape, 'float32'))(x)"
+    program = f"import jax\ndef f(x):\n    return x + 1\ndef g(x):\n    return {call}\n"
+    (tmp_path / "tiny.py").write_text(program)
+    build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--keep-going")
+    failed = aotc(*build)
+    assert (failed.exit_code, failed.stdout) == (4, "")
+    lines = failed.stderr.splitlines()
+    at = lines.index("tasks       2 failed, 2 run, 2 not begun")
+    assert lines[at + 1] == "  failed    reference: AOTC-E836"
+    assert lines[at + 2] == "  failed    executable g for cpu-x86-64-v3: AOTC-E904"
+    assert lines[at + 3].startswith("AOTC-E904 ")
+    document = aotc(*build, "--json").document
+    assert {task["task"]: (task["status"], task["codes"]) for task in document["tasks"]} == {
+        "capture": ("run", []),
+        "reference": ("failed", ["AOTC-E836"]),
+        "executable f for cpu-x86-64-v3": ("cached", []),
+        "executable g for cpu-x86-64-v3": ("failed", ["AOTC-E904"]),
+        "parity of cpu-x86-64-v3": ("not begun", []),
+        "pack": ("not begun", []),
+    }
+    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E904", "AOTC-E836"]
+    assert document["compared_with"].startswith("nothing: ")
+    assert "\n  not begun pack\n" in aotc(*build, "--explain").stderr
 
 
 def test_verbose_builds_have_a_line_for_each_task_as_it_ends(aotc: Run, tmp_path: Path) -> None:
