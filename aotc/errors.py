@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from aotc_runtime.errors import AotcError, Finding, family_of
+from aotc_runtime.errors import FAMILIES, AotcError, Finding, family_of
 
 
 class UsageError(AotcError):
@@ -90,6 +90,12 @@ BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
     ("AOTC-E982", TerminatedError),
     ("AOTC-E983", HungUpError),
 )
+
+
+def is_code(text: str) -> bool:
+    """Whether a text from elsewhere begins like a code of ours, so that it has a family."""
+    known = (prefix for prefix, _ in (*BUILD_FAMILIES, *FAMILIES))
+    return text.startswith(tuple(known))
 
 
 def quoted(text: str, lines: Sequence[str]) -> str:

@@ -217,7 +217,7 @@ def _by_number(text: str) -> list[tuple[int, str]]:
 def _decoded[T](data: bytes, type_: type[T]) -> T | None:
     try:
         return msgspec.msgpack.decode(data, type=type_)
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
 
 

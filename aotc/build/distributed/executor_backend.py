@@ -14,7 +14,7 @@ from aotc.backends.protocol import Backend
 from aotc.build.distributed import worker
 from aotc.build.distributed.wire import Answer, Blobs, Request, decode_answer, job_of
 from aotc.cache.keys import Parts
-from aotc.errors import CompileError, raise_if
+from aotc.errors import CompileError, is_code, raise_if
 from aotc.processes import StoppedError
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
@@ -80,7 +80,10 @@ class ExecutorBackend:
             job=msgspec.msgpack.encode(shipped),
         )
         packed = _Packed(msgspec.msgpack.encode(request), blobs)
-        return _executable(job, self._answer(job, packed))
+        answer = self._answer(job, packed)
+        if answer.stopped and not self._stopped.done():
+            raise _lost(job, "a worker that stopped it by itself")
+        return _executable(job, answer)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
@@ -104,6 +107,8 @@ class ExecutorBackend:
                 return answer
             if given.keys() == packed.blobs.keys():
                 raise _damaged(job, "a worker that did not get what was sent to it")
+            if not packed.blobs.keys() >= {*answer.missing}:
+                raise _damaged(job, "a worker that wants what is no part of the task")
             more = {digest: packed.blobs[digest] for digest in answer.missing}
             given = packed.blobs if more.keys() <= given.keys() else {**given, **more}
 
@@ -133,11 +138,15 @@ class ExecutorBackend:
 
 
 def _executable(job: CompileJob, answer: Answer) -> Executable:
-    raise_if(Finding(**finding) for finding in answer.findings)
+    if any(not is_code(finding.code) for finding in answer.findings):
+        raise _damaged(job, "a refusal without a code")
+    raise_if(answer.findings)
     raise_if(_differences(job, answer))
-    if answer.stopped or answer.executable is None:
+    if answer.stopped:
         raise StoppedError
     executable = answer.executable
+    if executable is None:
+        raise _damaged(job, "nothing")
     if sha256(executable.serialized) != executable.digest:
         raise _damaged(job, f"an executable that is not {executable.digest}")
     return executable

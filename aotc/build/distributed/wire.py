@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from aotc.stages import CompileJob, Executable, Module
 from aotc_runtime.digest import sha256, sha256_bytes
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
+from aotc_runtime.schema.mesh import Mesh
 
 DIGEST_BYTES = 32
 
@@ -55,6 +57,7 @@ class Job(Struct, frozen=True):
     custom_call_targets: tuple[str, ...]
     options: dict[str, str]
     constants: dict[int, Array]
+    mesh: Mesh | None
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ class Answer(Struct, frozen=True):
     """
 
     executable: Executable | None = None
-    findings: tuple[dict[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
     missing: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     stopped: bool = False
@@ -93,6 +96,7 @@ def job_of(job: CompileJob) -> tuple[Job, Blobs]:
             custom_call_targets=module.custom_call_targets,
             options=dict(job.options),
             constants=constants,
+            mesh=job.mesh,
         ),
         blobs,
     )
@@ -110,6 +114,7 @@ def compile_job(job: Job, blobs: Blobs) -> CompileJob:
             index: np.frombuffer(blobs[array.digest], array.dtype).reshape(array.shape)
             for index, array in job.constants.items()
         },
+        mesh=job.mesh,
     )
 
 
@@ -119,14 +124,18 @@ def encode_answer(request: bytes, answer: Answer) -> bytes:
     return _digest(request, body) + body
 
 
-def decode_answer(request: bytes, data: bytes) -> Answer | None:
-    """None if it was damaged, or answers something else."""
+def decode_answer(request: bytes, data: object) -> Answer | None:
+    """None if it was damaged, or answers something else; what an executor's workers give may as
+    well be no bytes at all.
+    """
+    if not isinstance(data, bytes):
+        return None
     body = data[DIGEST_BYTES:]
     if data[:DIGEST_BYTES] != _digest(request, body):
         return None
     try:
         return msgspec.msgpack.decode(body, type=Answer)
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
 
 

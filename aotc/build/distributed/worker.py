@@ -24,7 +24,7 @@ from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc.processes import StoppedError
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import AotcError
+from aotc_runtime.errors import AotcError, Finding
 
 CACHE_VARIABLE = "AOTC_CACHE"
 
@@ -90,7 +90,7 @@ def _answer(request: Request, blobs: Blobs) -> Answer:
         with _RUNNING.compiling(request.build, backend):
             return Answer(executable=backend.compile(compile_job(job, found)))
     except AotcError as error:
-        return Answer(findings=tuple(finding.to_json() for finding in error.findings))
+        return Answer(findings=tuple(Finding(**each.to_json()) for each in error.findings))
     except StoppedError:
         return Answer(stopped=True)
 

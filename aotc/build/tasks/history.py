@@ -72,5 +72,5 @@ def _read(store: Cache, place: str) -> _Record | None:
     data = store.read_record(place)
     try:
         return msgspec.json.decode(data, type=_Record) if data else None
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None

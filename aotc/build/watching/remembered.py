@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
@@ -123,10 +123,21 @@ def _keep_files(worker: Worker, tasks: Tasks) -> dict[str, str]:
     return found
 
 
+def _lies_within(name: str) -> bool:
+    """Whether this is the path of a file, from a folder that it does not leave."""
+    path = PurePosixPath(name)
+    leads_out = path.is_absolute() or ".." in path.parts or "\0" in name
+    return bool(path.name) and not leads_out
+
+
 def _restore(files: Files, folder: Path, tasks: Tasks) -> bool:
-    """Write files from the cache into a folder; whether the cache had all of them."""
+    """Write files from the cache into a folder; whether the cache had all of them, and none belongs
+    outside of the folder: another builder whose key is trusted may have made the entry.
+    """
     assert tasks.store is not None
     for name, digest in files.files.items():
+        if not _lies_within(name):
+            return False
         data = tasks.store.get(digest)
         if data is None:
             return False

@@ -25,6 +25,7 @@ from aotc.stages import CompileJob, Executable, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
+from aotc_runtime.schema.mesh import Mesh, MeshAxis
 from tests.hostile.weakening import Check, remove
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")
@@ -35,6 +36,7 @@ LARGE = replace(
     module=Module(LARGE_MODULE, sha256(LARGE_MODULE), "1.0.0", ()),
     options={"xla_flag": "1"},
     constants={3: np.arange(6, dtype=np.float32).reshape(2, 3)},
+    mesh=Mesh(axes=(MeshAxis(name="x", size=2),), devices=(1, 0)),
 )
 
 
@@ -51,6 +53,7 @@ class Naming(XlaBackend):
             raise StoppedError if STOPPED.wait(30) else TimeoutError
         constants = {index: value.tolist() for index, value in job.constants.items()}
         parts = (job.label, job.module.artifact[:20], job.options, constants, job.target.name)
+        parts = (*parts, job.mesh)
         code = repr((parts, job.module.custom_call_targets)).encode()
         memory, cost = Memory(1, 2, 3, 4, 5), Cost(1, 2, 3)
         return Executable(code, sha256(code), ("avx",), (), (), memory, cost, {"k": 1}, 0.5)
@@ -181,8 +184,42 @@ def never_enough(request: bytes, blobs: wire.Blobs) -> bytes:
     return wire.encode_answer(request, wire.Answer(missing=(sha256(SMALL.module.artifact),)))
 
 
+def something_else(request: bytes, blobs: wire.Blobs) -> Any:
+    return None
+
+
+def no_answer(request: bytes, blobs: wire.Blobs) -> bytes:
+    return wire.encode_answer(request, wire.Answer())
+
+
+def no_text(request: bytes, blobs: wire.Blobs) -> bytes:
+    body = msgspec.msgpack.encode({"differences": ["X"]}).replace(b"X", b"\xff")
+    return wire._digest(request, body) + body
+
+
+def of_another_task(request: bytes, blobs: wire.Blobs) -> bytes:
+    return wire.encode_answer(request, wire.Answer(missing=(sha256(b"another"),)))
+
+
+def without_a_code(request: bytes, blobs: wire.Blobs) -> bytes:
+    refusal = Finding("no code", "there", "this", "that", "")
+    return wire.encode_answer(request, wire.Answer(findings=(refusal,)))
+
+
 @pytest.mark.parametrize(
-    "meddle", [damaged, to_another, wrong_code, changed_on_the_way, never_enough]
+    "meddle",
+    [
+        damaged,
+        to_another,
+        wrong_code,
+        changed_on_the_way,
+        never_enough,
+        something_else,
+        no_answer,
+        no_text,
+        of_another_task,
+        without_a_code,
+    ],
 )
 def test_an_answer_is_refused_that_is(meddle: Meddle) -> None:
     assert code_of(Recording(meddle)) == "AOTC-E915"
@@ -224,6 +261,13 @@ def test_without_its_check_another_toolchain_compiles(monkeypatch: pytest.Monkey
     remove(Check(worker._answer, check, lambda arms: None, ""), monkeypatch)
     with Recording() as executor:
         backend(executor, **{"package jaxlib": "0.99.0"}).compile(SMALL)
+
+
+def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> None:
+    def stopped(request: bytes, blobs: wire.Blobs) -> bytes:
+        return wire.encode_answer(request, wire.Answer(stopped=True))
+
+    assert code_of(Recording(stopped)) == "AOTC-E914"
 
 
 def broken(request: bytes, blobs: wire.Blobs) -> bytes:
