@@ -17,6 +17,7 @@ from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
+from . import test_certificate_checks_matter as certificate_checks
 from . import test_checks_matter, test_format_checks_matter
 from . import test_policy_checks_matter as policy_checks
 from . import test_trust_checks_matter as trust_checks
@@ -34,7 +35,13 @@ def build(bundle: Path, policy: Path) -> None:
 
 
 def all_checks() -> Iterator[Check]:
-    for module in (test_checks_matter, test_format_checks_matter, trust_checks, policy_checks):
+    for module in (
+        test_checks_matter,
+        test_format_checks_matter,
+        trust_checks,
+        policy_checks,
+        certificate_checks,
+    ):
         for value in vars(module).values():
             if isinstance(value, list) and value and isinstance(value[0], Check):
                 yield from value

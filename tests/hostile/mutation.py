@@ -1,14 +1,18 @@
 """Remove every check of the readers and the verifier in turn, and list what no attack notices.
 
-`make mutate`, minutes: each place that raises or yields a finding is disabled in a process of
+`make mutate`: each place that raises or yields a finding is disabled in a process of
 its own, as is each side of an `or` that guards one, and all attacks run against what is left; if
-none notices, the tests of what attacks do not reach.
+none notices, the tests of what attacks do not reach. Of the toolchain's readers, whose answer may
+be a value, each `if` that only returns one is removed, too; tests have to notice it.
+
+`python -m tests.hostile.mutation TEXT` for modules alone whose path holds the text.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import os
 import signal
 import subprocess
@@ -21,31 +25,106 @@ from typing import NamedTuple
 
 import pytest
 
+import aotc
 import aotc_runtime
 
 from .attacks import Attacks
 from .weakening import inside
 
-RUNTIME = Path(aotc_runtime.__file__).parent
-PLACES = (
-    "formats",
-    "verification",
-    "canonical.py",
-    "schema/tree.py",
-    "system/store.py",
-    "serving/readiness.py",
-    "serving/weights.py",
-)
+RUNTIME, TOOLCHAIN = Path(aotc_runtime.__file__).parent, Path(aotc.__file__).parent
 NOT_CHECKS = ("report.py",)
 
-TESTS = (
-    "tests/unit/runtime/verification",
-    "tests/hostile/test_archives.py",
-    "tests/hostile/test_certificates.py",
-    "tests/hostile/test_policy_rules.py",
-    "tests/hostile/test_readiness.py",
+
+class Area(NamedTuple):
+    """Modules, and the tests that have to notice what is missing there.
+
+    root: of the package.  attacks: whether those on bundles run before the tests.
+    """
+
+    root: Path
+    places: tuple[str, ...]
+    tests: tuple[str, ...]
+    attacks: bool = False
+
+
+AREAS = (
+    Area(
+        RUNTIME,
+        (
+            "formats",
+            "verification",
+            "canonical.py",
+            "schema/tree.py",
+            "system/store.py",
+            "serving/readiness.py",
+            "serving/weights.py",
+        ),
+        # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
+        # which of several rules it is that refuses.
+        (
+            "tests/unit/runtime/verification",
+            "tests/hostile/test_archives.py",
+            "tests/hostile/test_certificates.py",
+            "tests/hostile/test_contradictions.py",
+            "tests/hostile/test_policy_rules.py",
+            "tests/hostile/test_readiness.py",
+            "tests/hostile/test_shape_contradictions.py",
+        ),
+        attacks=True,
+    ),
+    Area(TOOLCHAIN, ("cache/seal.py",), ("tests/unit/cache/test_seal.py",)),
+    Area(
+        TOOLCHAIN,
+        ("cache/store.py", "cache/place.py"),
+        ("tests/unit/cache/test_store.py", "tests/unit/cache/test_place.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        (
+            "cache/remote.py",
+            "cache/sharing.py",
+            "cache/http_requests.py",
+            "cache/http_blobs.py",
+            "cache/oci_blobs.py",
+        ),
+        ("tests/unit/cache/test_remote.py", "tests/unit/cache/test_oci_blobs.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("build/watching/remembered.py",),
+        ("tests/unit/build/watching/test_remembered.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("build/reproducing/recipe.py", "build/reproducing/source_check.py"),
+        ("tests/unit/build/reproducing", "tests/hostile/test_hostile_recipes.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        (
+            "build/distributed/wire.py",
+            "build/distributed/worker.py",
+            "build/distributed/executor_backend.py",
+        ),
+        ("tests/unit/build/distributed/test_distributed.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("bundles/trust_files.py", "signing/trust_edit.py", "signing/trust_file.py"),
+        (
+            "tests/unit/signing/test_trust_edit.py",
+            "tests/unit/cli/test_command_trust_changes.py",
+            "tests/unit/cli/test_command_trust.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("bundles/model_signature.py", "signing/openssf.py"),
+        ("tests/unit/signing/test_model_signatures.py", "tests/unit/cli/test_command_attest.py"),
+    ),
+    Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
+    Area(TOOLCHAIN, ("traffic/log.py",), ("tests/unit/traffic/test_log.py",)),
 )
-"""Of policies that say nothing clear or accept the bundle, and of limits and fixtures."""
 
 SECONDS = 120
 """A reader that never ends has been noticed."""
@@ -74,6 +153,7 @@ UNREACHABLE: dict[tuple[str, str], str] = {
 class Mutant(NamedTuple):
     """One check less. text: of the check.  source: of the file without it."""
 
+    area: Area
     file: Path
     line: int
     text: str
@@ -82,37 +162,51 @@ class Mutant(NamedTuple):
     @property
     def label(self) -> str:
         text = " ".join(self.text.split())
-        return f"{self.file.relative_to(RUNTIME)}:{self.line} {text[:90]}"
+        return f"{self.file.relative_to(self.area.root.parent)}:{self.line} {text[:90]}"
 
 
-def mutants() -> Iterator[Mutant]:
-    """Every check, removed."""
-    for place in PLACES:
-        path = RUNTIME / place
-        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
-            if file.name not in NOT_CHECKS:
-                yield from _of(file)
+def mutants(texts: Sequence[str] = ()) -> Iterator[Mutant]:
+    """Every check, removed. texts: of which one has to stand in the path; none for all."""
+    for area in AREAS:
+        for place in area.places:
+            path = area.root / place
+            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+                wanted = not texts or any(text in str(file) for text in texts)
+                if wanted and file.name not in NOT_CHECKS:
+                    yield from _of(area, file)
 
 
-def _of(file: Path) -> Iterator[Mutant]:
+def _of(area: Area, file: Path) -> Iterator[Mutant]:
     text = file.read_text()
-    for node in ast.walk(ast.parse(text)):
+    for node, by in _changes(ast.parse(text), answers=not area.attacks):
+        yield _replaced(area, file, text, node, by)
+
+
+def _changes(tree: ast.AST, *, answers: bool) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    """What can be removed, and what stands there then. answers: values may be refusals."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
-            yield _replaced(file, text, node, "pass")
+            yield node, "pass"
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield):
-            yield _replaced(file, text, node, "yield from ()")
+            yield node, "yield from ()"
         elif isinstance(node, ast.Expr) and _calls(node.value, "raise_if", "check_keys"):
-            yield _replaced(file, text, node, "pass")
+            yield node, "pass"
         elif isinstance(node, ast.If) and _refuses(node.body):
-            yield from _operands(file, text, node.test)
+            yield from _operands(node.test)
+        elif answers and isinstance(node, ast.If) and isinstance(node.body[0], ast.Return):
+            yield node.test, "False"
+            yield from _operands(node.test)
+        elif answers and isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+            yield node.value.test, "True"
+            yield node.value.test, "False"
 
 
-def _operands(file: Path, text: str, test: ast.expr) -> Iterator[Mutant]:
+def _operands(test: ast.expr) -> Iterator[tuple[ast.expr, str]]:
     """Each side of an `or` (which holds never), or of an `and` (which holds always)."""
     if isinstance(test, ast.BoolOp):
         neutral = "False" if isinstance(test.op, ast.Or) else "True"
         for operand in test.values:
-            yield _replaced(file, text, operand, neutral)
+            yield operand, neutral
 
 
 def _refuses(body: list[ast.stmt]) -> bool:
@@ -127,7 +221,7 @@ def _calls(node: ast.expr, *names: str) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
-def _replaced(file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Mutant:
+def _replaced(area: Area, file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Mutant:
     lines = text.splitlines(keepends=True)
     assert node.end_lineno is not None and node.end_col_offset is not None
     first, last = node.lineno - 1, node.end_lineno - 1
@@ -136,32 +230,40 @@ def _replaced(file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Muta
     tail = lines[last].encode()[node.end_col_offset :].decode()
     padding = "\n" * (last - first) if isinstance(node, ast.stmt) else ""
     source = "".join([*lines[:first], head + by + padding + tail, *lines[last + 1 :]])
-    return Mutant(file, node.lineno, ast.get_source_segment(text, node) or "", source)
+    return Mutant(area, file, node.lineno, ast.get_source_segment(text, node) or "", source)
 
 
 def apply(mutant: Mutant) -> None:
     """Let the functions of this process be those of the mutant."""
-    name = ".".join(["aotc_runtime", *mutant.file.relative_to(RUNTIME).with_suffix("").parts])
+    root = mutant.area.root.parent
+    name = ".".join(mutant.file.relative_to(root).with_suffix("").parts)
     module = importlib.import_module(name)
     code = compile(mutant.source, str(mutant.file), "exec")
     changed = {part.co_qualname: part for part in inside(code)}
     owners = [module, *(value for value in vars(module).values() if isinstance(value, type))]
     for owner in owners:
         for value in list(vars(owner).values()):
-            if isinstance(value, FunctionType) and value.__module__ == name:
-                value.__code__ = changed[value.__code__.co_qualname]
+            if isinstance(value, property):
+                value = value.fget
+            function = inspect.unwrap(value) if callable(value) else value
+            if isinstance(function, FunctionType) and function.__module__ == name:
+                function.__code__ = changed[function.__code__.co_qualname]
 
 
-def suite(folder: Path) -> int:
-    """Run the tests in this process; 0 if all pass. folder: where the bundle lies already."""
+def suite(tests: Sequence[str], folder: Path) -> int:
+    """Run tests in this process; 0 if all pass. folder: where the bundle lies already."""
     # Workers of one test run share their bundles (tests/conftest.py).
     os.environ["PYTEST_XDIST_WORKER"] = f"mutant-{os.getpid()}"
     place = f"--basetemp={folder}/{os.getpid()}"
-    return pytest.main([*TESTS, place, "-q", "-x", "-p", "no:cacheprovider"])
+    return pytest.main([*tests, place, "-q", "-x", "-p", "no:cacheprovider"])
 
 
-def start(mutant: Mutant | None, attacks: Callable[[], int]) -> int:
-    """The process that runs the attacks against the mutant."""
+type Attempts = Callable[[Area], int]
+"""What is tried against the code as it is; 0 if all of it ends as it should."""
+
+
+def start(area: Area, mutant: Mutant | None, attempts: Attempts) -> int:
+    """The process that runs attacks and tests against the mutant."""
     process = os.fork()
     if process:
         return process
@@ -172,18 +274,18 @@ def start(mutant: Mutant | None, attacks: Callable[[], int]) -> int:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
             apply(mutant)
         signal.alarm(SECONDS)
-        outcome = attacks()
+        outcome = attempts(area)
     finally:
         os._exit(outcome)
 
 
-def survivors(found: Sequence[Mutant], attacks: Callable[[], int]) -> list[Mutant]:
+def survivors(found: Sequence[Mutant], attempts: Attempts) -> list[Mutant]:
     """Those that no attack noticed. A process of its own for each, one for each processor."""
     waiting, running, alive = list(reversed(found)), dict[int, Mutant](), []
     while waiting or running:
         while waiting and len(running) < len(os.sched_getaffinity(0)):
             mutant = waiting.pop()
-            running[start(mutant, attacks)] = mutant
+            running[start(mutant.area, mutant, attempts)] = mutant
         process, status = os.wait()
         mutant = running.pop(process)
         if status == 0:
@@ -193,8 +295,9 @@ def survivors(found: Sequence[Mutant], attacks: Callable[[], int]) -> list[Mutan
     return alive
 
 
-def main() -> int:
-    """1 if there are survivors that are not accounted for."""
+def main(texts: Sequence[str]) -> int:
+    """1 if there are survivors that are not accounted for. texts: as of `mutants`."""
+    found = list(mutants(texts))
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder, "bundles", "digits")
         place.mkdir(parents=True)
@@ -204,14 +307,14 @@ def main() -> int:
         subprocess.run(command, check=True)
         run = Attacks(str(bundle), str(policy), Path(folder)).run
 
-        def attacks() -> int:
-            return run() or suite(Path(folder))
+        def attempts(area: Area) -> int:
+            return (area.attacks and run()) or suite(area.tests, Path(folder))
 
-        if os.waitpid(start(None, attacks), 0)[1]:
-            sys.stderr.write("the attacks fail against the runtime as it is\n")
-            return 1
-        found = list(mutants())
-        alive = survivors(found, attacks)
+        for area in dict.fromkeys(mutant.area for mutant in found):
+            if os.waitpid(start(area, None, attempts), 0)[1]:
+                sys.stderr.write(f"{', '.join(area.tests)} fail against the code as it is\n")
+                return 1
+        alive = survivors(found, attempts)
     left = sum((mutant.file.name, mutant.text) not in UNREACHABLE for mutant in alive)
     excused = len(alive) - left
     sys.stdout.write(f"{len(found)} checks removed, {excused} excused, {left} survivors\n")
@@ -219,4 +322,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,10 +3,13 @@ crash."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.verification.consistency import check_consistency
 from aotc_runtime.verification.contents import begin_contents
 
 from .generator.contradictions import contradict, pair
@@ -20,6 +23,21 @@ def test_a_structure_with_good_names_is_accepted(
 ) -> None:
     documents.manifest["entry_points"]["predict"]["parameters"][0]["tree"] = pair(kind, "T", "a")
     assert code_of(signed(documents, ours), policy_for(ours), host) == ACCEPTED
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "keys that are no uint32",
+        "keys whose shape is no shape of data",
+        "input keys of another shape",
+        "output keys of another shape",
+    ],
+)
+def test_keys_are_refused_by_the_rule_on_keys(name: str, documents: Documents) -> None:
+    contradict(documents, name)
+    findings = check_consistency(msgspec.convert(documents.manifest, BundleManifest), "here")
+    assert any(finding.expected.startswith("key data: uint32") for finding in findings)
 
 
 def test_it_is_this_check_that_refuses_them(arms: Arms, monkeypatch: pytest.MonkeyPatch) -> None:

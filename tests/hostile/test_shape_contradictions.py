@@ -8,7 +8,7 @@ import pytest
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.verification.shape_consistency import check_shapes
 
-from .generator.contradictions import contradict
+from .generator.contradictions import SPLIT, contradict, extra_input
 from .tampering import Documents
 
 RULES = {
@@ -37,6 +37,8 @@ RULES = {
     "a length of floats": "a length that is an integer scalar",
     "a length with an axis": "a length that is an integer scalar",
     "a mask that is a length": "a parameter for each length",
+    "two dimensions with one length": "a parameter for each length",
+    "two dimensions with two fills for one array": "one fill for image",
     "a split along two axes": "the dimension on one axis, by itself",
     "a split of an axis that is a multiple": "the dimension on one axis, by itself",
     "a policy that compiles nothing": "a symbolic module exactly where a policy compiles",
@@ -56,5 +58,13 @@ def test_each_is_told_by_its_rule(name: str, documents: Documents) -> None:
 
 
 def test_the_manifest_they_are_made_of_contradicts_nothing(documents: Documents) -> None:
+    manifest = msgspec.convert(documents.manifest, BundleManifest)
+    assert not [*check_shapes(manifest.entry_points["predict"], manifest.dimensions, "here")]
+
+
+def test_a_split_leaves_arrays_alone_that_do_not_have_the_dimension(documents: Documents) -> None:
+    entry_point = documents.manifest["entry_points"]["predict"]
+    extra_input(entry_point, documents.profile, "int32", [3])
+    entry_point["out_of_profile"] = {"batch": SPLIT}
     manifest = msgspec.convert(documents.manifest, BundleManifest)
     assert not [*check_shapes(manifest.entry_points["predict"], manifest.dimensions, "here")]

@@ -131,6 +131,27 @@ def both(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
     e.update(out_of_profile=policy(mask="extra", length="extra"))
 
 
+def two_dimensions(e: dict[str, Any], **pads: Any) -> None:
+    """The images have any number of columns, too. pads: of both dimensions."""
+    e["dimensions"] = sorted([*e["dimensions"], "seq"])
+    e["inputs"][0]["shape"] = ["batch", "seq"]
+    for profile in e["profiles"]:
+        profile["sizes"]["seq"] = profile["input_shapes"][0][1]
+    e.update(out_of_profile={name: PAD | pad for name, pad in pads.items()})
+
+
+def two_lengths(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+    m["dimensions"]["seq"] = m["dimensions"]["batch"]
+    two_dimensions(e, batch={"length": "extra"}, seq={"length": "extra"})
+    extra_input(e, p, "int32", [])
+
+
+def two_fills(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
+    m["dimensions"]["seq"] = m["dimensions"]["batch"]
+    path = e["inputs"][0]["path"]
+    two_dimensions(e, batch={"fill": {path: "0"}}, seq={"fill": {path: "1"}})
+
+
 def told_by_nothing(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
     """Only a mask has the dimension, and callers pass no masks."""
     extra_input(e, p, "bool", ["batch"])
@@ -195,6 +216,8 @@ CONTRADICTIONS |= {
     "a length of floats": supplied("length", "float32", []),
     "a length with an axis": supplied("length", "int32", [1]),
     "a mask that is a length": both,
+    "two dimensions with one length": two_lengths,
+    "two dimensions with two fills for one array": two_fills,
     "a split along two axes": with_policy(
         SPLIT, lambda m, e, p: e["outputs"][0]["shape"].__setitem__(-1, "batch+0*batch")
     ),

@@ -50,9 +50,7 @@ def run(worker: Worker, tasks: Tasks, named: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["x.left", "weights.w/000000.left"])
-def test_a_file_that_is_in_the_cache_is_left_again(
-    worker: Worker, tasks: Tasks, name: str
-) -> None:
+def test_a_file_that_is_in_the_cache_is_left_again(worker: Worker, tasks: Tasks, name: str) -> None:
     assert not run(worker, tasks, name)
     assert (worker.folder / name).read_bytes() == DATA
 

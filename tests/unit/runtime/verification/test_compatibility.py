@@ -227,6 +227,7 @@ def symbolic(stablehlo: str | None) -> dict[str, Any]:
         ("1.22.0", "0.12.0", []),
         ("1.100.0", "0.12.0", ["AOTC-E404"]),
         (None, "0.12.0", []),
+        ("1.100.0", "0.99.0", ["AOTC-E401"]),
     ],
 )
 def test_a_module_that_may_be_compiled_here_is_of_a_version_that_jaxlib_reads(

@@ -59,6 +59,12 @@ def test_what_fits_is_accepted() -> None:
     assert found(sharded()) == found(manifest()) == []
 
 
+def test_the_devices_of_an_accelerator_may_have_another_order() -> None:
+    mesh = {**MESH, "devices": [0, 2, 1, 3, 4, 5]}
+    device = {"kinds": ["TPU v5e"], "memory_bytes": 1, "plugin": "libtpu", "accepts_plugin": ["1"]}
+    assert found(sharded(mesh=mesh, requires={"devices": 6, "device": device})) == []
+
+
 def test_the_mesh_is_among_what_is_checked() -> None:
     assert [f.where for f in check_consistency(sharded(input=[[], []]), "m")] == ["m predict x"]
 

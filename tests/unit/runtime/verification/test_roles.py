@@ -26,7 +26,11 @@ def test_every_blob_that_is_reached_has_a_role_a_symbolic_module_too() -> None:
     entry_point["profiles"] = [{**PROFILE, **parts}]
     entry_point["symbolic"] = {"module": refs["symbolic"], "arguments": []}
     weights = {"origin": "bound", "tensors": [], "blobs": [refs["weights"]]}
-    described = manifest(entry_points={"predict": entry_point}, weights={"params": weights})
+    described = manifest(
+        entry_points={"predict": entry_point},
+        weights={"params": weights},
+        evidence=refs["evidence"],
+    )
     image = msgspec.convert(
         {
             "schemaVersion": 2,
@@ -46,6 +50,7 @@ def test_every_blob_that_is_reached_has_a_role_a_symbolic_module_too() -> None:
         digest(8): "root index",
         digest(9): "attestation",
         sha256(canonical.encode(image)): "image manifest of cpu",
+        digest(6): "evidence of cpu",
         digest(7): "bundle manifest of cpu",
         digest(1): "weights params of cpu",
         digest(2): "module predict[batch=2] of cpu",
@@ -55,4 +60,4 @@ def test_every_blob_that_is_reached_has_a_role_a_symbolic_module_too() -> None:
     }
 
 
-KINDS = ("weights", "module", "fixture", "executable", "symbolic")
+KINDS = ("weights", "module", "fixture", "executable", "symbolic", "evidence")

@@ -18,7 +18,7 @@ from aotc_runtime.errors import TrustError
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.rules import check_identity
-from aotc_runtime.verification.trust import policy_keys, read_policy
+from aotc_runtime.verification.trust import certifier_keys, policy_keys, read_policy
 
 from ..samples import manifest
 
@@ -44,6 +44,22 @@ def test_a_policy_that_the_toolchain_writes_is_read(tmp_path: Path) -> None:
     policy = read_policy(written(tmp_path, policy_text("digits", [PEM], 1)))
     assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "")
     assert len(policy_keys(policy)) == 1
+
+
+def test_a_certifier_listed_twice_has_one_window() -> None:
+    keys = [
+        TrustedKey(public_key=PEM, not_after=datetime(year, 1, 1, tzinfo=UTC))
+        for year in (2030, 2031)
+    ]
+    policy = TrustPolicy(
+        schema=1, name="x", keys=(TrustedKey(public_key=PEM),), certifiers=tuple(keys)
+    )
+    with pytest.raises(TrustError) as caught:
+        certifier_keys(policy)
+    assert (caught.value.code, caught.value.findings[0].where) == (
+        "AOTC-E309",
+        "trust policy certifiers[1]",
+    )
 
 
 def test_key_files_are_found_beside_the_policy_and_read_in(tmp_path: Path) -> None:
