@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from aotc.cache.store import LocalStore
+from aotc.cache.store import LocalStore, inner_folders
 from aotc.config.fields import bytes_of
 from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
@@ -30,9 +31,8 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 def open_store(place: str | None, limit: str | None, environment: Mapping[str, str]) -> LocalStore:
     """The store in a folder, which is made if it is missing.
 
-    place: the folder; None for the default one.  limit: such as "20 GiB"; None for 10 GiB.
-    Raises UsageError: AOTC-E060 a folder that others may write to or that cannot be made, E061 a
-    limit that is not a size.
+    Raises UsageError: AOTC-E060 a folder that others may write to, wholly or in part, or that
+    cannot be made, E061 a limit that is not a size.
     """
     if place == "":
         raise _unusable("", "no name of a folder")
@@ -40,6 +40,8 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
     size = size_of(limit)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        # Where links lead now: whose they are, they could lead elsewhere once this was looked at.
+        folder = folder.resolve()
         found = folder.stat()
     except OSError as error:
         raise _unusable(folder, error.strerror or str(error)) from error
@@ -47,6 +49,10 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
         raise _unusable(folder, f"it belongs to another user, {found.st_uid}")
     if found.st_mode & stat.S_IWOTH:
         raise _unusable(folder, "everybody may write there")
+    for inner in inner_folders(folder) if found.st_mode & stat.S_IXOTH else ():
+        with suppress(FileNotFoundError):
+            if inner.lstat().st_mode & stat.S_IWOTH and not inner.is_symlink():
+                raise _unusable(folder, f"everybody may write in {inner.relative_to(folder)}")
     return LocalStore(folder, size)
 
 

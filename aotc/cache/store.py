@@ -26,6 +26,8 @@ MAGIC = b"aotc-entry-1\n"
 DIGEST_BYTES = 32
 HEX = frozenset("0123456789abcdef")
 
+INNER_MODE = 0o770
+
 ENTRIES = "entries"
 RECORDS = "records"
 """What the last build of each manifest and bundle name did, for `--explain`; small, and no part of
@@ -80,6 +82,14 @@ class Cache(Store, Protocol):
         """End what is being read and written elsewhere, from another thread."""
 
 
+def inner_folders(folder: Path) -> Iterator[Path]:
+    """Folders in which a store in this one keeps files; some may not be there."""
+    yield folder / RECORDS
+    yield folder / ENTRIES
+    with suppress(FileNotFoundError, NotADirectoryError):
+        yield from sorted((folder / ENTRIES).iterdir())
+
+
 class LocalStore:
     """A folder of at most `limit` bytes; `trim`, which every build calls in the end, removes the
     least recently used entries beyond it.
@@ -122,7 +132,7 @@ class LocalStore:
             return
         path = self._path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make(path.parent)
             _write(path, MAGIC + _digest(key, data), data)
         except OSError as error:
             with self._lock:
@@ -150,7 +160,7 @@ class LocalStore:
         """As `Cache`."""
         path = self.folder / RECORDS / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make(path.parent)
             _write(path, data)
         except OSError as error:
             with self._lock:
@@ -169,7 +179,7 @@ class LocalStore:
         limit = self.limit if limit is None else limit
         removed, freed = 0, 0
         try:
-            (self.folder / ENTRIES).mkdir(parents=True, exist_ok=True)
+            self._make(self.folder / ENTRIES)
             with locked(self.folder / ENTRIES):
                 entries = sorted(self._entries(), key=lambda e: (e[1].st_mtime_ns, e[0].name))
                 left = sum(status.st_size for _, status in entries)
@@ -206,6 +216,12 @@ class LocalStore:
             names = (p for p in (self.folder / RECORDS).iterdir() if set(p.name) <= HEX)
             for path in sorted(names, key=lambda p: p.stat().st_mtime_ns)[:-RECORDS_KEPT]:
                 path.unlink(missing_ok=True)
+
+    def _make(self, folder: Path) -> None:
+        """A folder of this one, and none that everybody may write, whatever the umask is."""
+        inner = folder.relative_to(self.folder)
+        for each in (*reversed(inner.parents), inner):
+            (self.folder / each).mkdir(mode=INNER_MODE, parents=True, exist_ok=True)
 
     def _path(self, key: str) -> Path:
         digits = key.removeprefix("sha256:")
@@ -258,7 +274,7 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
         if status.st_size > head + limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(head), file.read()
+            return file.read(head), file.read(limit)  # and no more, if it grows meanwhile
     finally:
         os.close(descriptor)
 

@@ -143,6 +143,10 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         'raise _refuse("AOTC-E131", where, "at least 8 bytes", f"{len(data)} bytes")',
     ): "so short a header is no JSON object (E131)",
     (
+        "trust_edit.py",
+        'raise _not_in_place("a policy that would say something else afterwards")',
+    ): "tomlkit writes what it was told to; nobody knows when it does not",
+    (
         "tensors.py",
         "length > limits.TENSOR_HEADER_BYTES_MAX",
     ): "would take a file of 100 MiB",

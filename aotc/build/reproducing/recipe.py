@@ -112,17 +112,26 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recip
         )
         signers = signatures.signers_of(found)
         predicates = [voucher.predicate for voucher in found]
-    decoded = [decode_foreign(each, _Predicate, where=str(path)) for each in predicates]
+    return contents, recipe_of(predicates, signers, str(path))
+
+
+def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str) -> Recipe:
+    """What statements of provenance say of a build: of the one that they are about.
+
+    Raises BundleFormatError (AOTC-E106) for what is no provenance, ReproducibilityError: AOTC-E941
+    none of a build, or of several, E945 names that no build records.
+    """
+    decoded = [decode_foreign(each, _Predicate, where=where) for each in predicates]
     builds = {
         msgspec.json.encode(each): each.buildDefinition
         for each in decoded
         if each.buildDefinition.buildType == BUILD_TYPE
     }
     if len(builds) != 1:
-        raise ReproducibilityError(_no_recipe(path, len(builds), decoded))
+        raise ReproducibilityError(_no_recipe(where, len(builds), decoded))
     recipe = _recipe(next(iter(builds.values())), signers)
-    raise_if(_odd(recipe, str(path)))
-    return contents, recipe
+    raise_if(_odd(recipe, where))
+    return recipe
 
 
 def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
@@ -133,12 +142,12 @@ def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
             yield bytes(statement.predicate)
 
 
-def _no_recipe(path: Path, count: int, decoded: list[_Predicate]) -> Finding:
+def _no_recipe(where: str, count: int, decoded: list[_Predicate]) -> Finding:
     kinds = sorted({each.buildDefinition.buildType for each in decoded})
     found = f"{count} of them" if count else "none; " + (", ".join(kinds) or "it is unsigned")
     return Finding(
         code="AOTC-E941",
-        where=str(path),
+        where=where,
         expected="the provenance of one build",
         found=found,
         hint="build with --key, which signs what was built from what; of a merged bundle, "

@@ -10,6 +10,8 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Set
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from aotc.build.reproducing.recipe import Recipe
@@ -57,12 +59,13 @@ def check_files(
         named: Set[str] = frozenset()
     else:
         named = {file.text for file in read_build_manifest(manifest).files()}
+    below, digests = _Below(source), _Digests()
     for name, digest in sorted(recipe.files.items()):
         path = manifest.parent / name
         if name not in named and not os.path.lexists(path):
-            path = _elsewhere(source, name, digest) or path
+            path = below.file(name, digest, digests) or path
         if name in named or _lies_in(path, manifest.parent) or _lies_in(path, source):
-            found = _digest(path)
+            found = digests.of(path)
         else:
             # Whoever wrote the provenance learns nothing of files that are no sources.
             found = "a path that leads out of the sources, which is not read"
@@ -99,19 +102,52 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
             )
 
 
-def _elsewhere(source: Path, name: str, digest: str) -> Path | None:
-    """A file below the source folder whose path ends in this name; of several, the one with this
-    digest. Modules from outside of the manifest's folder are recorded by their import path.
-    """
-    if Path(name).is_absolute() or os.pardir in Path(name).parts:
-        return None
-    others: list[Path] = []
-    for depth in range(FOLDERS_MAX):
-        for path in sorted(source.glob("*/" * depth + glob.escape(name))):
-            if _digest(path) == digest:
-                return path
-            others.append(path)
-    return others[0] if others else None
+class _Digests:
+    """Of files, each read once, however many names lead to it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def of(self, path: Path) -> str:
+        """As `_digest`."""
+        place = os.path.realpath(path)
+        if place not in self._known:
+            self._known[place] = _digest(path)
+        return self._known[place]
+
+
+class _Below:
+    """A source folder, looked through once, however many names are not where they should be."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+
+    @cached_property
+    def _folders(self) -> dict[str, list[Path]]:
+        """Names to the folders that hold them, those nearest to the top first."""
+        found: dict[str, list[Path]] = {}
+        level = [self._source]
+        for _ in range(FOLDERS_MAX):
+            deeper: list[Path] = []
+            for folder in level:
+                with suppress(OSError):
+                    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names alone
+                        found.setdefault(name, []).append(folder)
+                        deeper.append(folder / name)
+            level = [path for path in deeper if path.is_dir()]
+        return found
+
+    def file(self, name: str, digest: str, digests: _Digests) -> Path | None:
+        """A file below whose path ends in this name; of several, the one with this digest. Modules
+        from outside of the manifest's folder are recorded by their import path.
+        """
+        parts = Path(name).parts
+        if not parts or os.pardir in parts:
+            return None
+        paths = [folder / name for folder in self._folders.get(parts[0], ())]
+        there = [path for path in paths if os.path.lexists(path)]
+        alike = (path for path in there if digests.of(path) == digest)
+        return next(alike, there[0] if there else None)
 
 
 def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:

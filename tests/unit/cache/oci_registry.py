@@ -3,6 +3,10 @@ far as entries of a cache need it; prints its port.
 
 MODE: "open"; "basic" wants me:secret; "token" wants a token, which it gives to me:secret;
 "elsewhere" wants that too, and sends readers of blobs to another host, which wants no token.
+"no token" gives something else for one. "local" sends them to a file of their own host. "tokens"
+wants any token of the server that the file `realm` names. "no upload", "no place", "no blob" and
+"no tag" fail at that step of a push.
+Each upload that is begun adds a byte to the file `uploads`.
 """
 
 from __future__ import annotations
@@ -30,17 +34,20 @@ class Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         if parts.path == "/token":
             asked = query == {"service": "here", "scope": "repository:team/cache:pull,push"}
-            self.answer(200, json.dumps({"token": "t0ken"})) if given == BASIC and asked else (
-                self.answer(401)
-            )
+            token = [] if MODE == "no token" else {"token": "t0ken"}
+            self.answer(200, json.dumps(token)) if given == BASIC and asked else (self.answer(401))
             return
         if parts.path.startswith("/storage/"):
             path = FOLDER / parts.path.removeprefix("/storage/")
             self.answer(400, "a secret was sent") if given else self.answer(200, path.read_bytes())
             return
-        wanted = {"open": "", "basic": BASIC}.get(MODE, TOKEN)
-        if given != wanted:
+        wanted = TOKEN if MODE in ("token", "elsewhere", "no token") else ""
+        wanted = BASIC if MODE == "basic" else wanted
+        accepted = given.startswith("Bearer ey") if MODE == "tokens" else given == wanted
+        if not accepted:
             realm = f"http://127.0.0.1:{self.server.server_port}/token"
+            if MODE == "tokens":
+                realm = (FOLDER / "realm").read_text()
             scope = 'service="here",scope="repository:team/cache:pull,push"'
             challenge = 'Basic realm="x"' if MODE == "basic" else f'Bearer realm="{realm}",{scope}'
             self.answer(401, headers={"WWW-Authenticate": challenge})
@@ -63,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
             assert len(stored) == part["size"]
         assert self.headers["Content-Type"] == manifest["mediaType"]
         (FOLDER / f"tag-{name}").write_bytes(data)
-        self.answer(201)
+        self.answer(507 if MODE == "no tag" else 201)
 
     def HEAD_blobs(self, name: str, data: bytes, query: dict[str, str]) -> None:
         self.answer(200 if (FOLDER / name).exists() else 404)
@@ -74,18 +81,25 @@ class Handler(BaseHTTPRequestHandler):
         elif MODE == "elsewhere":
             there = f"http://localhost:{self.server.server_port}/storage/{name}"
             self.answer(307, headers={"Location": there})
+        elif MODE == "local":
+            self.answer(307, headers={"Location": (FOLDER / name).as_uri()})
         else:
             self.answer(200, (FOLDER / name).read_bytes())
 
     def POST_blobs(self, name: str, data: bytes, query: dict[str, str]) -> None:
         assert name == "uploads/"
-        self.answer(202, headers={"Location": "/v2/team/cache/blobs/uploads/1?state=x"})
+        with (FOLDER / "uploads").open("ab") as file:
+            file.write(b".")
+        place = {"Location": "/v2/team/cache/blobs/uploads/1?state=x"}
+        self.answer(
+            507 if MODE == "no upload" else 202, headers={} if MODE == "no place" else place
+        )
 
     def PUT_blobs(self, name: str, data: bytes, query: dict[str, str]) -> None:
         assert name == "uploads/1" and query["state"] == "x"
         assert query["digest"] == f"sha256:{sha256(data).hexdigest()}"
         (FOLDER / query["digest"]).write_bytes(data)
-        self.answer(201)
+        self.answer(507 if MODE == "no blob" else 201)
 
     def answer(
         self, code: int, data: bytes | str = b"", headers: dict[str, str] | None = None

@@ -79,6 +79,45 @@ def test_a_tag_that_is_no_entry_is_an_empty_one(
     assert blobs.read(NAME, 1000, Pace()) == b""
 
 
+@pytest.mark.parametrize("mode", ["no upload", "no place", "no blob", "no tag"])
+def test_a_push_that_fails_at_any_step_is_an_outage(mode: str, start: Start) -> None:
+    blobs = OciBlobs(f"oci://{start(mode)}/team/cache")
+    with pytest.raises(OutageError, match=r"HTTP 202" if mode == "no place" else r"HTTP 507"):
+        blobs.write(NAME, DATA, unmoved)
+
+
+def test_what_is_there_is_not_uploaded_again(start: Start, tmp_path: Path) -> None:
+    blobs = OciBlobs(f"oci://{start('open')}/team/cache")
+    for name in (NAME, OTHER):
+        blobs.write(name, DATA, unmoved)
+    assert (tmp_path / "uploads").read_bytes() == b"..", "the data, and the empty configuration"
+
+
+def test_a_registry_that_sends_readers_to_a_file_of_theirs_is_an_outage(start: Start) -> None:
+    blobs = OciBlobs(f"oci://{start('local')}/team/cache")
+    blobs.write(NAME, DATA, unmoved)
+    with pytest.raises(OutageError, match="sent to file:"):
+        blobs.read(NAME, 10**6, unmoved)
+
+
+def test_a_token_server_elsewhere_that_has_tls_is_given_the_password(
+    start: Start,
+    serve: Callable[[str, Path, str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "realm").write_text(f"https://{serve('token_server.py', tmp_path, '')}/token")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "tokens.pem"))
+    blobs = OciBlobs(f"oci://me:secret@{start('tokens')}/team/cache")
+    works(blobs)
+
+
+def test_a_token_server_that_gives_something_else_is_an_outage(start: Start) -> None:
+    blobs = OciBlobs(f"oci://me:secret@{start('no token')}/team/cache")
+    with pytest.raises(OutageError, match="gave no token"):
+        blobs.read(NAME, 1000, unmoved)
+
+
 def test_a_layer_that_was_collected_is_no_entry(start: Start, tmp_path: Path) -> None:
     blobs = OciBlobs(f"oci://{start('open')}/team/cache")
     blobs.write(NAME, DATA, Pace())

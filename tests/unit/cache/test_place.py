@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from aotc.cache.place import LIMIT, default_folder, open_store, size_of
 from aotc.errors import UsageError
+from aotc_runtime.digest import sha256
 
 
 def test_the_default_follows_the_base_directory_specification(
@@ -31,6 +33,63 @@ def test_a_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
         open_store(str(tmp_path), None, {})
     assert caught.value.code == "AOTC-E060"
     assert "everybody" in caught.value.findings[0].found
+
+
+@pytest.mark.parametrize("inner", ["records", "entries", "entries/ab"])
+def test_a_folder_in_which_everybody_may_write_in_part_is_refused(
+    tmp_path: Path, inner: str
+) -> None:
+    (tmp_path / "cache" / "entries" / "ab").mkdir(parents=True)
+    (tmp_path / "cache" / "records").mkdir()
+    tmp_path.chmod(0o755)
+    (tmp_path / "cache").chmod(0o755)
+    (tmp_path / "cache" / inner).chmod(0o777)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / "cache"), None, {})
+    assert caught.value.code == "AOTC-E060"
+    assert caught.value.findings[0].found == f"everybody may write in {inner}"
+    (tmp_path / "cache").chmod(0o700)
+    assert open_store(str(tmp_path / "cache"), None, {}), "which nobody else can reach"
+
+
+def test_what_a_build_makes_there_is_not_everybodys(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        store = open_store(str(tmp_path / "cache"), None, {})
+        store.put(sha256(b"key"), b"data")
+        store.write_record("ab", b"{}")
+        store.trim()
+    finally:
+        os.umask(before)
+    folders = [path for path in (tmp_path / "cache").rglob("*") if path.is_dir()]
+    assert len(folders) == 3 and not any(path.stat().st_mode & 0o007 for path in folders)
+    assert open_store(str(tmp_path / "cache"), None, {}).get(sha256(b"key")) == b"data"
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        os.chown(tmp_path, 4242, -1)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 4242)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path), None, {})
+    assert caught.value.code == "AOTC-E060"
+    assert caught.value.findings[0].found.startswith("it belongs to another user")
+
+
+def test_a_link_that_leads_elsewhere_later_leads_nobody_there(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir(mode=0o700)
+    link = tmp_path / "link"
+    link.symlink_to("ours")
+    store = open_store(str(link), None, {})
+    open_store(str(tmp_path / "theirs"), None, {}).put(sha256(b"key"), b"theirs")
+    link.unlink()
+    link.symlink_to("theirs")
+    assert store.get(sha256(b"key")) is None
 
 
 def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:

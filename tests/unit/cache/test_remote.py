@@ -162,6 +162,12 @@ def test_one_bad_answer_is_no_reason_to_give_up(storage: Path, server: Server) -
     assert "could not be used" in note
 
 
+def test_a_server_that_takes_nothing_costs_a_note(server: Server) -> None:
+    store = remote(server("broken"))
+    store.put(KEY, b"data")
+    assert "HTTP 500" in store.notes()[0]
+
+
 def test_when_a_server_is_given_up_nobody_waits_for_it_any_more() -> None:
     waiting = threading.Event()
 

@@ -84,3 +84,9 @@ def test_what_cannot_be_changed_in_place_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         with_key(text, PEM, "", None, None)
     assert refused.value.code == "AOTC-E024"
+
+
+def test_what_the_other_parser_cannot_read_is_not_changed() -> None:
+    with pytest.raises(UsageError) as refused:
+        with_revoked("a = " + "[" * 240 + "]" * 240, keys=["m"])
+    assert refused.value.code == "AOTC-E024"

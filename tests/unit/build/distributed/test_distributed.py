@@ -127,11 +127,15 @@ def test_a_large_module_is_sent_once_to_who_keeps_it_and_a_small_one_beside_the_
         assert executor.sent_bytes - before < SMALL_BYTES
 
 
-def test_a_worker_that_keeps_nothing_is_sent_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_keeps_nothing_is_sent_everything(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("AOTC_CACHE", "off")
+    monkeypatch.chdir(tmp_path)
     with Recording() as executor:
         for _ in range(2):
             assert backend(executor).compile(LARGE) == Naming().compile(LARGE)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_worker_kept_and_was_damaged_is_sent_again(tmp_path: Path) -> None:
@@ -268,6 +272,15 @@ def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> Non
         return wire.encode_answer(request, wire.Answer(stopped=True))
 
     assert code_of(Recording(stopped)) == "AOTC-E914"
+
+
+def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
+    worker.stop_build("a build")
+    request = wire.Request("a build", "cpu", dict(toolchain_parts(Naming())), b"")
+    job, blobs = wire.job_of(SMALL)
+    request = msgspec.structs.replace(request, job=msgspec.msgpack.encode(job))
+    data = msgspec.msgpack.encode(request)
+    assert wire.decode_answer(data, worker.answer(data, blobs)) == wire.Answer(stopped=True)
 
 
 def broken(request: bytes, blobs: wire.Blobs) -> bytes:
