@@ -143,7 +143,7 @@ class SharedStore:
         return data
 
     def every(self, key: str) -> Iterator[bytes]:
-        """As `Store`. The remote store is asked only if the caller goes on after the local one's."""
+        """As `Store`. The remote store is asked only if the caller goes on past the local."""
         yield from self.local.every(key)
         data = self.remote.get(key)
         if data is not None:

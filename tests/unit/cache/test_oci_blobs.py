@@ -83,21 +83,21 @@ def test_a_tag_that_is_no_entry_is_an_empty_one(
 def test_a_push_that_fails_at_any_step_is_an_outage(mode: str, start: Start) -> None:
     blobs = OciBlobs(f"oci://{start(mode)}/team/cache")
     with pytest.raises(OutageError, match=r"HTTP 202" if mode == "no place" else r"HTTP 507"):
-        blobs.write(NAME, DATA, unmoved)
+        blobs.write(NAME, DATA, Pace())
 
 
 def test_what_is_there_is_not_uploaded_again(start: Start, tmp_path: Path) -> None:
     blobs = OciBlobs(f"oci://{start('open')}/team/cache")
     for name in (NAME, OTHER):
-        blobs.write(name, DATA, unmoved)
+        blobs.write(name, DATA, Pace())
     assert (tmp_path / "uploads").read_bytes() == b"..", "the data, and the empty configuration"
 
 
 def test_a_registry_that_sends_readers_to_a_file_of_theirs_is_an_outage(start: Start) -> None:
     blobs = OciBlobs(f"oci://{start('local')}/team/cache")
-    blobs.write(NAME, DATA, unmoved)
+    blobs.write(NAME, DATA, Pace())
     with pytest.raises(OutageError, match="sent to file:"):
-        blobs.read(NAME, 10**6, unmoved)
+        blobs.read(NAME, 10**6, Pace())
 
 
 def test_a_token_server_elsewhere_that_has_tls_is_given_the_password(
@@ -115,7 +115,7 @@ def test_a_token_server_elsewhere_that_has_tls_is_given_the_password(
 def test_a_token_server_that_gives_something_else_is_an_outage(start: Start) -> None:
     blobs = OciBlobs(f"oci://me:secret@{start('no token')}/team/cache")
     with pytest.raises(OutageError, match="gave no token"):
-        blobs.read(NAME, 1000, unmoved)
+        blobs.read(NAME, 1000, Pace())
 
 
 def test_a_layer_that_was_collected_is_no_entry(start: Start, tmp_path: Path) -> None:
