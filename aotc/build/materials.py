@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from aotc.build.children import child
+from aotc.build.tasks import identity
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import UsageError
 from aotc.signing.provenance import BUILDER_ID, Materials, Revision
@@ -65,6 +66,7 @@ def gather(
         targets=tuple(targets),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         environment=child.PINNED,
+        code=identity.code_digests(),
         started=started,
         finished=finished,
         revision=revision_of(manifest.root, {manifest.path.name, *made_from}),

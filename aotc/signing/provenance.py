@@ -34,12 +34,14 @@ class Revision:
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What a build was made from beside its program. targets: as written.  environment: variables
-    that its processes were given.  tuning: digest of the tuning file.  started, finished: UTC.
+    that its processes were given.  code: digests of the code of our own packages.  tuning: digest
+    of the tuning file.  started, finished: UTC.
     """
 
     targets: tuple[str, ...]
     python: str
     environment: Mapping[str, str]
+    code: Mapping[str, str]
     finished: datetime
     started: datetime | None = None
     revision: Revision | None = None
@@ -82,7 +84,7 @@ def provenance(
             "internalParameters": internal,
             "resolvedDependencies": [
                 *_files(program.made_from, program),
-                *_packages(program.packages),
+                *_packages(program.packages, materials.code),
             ],
         },
         "runDetails": {"builder": _builder(materials.builder_id), "metadata": metadata},
@@ -178,9 +180,18 @@ def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[st
     ]
 
 
-def _packages(packages: Mapping[str, Package]) -> list[dict[str, Any]]:
-    """Their digests are of what is installed, not of an artifact on an index: annotations."""
+def _packages(packages: Mapping[str, Package], code: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Their digests are of what is installed, not of an artifact on an index: annotations. `files`
+    of a checkout says little, so that ours have `code` as well.
+    """
     return [
-        {"name": name, "uri": purl(name, package), "annotations": {"files": package.files}}
+        {
+            "name": name,
+            "uri": purl(name, package),
+            "annotations": {
+                "files": package.files,
+                **({"code": code[name]} if name in code else {}),
+            },
+        }
         for name, package in sorted(packages.items())
     ]

@@ -14,11 +14,13 @@ import pytest
 from aotc.build.pipeline import build
 from aotc.build.reproducing.build_again import BuildAgain
 from aotc.build.reproducing.reproduce import reproduce
-from aotc.errors import ReproducibilityError
+from aotc.build.tasks import identity
+from aotc.errors import CaptureError, ReproducibilityError
 from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
@@ -194,6 +196,66 @@ def test_another_aotc_is_never_installed_for_it(copy: Path) -> None:
     with pytest.raises(ReproducibilityError) as caught:
         reproduce(copy / "small.aotb", copy / "elsewhere", install=True)
     assert [(f.code, f.where) for f in caught.value.findings] == [("AOTC-E944", "package aotc")]
+
+
+def built_by(digest: str) -> Callable[[dict[str, Any]], None]:
+    """Provenance of a build by an aotc of this version with other code."""
+
+    def change(build: dict[str, Any]) -> None:
+        for each in build["resolvedDependencies"]:
+            if each["name"] == "aotc":
+                each["annotations"]["code"] = digest
+
+    return change
+
+
+OTHER_CODE = f"sha256:{'0' * 64}"
+
+
+def test_other_code_of_the_same_version_is_noted_where_it_makes_no_difference(copy: Path) -> None:
+    done = reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
+    assert done.recipe.code == identity.code_digests()
+    assert not any("code of" in note for note in done.notes)
+    with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
+    done = reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
+    (note,) = (note for note in done.notes if note.startswith("code of aotc 0."))
+    assert OTHER_CODE in note and identity.code_digests()["aotc"] in note
+
+
+def test_other_code_of_the_same_version_is_the_first_suspect_where_something_differs(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
+    monkeypatch.setenv("SCALE_OF_THE_TEST", "2")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY)
+    first, *others = caught.value.findings
+    assert first.code == "AOTC-E944" and first.where.startswith("code of aotc ")
+    assert OTHER_CODE in first.expected and identity.code_digests()["aotc"] in first.found
+    assert {finding.code for finding in others} == {"AOTC-E940"}
+
+
+def test_a_build_that_fails_by_other_code_says_so_beside_its_own_findings(copy: Path) -> None:
+    with_provenance(copy / "small.aotb", built_by(OTHER_CODE))
+    source = copy / "elsewhere" / "deep" / "small.py"
+    source.write_text(f"{PROGRAM}\nimport os\nos._exit(3)\n")
+
+    def change(build: dict[str, Any]) -> None:
+        for each in build["resolvedDependencies"]:
+            if each["name"] == "small.py":
+                each["digest"]["sha256"] = sha256(source.read_bytes()).removeprefix("sha256:")
+
+    with_provenance(copy / "small.aotb", change)
+    with pytest.raises(CaptureError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere")
+    assert [finding.code for finding in caught.value.findings] == ["AOTC-E835", "AOTC-E944"]
+
+
+def test_a_digest_of_code_that_is_none_is_refused(copy: Path) -> None:
+    with_provenance(copy / "small.aotb", built_by("\x1b[2J"))
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(copy / "small.aotb", copy / "elsewhere")
+    assert caught.value.code == "AOTC-E945"
 
 
 def test_a_tuned_build_asks_for_its_tuning_file(copy: Path) -> None:

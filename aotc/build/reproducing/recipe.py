@@ -6,11 +6,13 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from aotc.errors import ReproducibilityError, raise_if
+from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import BUILD_TYPE, PROVENANCE_TYPE, Statement
@@ -38,6 +40,7 @@ class _Resource(Struct, frozen=True):
     name: str = ""
     uri: str = ""
     digest: dict[str, str] = {}
+    annotations: dict[str, Any] = {}
 
 
 class _External(Struct, frozen=True):
@@ -78,8 +81,9 @@ class Recipe(Struct, frozen=True):
 
     manifest, manifest_digest: of the build manifest, the name without a folder.  targets: as the
     build was asked for them.  files: paths from the manifest's folder of sources, weights and
-    fixtures, to their digests.  packages: names to versions.  tuning: digest of the tuning file, or
-    "".  signers: ids of the policy's keys that vouch for this; none without a policy.
+    fixtures, to their digests.  packages: names to versions.  code: of our own packages to the
+    digests of their code, where they were recorded.  tuning: digest of the tuning file, or "".
+    signers: ids of the policy's keys that vouch for this; none without a policy.
     """
 
     manifest: str
@@ -87,6 +91,7 @@ class Recipe(Struct, frozen=True):
     targets: tuple[str, ...]
     files: dict[str, str]
     packages: dict[str, str]
+    code: dict[str, str]
     python: str
     revision: Revision | None
     tuning: str
@@ -168,6 +173,11 @@ def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
             if each.digest and not each.uri
         },
         packages=dict(sorted(each.uri[9:].rpartition("@")[::2] for each in packages)),
+        code={
+            each.name: str(each.annotations["code"])
+            for each in packages
+            if "code" in each.annotations
+        },
         python=internal.python,
         revision=internal.revision,
         tuning=_digest(internal.tuning.digest) if internal.tuning else "",
@@ -188,6 +198,9 @@ def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
     for name, version in recipe.packages.items():
         if not _PACKAGE.match(name) or not _VERSION.match(version):
             yield _no_name(where, "the name and version of a package", f"{name}@{version}")
+    for name, digest in recipe.code.items():
+        if not is_digest(digest):
+            yield _no_name(where, f"the digest of the code of {name!r}", digest)
     if any("\0" in target for target in recipe.targets):
         yield _no_name(where, "names of targets", ", ".join(recipe.targets))
     if sum(map(len, recipe.targets)) + len(recipe.targets) > TARGETS_CHARACTERS_MAX:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -18,13 +18,14 @@ from aotc.build.reproducing.recipe import Recipe, read_recipe
 from aotc.build.reproducing.source_check import check_files, find_manifest, read_elsewhere
 from aotc.build.reproducing.toolchain_copy import toolchain_copy
 from aotc.build.staging import scratch_folder
+from aotc.build.tasks import identity
 from aotc.capture.packages import normalized
 from aotc.certify.installing import install_packages
 from aotc.errors import quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.differences import Side, differences, side_of
 from aotc.processes import Processes, describe_status
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
@@ -87,6 +88,7 @@ def reproduce(
     changed = _changed_packages(recipe.packages)
     if changed and (not install or any(name in OURS for name in changed)):
         raise_if(_check_packages(changed, recipe))
+    other = tuple(_other_code(recipe))
     processes = Processes()
     with scratch_folder() as scratch, _interpreter(recipe, changed, processes, on_stage) as python:
         on_stage("building it again")
@@ -96,7 +98,10 @@ def reproduce(
             arguments.append(f"--target={target}")
         bill = scratch / "again.cdx.json"
         arguments += ["-o", str(again), "--sbom", str(bill)]
-        _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
+        try:
+            _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
+        except AotcError as error:
+            raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
         built, _ = read_unverified(open_bundle(again))
         if built.root_digest != contents.root_digest:
@@ -107,11 +112,8 @@ def reproduce(
                 if name in built.manifests
             }
             second = Side(present, built.blobs)
-            raise_if(
-                findings(
-                    differences(side_of(contents), second, module_text), str(path), "the new build"
-                )
-            )
+            different = differences(side_of(contents), second, module_text)
+            raise_if([*other, *findings(different, str(path), "the new build")])
     first = next(iter(contents.manifests.values()))
     return Reproduced(
         name=first.name,
@@ -121,7 +123,7 @@ def reproduce(
         recipe=recipe,
         manifest=found,
         installed=bool(changed),
-        notes=tuple(_notes(recipe, policy)),
+        notes=tuple(_notes(recipe, policy, other)),
     )
 
 
@@ -136,6 +138,23 @@ def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
         if here != wanted:
             found[name] = here
     return found
+
+
+def _other_code(recipe: Recipe) -> Iterator[Finding]:
+    """AOTC-E944 for each package of ours that calls itself what the bundle was built with, and has
+    other code. That need not make a difference.
+    """
+    for name, here in identity.code_digests().items():
+        wanted = recipe.code.get(name, here)
+        if here != wanted:
+            yield Finding(
+                code="AOTC-E944",
+                where=f"code of {name} {version(name)}",
+                expected=f"{wanted}, which the bundle was built with",
+                found=f"{here}, which calls itself the same",
+                hint=f"what differs may come from it: run `aotc reproduce` of the {name} that "
+                "built the bundle",
+            )
 
 
 def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
@@ -218,11 +237,13 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     )
 
 
-def _notes(recipe: Recipe, policy: TrustPolicy | None) -> Iterator[str]:
+def _notes(recipe: Recipe, policy: TrustPolicy | None, other: Sequence[Finding]) -> Iterator[str]:
     if policy is None:
         yield "nobody asked who signed the provenance; --trust does"
     here = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
     if recipe.python and recipe.python.lower() != here.lower():
         yield f"built by {recipe.python}, and again by {here}"
+    for each in other:
+        yield f"{each.where}: {each.expected}, and {each.found}; it made no difference"
     if recipe.revision and recipe.revision.dirty:
         yield f"git commit {recipe.revision.gitCommit} alone is not the source: the build was dirty"

@@ -18,6 +18,7 @@ import aotc
 import aotc_runtime
 from aotc.cache.keys import Parts
 from aotc.capture.packages import files_digest
+from aotc.config.target import builtin_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.host import libc
 
@@ -32,18 +33,41 @@ LIBRARY_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 """Variables that decide which file a library's name stands for."""
 
 
-@cache
 def toolchain_code() -> Parts:
-    """Digests of the code of aotc and aotc-runtime as installed, whatever their versions say."""
-    return {"code of aotc": _code(aotc), "code of aotc-runtime": _code(aotc_runtime)}
+    """Digests of the code of aotc and aotc-runtime, as parts of a key."""
+    return {f"code of {name}": digest for name, digest in code_digests().items()}
 
 
-def _code(package: ModuleType) -> str:
-    root = Path(package.__path__[0])
-    found = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    files = sorted(found, key=lambda path: path.relative_to(root).as_posix())
-    listed = (f"{path.relative_to(root).as_posix()} {sha256(path.read_bytes())}" for path in files)
-    return sha256("\n".join(listed).encode())
+@cache
+def code_digests() -> Mapping[str, str]:
+    """Distributions of ours to the digest of their code as it lies here, whatever their versions
+    say.
+
+    The same sources give the same digest as a checkout, installed from a wheel, or copied: the
+    built-in targets count as a part of the package wherever they lie.
+    """
+    toolchain = {**_files_below(_folder(aotc)), **_files_below(builtin_folder(), "targets/")}
+    runtime = _files_below(_folder(aotc_runtime))
+    return {"aotc": _digest_of(toolchain), "aotc-runtime": _digest_of(runtime)}
+
+
+def _folder(package: ModuleType) -> Path:
+    return Path(package.__path__[0])
+
+
+def _files_below(folder: Path, prefix: str = "") -> dict[str, Path]:
+    """Files by name, without what Python compiled and what systems and editors hide."""
+    found = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    return {
+        prefix + name.as_posix(): path
+        for name, path in found.items()
+        if name.suffix != ".pyc" and not any(part.startswith(".") for part in name.parts)
+    }
+
+
+def _digest_of(files: Mapping[str, Path]) -> str:
+    lines = (f"{name} {sha256(path.read_bytes())}" for name, path in sorted(files.items()))
+    return sha256("\n".join(lines).encode())
 
 
 def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:

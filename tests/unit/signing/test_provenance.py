@@ -12,6 +12,7 @@ from google.protobuf import json_format
 from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement_pb2
 
+from aotc.build.tasks.identity import code_digests
 from aotc_runtime.formats import statement as formats
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
@@ -48,3 +49,15 @@ def test_weights_and_fixtures_stand_beside_the_sources(
     files = {each["name"] for each in definition["resolvedDependencies"] if "uri" not in each}
     assert {"digits/model.py", "digits/params.safetensors", "digits/fixtures.npz"} <= files
     assert definition["internalParameters"]["python"].startswith("CPython 3.")
+
+
+def test_our_own_packages_are_named_with_the_digests_of_their_code(
+    statements: dict[str, dict[str, Any]],
+) -> None:
+    definition = statements[formats.PROVENANCE_TYPE]["predicate"]["buildDefinition"]
+    stated = {
+        each["name"]: each["annotations"]["code"]
+        for each in definition["resolvedDependencies"]
+        if "code" in each.get("annotations", {})
+    }
+    assert stated == code_digests()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from importlib.metadata import PathDistribution
 from pathlib import Path
 
 import pytest
 
-from aotc.build.tasks.identity import of_distribution
+from aotc.build.reproducing.toolchain_copy import toolchain_copy
+from aotc.build.tasks.identity import code_digests, of_distribution
 
 RECORD = """\
 ../../../bin/tool,sha256=AAA,227
@@ -61,3 +66,43 @@ def test_other_files_are_another_package(before: str, after: str, tmp_path: Path
 
 def test_another_version_is_another_package(tmp_path: Path) -> None:
     assert parts(tmp_path, RECORD, "2") != parts(tmp_path, RECORD)
+
+
+TELL = """
+import json
+from aotc.build.tasks.identity import code_digests
+import aotc
+print(json.dumps([aotc.__path__[0], dict(code_digests())]))
+"""
+
+
+def told(folder: Path) -> dict[str, str]:
+    """The digests that a toolchain in a folder gives of itself."""
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", TELL],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=True,
+    )
+    place, digests = json.loads(done.stdout)
+    assert Path(place) == folder / "aotc"
+    assert isinstance(digests, dict)
+    return digests
+
+
+def test_code_is_the_same_in_a_checkout_and_installed_and_another_with_any_change() -> None:
+    """The copy is laid out as an installed wheel: the targets lie in the package."""
+    with toolchain_copy() as folder:
+        assert (folder / "aotc" / "targets" / "cpu-x86-64-v3.toml").is_file()
+        assert told(folder) == code_digests()
+        (folder / "aotc" / ".build.py.swp").write_text("an editor's")
+        (folder / "aotc" / "build.pyc").write_text("Python's")
+        assert told(folder) == code_digests()
+        with (folder / "aotc_runtime" / "digest.py").open("a") as file:
+            file.write("# other code\n")
+        found = told(folder)
+        assert found["aotc"] == code_digests()["aotc"]
+        assert found["aotc-runtime"] != code_digests()["aotc-runtime"]
+        (folder / "aotc" / "targets" / "cpu-x86-64-v3.toml").rename(folder / "aotc" / "moved.toml")
+        assert told(folder)["aotc"] != code_digests()["aotc"]
