@@ -1,1 +1,1 @@
-"""Compilers behind one protocol; XLA is the built-in one."""
+"""Backends: compilers behind one protocol. Built in are XLA for CPUs, NVIDIA GPUs and TPUs."""

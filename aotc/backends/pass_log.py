@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from aotc.evidence import Pipeline
 
 ENVIRONMENT = {"TF_CPP_VMODULE": "hlo_pass_pipeline=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
-"""Of the process that compiles."""
+"""Variables of the process that compiles."""
 
 _INFORMATION = re.compile(r"\AI\d{4} .*?\] ?(.*)\Z")
 _PIPELINE = re.compile(r"\ARunning HLO pass pipeline on module \S+: (.+)\Z")
@@ -21,11 +21,10 @@ _CHANGED = re.compile(r"\A\s+Pass caused changes (.+)\Z")
 
 
 def split(lines: Iterable[str]) -> tuple[tuple[Pipeline, ...], list[str]]:
-    """The pipelines that a log tells of, in the order in which they began, and the lines that are
-    no information of XLA's: warnings, and what others printed.
+    """The pipelines in a log, in the order in which they began; and the lines that are not INFO
+    lines of XLA: warnings, and what others printed.
 
-    A pass that follows a pipeline inside of another counts to the inner one: XLA does not log where
-    a pipeline ends.
+    XLA does not log where a pipeline ends, so a pass after a nested pipeline counts as one of that.
     """
     rest: list[str] = []
     names: list[str] = []

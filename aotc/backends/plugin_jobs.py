@@ -1,4 +1,4 @@
-"""What compiling through a PJRT plugin has in common, whichever device it is for."""
+"""What the backends of accelerators share: from a worker's answer to an executable or a refusal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "b
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a platform's executables may contain, and its targets say.
+    """What differs between platforms.
 
-    is_allowed: whether the runtime can serve a custom call.  served: the same in words.  correct:
-    where to look if the plugin does not understand a target.
+    is_allowed: whether the runtime can serve a custom call.  served: those it can, in words.
+    correct: the hint for a target that the plugin does not understand.
     """
 
     is_allowed: Callable[[str], bool]

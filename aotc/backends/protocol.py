@@ -16,13 +16,18 @@ class Backend(Protocol):
         """The platform of the targets it compiles for, e.g. "cpu"."""
 
     def toolchain(self) -> BuiltWith:
-        """The versions of what compiles."""
+        """Versions of everything that decides on the bytes of an executable.
+
+        Raises CompileError (AOTC-E907) if something is missing.
+        """
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile one module for one target: the same job gives the same bytes.
+        """Compile one module for one target. The same job must give the same bytes.
 
         Raises CompileError.
         """
 
     def stop(self) -> None:
-        """End what is being compiled, from another thread; those calls raise, and later ones do."""
+        """Stop what is being compiled. Called from another thread; running and later calls of
+        `compile` raise `aotc.processes.StoppedError`.
+        """

@@ -1,4 +1,4 @@
-"""Why a job is not compiled: findings that all backends share."""
+"""Findings that all backends share, for jobs that do not compile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES_SHOWN = 12
 
 
 def failure(code: str, job: CompileJob, expected: str, found: str, hint: str) -> CompileError:
-    """Why a job was not compiled."""
+    """A CompileError with one finding about a job."""
     return CompileError(
         Finding(
             code=code,

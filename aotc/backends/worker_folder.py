@@ -1,5 +1,5 @@
-"""What a compile worker and whoever started it leave for each other in the worker's folder:
-`job.json` and `module.bin` go in, `result.json` and `executable.bin` come out.
+"""The files that a compile worker and its parent exchange in the worker's folder: `job.json` and
+`module.bin` go in, `result.json` and `executable.bin` come out.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Problem(StrEnum):
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was made, beside the executable; or a problem, in the compiler's words.
+    """What a worker found out about an executable; or a problem, in the compiler's words.
 
     called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
     purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
-    were cut for this host's processors instead of the target's.  operations: of the StableHLO
-    module, by name.  debug_options: how many of XLA's have another value than by default.
-    evidence: of an executable that is opaque to us.
+    were split for this host's CPUs instead of the target's threads.  operations: of the StableHLO
+    module, by name.  debug_options: how many of XLA's differ from their defaults.  evidence: made
+    by the worker where the parent cannot read it from the executable.
     """
 
     problem: Problem = Problem.NONE
@@ -56,7 +56,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 type Made = tuple[Result, bytes]
-"""And the executable; no bytes if there is a problem."""
+"""The result and the serialized executable, which is empty if there is a problem."""
 
 
 class ProblemError(Exception):
@@ -68,31 +68,31 @@ class ProblemError(Exception):
 
 
 def give(folder: Path, request: Struct, artifact: bytes) -> None:
-    """Leave for a worker what to compile. request: what its `answer` decodes."""
+    """Write what a worker is to compile. request: what its `answer` decodes."""
     (folder / JOB).write_bytes(msgspec.json.encode(request))
     (folder / MODULE).write_bytes(artifact)
 
 
 def take(folder: Path) -> Made:
-    """What a worker left."""
+    """Read what a worker wrote."""
     result = msgspec.json.decode((folder / RESULT).read_bytes(), type=Result)
     return result, (folder / EXECUTABLE).read_bytes()
 
 
 def answer[Job: Struct](job_type: type[Job], compile_job: Callable[[Job, bytes], Made]) -> NoReturn:
-    """In the worker: compile what is asked in the current folder, and end."""
+    """In the worker: compile as the current folder asks, write the result, and end the process."""
     end_with_parent()
     job = msgspec.json.decode(Path(JOB).read_bytes(), type=job_type)
     result, serialized = compile_job(job, Path(MODULE).read_bytes())
     Path(EXECUTABLE).write_bytes(serialized)
     Path(RESULT).write_bytes(msgspec.json.encode(result))
-    # Nothing that follows is of use, and taking a client or a plugin down takes time.
+    # Ending here saves the time that it takes to shut down a client or a plugin.
     sys.stdout.flush()
     os._exit(0)
 
 
 def telling[**P](compile_job: Callable[P, Made]) -> Callable[P, Made]:
-    """Of a function that raises ProblemError, one that gives the problem."""
+    """Decorates a function that raises ProblemError, to return the problem as a result instead."""
 
     @wraps(compile_job)
     def told(*args: P.args, **kwargs: P.kwargs) -> Made:

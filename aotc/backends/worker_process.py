@@ -1,4 +1,4 @@
-"""Compile workers of any backend: a process per executable, what it gets, and how it fails."""
+"""Runs compile workers, for any backend: one process for each executable, and how it can fail."""
 
 from __future__ import annotations
 
@@ -53,8 +53,10 @@ class CompileWorkers:
         environment: Callable[[Path], Mapping[str, str]],
         furnish: Callable[[Path], None] = lambda folder: None,
     ) -> Answer:
-        """Run a worker in a folder of its own. request: what it decodes.  environment: the
-        worker's, for that folder.  furnish: puts more into the folder.
+        """Run a worker in a folder of its own.
+
+        request: what the worker decodes.  environment: its variables, given that folder.  furnish:
+        puts more files into the folder.
 
         Raises CompileError: AOTC-E902 it crashed, E903 it took too long; OSError if it had no room.
         """
@@ -65,7 +67,7 @@ class CompileWorkers:
             return Answer(*worker_folder.take(folder), said)
 
     def stop(self) -> None:
-        """End what is being compiled; those calls raise, and later ones do."""
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._processes.stop()
 
     def _run(self, folder: Path, job: CompileJob, environment: Mapping[str, str]) -> list[str]:
@@ -96,10 +98,12 @@ class CompileWorkers:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Nothing of the outside steers the compiler or changes its memory layout. more: variables."""
+    """The variables of a worker: none that could steer the compiler or change its memory layout,
+    and those in `more`.
+    """
     kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
     if "PYTHONPATH" in os.environ:
-        # The worker has a working folder of its own, from which relative entries lead nowhere.
+        # Made absolute, since the worker runs in another folder.
         entries = os.environ["PYTHONPATH"].split(os.pathsep)
         kept["PYTHONPATH"] = os.pathsep.join(str(Path(e).absolute()) for e in entries if e)
     return {
@@ -112,7 +116,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
-    """XLA's memory analysis as the bundle has it. analysis: bytes by purpose."""
+    """XLA's memory analysis as bundles record it. analysis: bytes by purpose."""
     return Memory(
         argument_bytes=analysis["argument"],
         output_bytes=analysis["output"],
@@ -123,7 +127,9 @@ def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
 
 
 def cost_of(analysis: Mapping[str, Any]) -> Cost:
-    """XLA's cost analysis as the bundle has it; it says -1 for what it cannot count."""
+    """XLA's cost analysis as bundles record it. XLA says -1 for what it cannot count; here
+    it is 0.
+    """
 
     def count(key: str) -> int:
         return max(0, int(analysis.get(key, 0)))

@@ -1,4 +1,4 @@
-"""How a function is called: every parameter from weights, from an input, or fixed at build.
+"""How a function is called: where each parameter comes from (weights, an input, a fixed value).
 
 The function is traced over one flat list of leaves: first the leaves of bound weights, then those
 of inputs, each in the order of the function's parameters.
@@ -7,7 +7,7 @@ of inputs, each in the order of the function's parameters.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import KeyImpl, ParameterKind
 from aotc_runtime.words import with_article
 
-_KINDS = {
+_KINDS: dict[Any, ParameterKind] = {
     inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.KEYWORD_ONLY: ParameterKind.KEYWORD_ONLY,
@@ -45,10 +45,10 @@ class CallPlan:
     """A function with the source of each of its parameters.
 
     kinds: all parameters that are passed, in the function's order.  positional: those passed by
-    position, as people call it: jax.vmap and jax.grad treat keyword arguments in another way.
-    bound: parameter to weights
-    set.  inputs: parameter to its input tree.  fixed: parameter to the value it has for ever.
-    defaulted: parameters left at the function's own default, with that default's text.
+    position, as people would: jax.vmap and jax.grad treat keyword arguments differently.  bound:
+    parameter to weights set.  inputs: parameter to its input tree.  fixed: parameter to its
+    `static` value.  defaulted: parameters left at the function's own default, with the default's
+    text.
     """
 
     name: str
@@ -63,9 +63,8 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class FlatLeaf:
-    """One leaf of a call. owner: weights set or parameter.  path: of the leaf within it.
-
-    aval: as the function sees it.
+    """One leaf of a call. owner: its weights set or parameter.  path: of the leaf within that.
+    aval: shape and dtype as the function sees them.
     """
 
     owner: str
@@ -76,13 +75,13 @@ class FlatLeaf:
 
     @property
     def data(self) -> jax.ShapeDtypeStruct:
-        """As the module takes it: for random keys their data."""
+        """Shape and dtype as the module takes the leaf: of random keys, their data."""
         return keys.data_aval(self.aval)
 
 
 @dataclass(frozen=True, slots=True)
 class FlatCall:
-    """A call at one shape profile. trees: abstract value of each parameter, in leaf order."""
+    """A call at one shape profile. trees: the abstract value of each parameter, in leaf order."""
 
     plan: CallPlan
     trees: Mapping[str, Any]
@@ -91,7 +90,7 @@ class FlatCall:
     def __call__(self, *leaves: Any) -> Any:
         """Call the user's function with these leaves in place of the abstract ones.
 
-        leaves: as the module takes them; the function gets random keys for their data.
+        leaves: as the module takes them. The function gets random keys where they are their data.
         """
         iterator = iter(leaves)
         values: dict[str, Any] = dict(self.plan.fixed)
@@ -110,8 +109,8 @@ class FlatCall:
 def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
     """Match the manifest's names with the function's parameters.
 
-    Raises CaptureError (AOTC-E820 if the function cannot be found, AOTC-E821 if the names do not
-    fit its signature, or would land in its *args or **kwargs, where nobody notices a misspelt one).
+    Raises CaptureError: AOTC-E820 the function cannot be found, E821 the names do not fit its
+    signature, or would land in its **kwargs, where nobody would notice a misspelt one.
     """
     spec = manifest.entry_points[name]
     at = ("entry_points", name)
@@ -128,45 +127,10 @@ def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
                 hint="wrap it in a plain `def`",
             )
         ) from error
-    given = {**dict.fromkeys(spec.bind, "bind"), **dict.fromkeys(spec.inputs, "inputs")}
-    given |= dict.fromkeys(spec.static, "static")
-    takes_any = next((p for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
-    kinds: dict[str, ParameterKind] = {}
-    defaulted: dict[str, str] = {}
-    findings: list[Finding] = []
-    for parameter in parameters.values():
-        if parameter.kind not in _KINDS:
-            continue
-        if parameter.name in given:
-            kinds[parameter.name] = _KINDS[parameter.kind]
-        elif parameter.default is not inspect.Parameter.empty:
-            defaulted[parameter.name] = program.text_of(parameter.default)
-        else:
-            findings.append(
-                Finding(
-                    code="AOTC-E821",
-                    where=manifest.where(*at),
-                    expected=f"a value for {parameter.name}, a parameter of {spec.function}"
-                    f"{inspect.signature(function)}",
-                    found="none in bind, inputs or static",
-                    hint=f"add inputs.{parameter.name}, or bind or fix it",
-                )
-            )
-    for extra in sorted(given.keys() - kinds.keys()):
-        findings.append(
-            Finding(
-                code="AOTC-E821",
-                where=manifest.where(*at, given[extra], extra),
-                expected=f"a named parameter of {spec.function}{inspect.signature(function)}",
-                found=f"{extra} would land in {takes_any}"
-                if takes_any
-                else f"no parameter named {extra}",
-                hint=f"name it in the signature, or wrap the function: def f({extra}, ...)"
-                if takes_any
-                else "rename it in the manifest, or remove it",
-            )
-        )
-    raise_if(findings)
+    named = [p for p in parameters.values() if p.kind in _KINDS]
+    passed = _passed(manifest, name)
+    raise_if(_misfits(manifest, name, inspect.signature(function), passed))
+    kinds = {p.name: _KINDS[p.kind] for p in named if p.name in passed}
     return CallPlan(
         name=name,
         function=function,
@@ -175,12 +139,51 @@ def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
         bound={n: spec.bind[n] for n in kinds if n in spec.bind},
         inputs={n: spec.inputs[n] for n in kinds if n in spec.inputs},
         fixed={n: spec.static[n] for n in kinds if n in spec.static},
-        defaulted=defaulted,
+        defaulted={p.name: program.text_of(p.default) for p in named if p.name not in passed},
     )
 
 
+def _passed(manifest: BuildManifest, name: str) -> dict[str, str]:
+    """The parameters that a manifest gives a value, each with the table that does."""
+    spec = manifest.entry_points[name]
+    tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
+    return {parameter: table for table, given in tables.items() for parameter in given}
+
+
+def _misfits(
+    manifest: BuildManifest, name: str, signature: inspect.Signature, passed: Mapping[str, str]
+) -> Iterator[Finding]:
+    """AOTC-E821 for parameters without a value, and for values without a parameter."""
+    at = ("entry_points", name)
+    function = manifest.entry_points[name].function
+    parameters = signature.parameters.values()
+    named = {p.name: p for p in parameters if p.kind in _KINDS}
+    for parameter in named.values():
+        if parameter.name not in passed and parameter.default is parameter.empty:
+            yield Finding(
+                code="AOTC-E821",
+                where=manifest.where(*at),
+                expected=f"a value for {parameter.name}, a parameter of {function}{signature}",
+                found="none in bind, inputs or static",
+                hint=f"add inputs.{parameter.name}, or bind or fix it",
+            )
+    takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    for extra in sorted(passed.keys() - named.keys()):
+        yield Finding(
+            code="AOTC-E821",
+            where=manifest.where(*at, passed[extra], extra),
+            expected=f"a named parameter of {function}{signature}",
+            found=f"{extra} would land in {takes_any}"
+            if takes_any
+            else f"no parameter named {extra}",
+            hint=f"name it in the signature, or wrap the function: def f({extra}, ...)"
+            if takes_any
+            else "rename it in the manifest, or remove it",
+        )
+
+
 def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:
-    """The parameters that can be passed by position: all up to one that is left at its default."""
+    """The parameters that can be passed by position: those before the first that is not passed."""
     names: list[str] = []
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.name not in passed:
@@ -199,8 +202,8 @@ def like_value(
 ) -> Any:
     """What the function of a `like` input returns for these sizes, as a pytree of arrays.
 
-    at: where the input stands.  evaluate: `jax.eval_shape` for the structure, `call` for the
-    values. Raises CaptureError.
+    at: key path of the input.  evaluate: `jax.eval_shape` for the structure alone, `call` for the
+    values.  Raises CaptureError.
     """
     where = manifest.where(*at)
     function = program.resolve(spec.function, manifest.root, where)
@@ -242,7 +245,7 @@ def like_value(
 
 
 def call(function: Callable[[], Any]) -> Any:
-    """Evaluate for real; stands beside `jax.eval_shape`."""
+    """Call a function for its values, where `jax.eval_shape` would give their shapes only."""
     return function()
 
 
@@ -278,7 +281,9 @@ def flat_call(
     manifest: BuildManifest,
     sizes: Mapping[str, int],
 ) -> FlatCall:
-    """The call at one shape profile, weights first."""
+    """The call at one shape profile; its leaves are those of bound weights, then those of
+    inputs.
+    """
     donate = manifest.entry_points[plan.name].donate
     trees: dict[str, Any] = {name: weights[owner].tree for name, owner in plan.bound.items()}
     leaves: list[FlatLeaf] = []

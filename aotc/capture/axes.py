@@ -14,7 +14,7 @@ Point = tuple[int, ...]
 
 
 def corners(values: Mapping[str, tuple[int, int]]) -> list[Point]:
-    """The corners of the box that spans each dimension's two values; one value where both agree."""
+    """The corners of a box, given two values for each dimension, which may be equal."""
     return sorted(set(product(*(sorted(set(pair)) for pair in values.values()))))
 
 

@@ -1,7 +1,7 @@
 """Which lines of the program ran while it was traced.
 
 A line that did not run is not in the module: Python decided against it, by a size, a static value
-or a dtype. What `jax.lax.cond` chooses between was traced, all of it, and is counted apart.
+or a dtype. All branches of a `jax.lax.cond` are traced; `control_flow` counts them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from aotc.locations import FunctionLines
 _TOOL = "aotc"
 
 _RESUME_BYTES = 2
-"""Of the instruction with which the body of a function begins; it stands on the line of `def`."""
+"""Size of the RESUME instruction that begins a function's body, on the line of its `def`."""
 
 
 class Recording:
-    """Functions and lines that have run. root: the manifest's folder."""
+    """The program's own functions that have run, and their lines. root: the manifest's folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        # By identity: code that is equal may be of two files, and the same file be imported twice.
+        # By identity: equal code may come from two files, and one file may be imported twice.
         self._codes: dict[int, CodeType] = {}
         self._lines: dict[int, set[int]] = {}
 
     def coverage(self) -> tuple[Coverage, dict[str, tuple[FunctionLines, ...]]]:
-        """What has run so far, by file, without functions that hold no code; and its lines, in the
-        same order.
+        """Coverage by file so far, of functions that hold any code; and the lines of these
+        functions, in the same order.
         """
-        # Of lambdas on one line, or a file imported twice, nobody could tell which is meant.
+        # Lambdas on one line, and copies of a file imported twice, are counted as one function.
         names = own_names(self._root)
         places: dict[str, dict[tuple[str, int], tuple[set[int], set[int]]]] = {}
         for number, code in self._codes.items():
@@ -80,9 +80,10 @@ class Recording:
 
 @contextmanager
 def recording(root: Path) -> Iterator[Recording]:
-    """Record while the block runs, which may not record itself.
+    """Record while the block runs; recordings cannot be nested.
 
-    Functions that jax has traced before run again.
+    jax's caches of traces are off in the block, so that functions which it has traced before run
+    again.
     """
     seen = Recording(root)
     monitoring, events = sys.monitoring, sys.monitoring.events

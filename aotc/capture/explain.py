@@ -20,7 +20,7 @@ NARROWED = "Explicitly requested dtype"
 
 
 def shortened(names: Sequence[str]) -> str:
-    """ "a, b, … 3 more"."""
+    """Names as a list, cut short: "a, b, … 3 more"."""
     more = len(names) - SHOWN_MAX
     return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
 
@@ -66,8 +66,8 @@ def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Fin
 
 
 def _outside_jax(error: BaseException) -> str | None:
-    """What asked a traced array for its numbers, if that was numpy, or a function such as math.sin,
-    which asks for a Python float.
+    """What asked a traced array for its values: numpy, or a function such as math.sin, which needs
+    a Python float. None if it was neither.
     """
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return "numpy"
@@ -89,7 +89,7 @@ def _needs_value(error: BaseException) -> bool:
 
 
 def _missing_key(error: BaseException, call: FlatCall) -> str | None:
-    """For a KeyError: the names that bound dicts of weights have, since one of them was meant."""
+    """A hint for a KeyError: the names in bound dicts of weights, one of which may be meant."""
     if not isinstance(error, KeyError):
         return None
     hints = []

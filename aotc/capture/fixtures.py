@@ -56,7 +56,7 @@ class Recorded:
 
 
 def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
-    """The file that the fixtures of an entry point name, if they do.
+    """The arrays of the file that an entry point's fixtures name; None if they are drawn.
 
     Raises CaptureError (AOTC-E831, E840).
     """
@@ -82,9 +82,9 @@ def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
 def fixture_inputs(
     plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int], file: Recorded | None
 ) -> dict[str, Array]:
-    """The fixture's input leaves by path at one shape profile; random keys are their data.
+    """The inputs of a fixture at one shape profile, by leaf path; random keys as their data.
 
-    file: as of `recorded_inputs`. Raises CaptureError (AOTC-E831).
+    file: what `recorded_inputs` returned.  Raises CaptureError (AOTC-E831).
     """
     spec = manifest.entry_points[plan.name].fixtures
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")
@@ -118,7 +118,7 @@ def fixture_inputs(
 def supplied_inputs(
     spec: EntryPointSpec, real: Mapping[str, int], padded: Mapping[str, int]
 ) -> dict[str, Array]:
-    """What the loader passes by itself to a call of some sizes that is padded to others."""
+    """The masks and lengths that the loader adds to a call of `real` sizes, padded to `padded`."""
     masks: dict[str, set[str]] = {}
     found: dict[str, Array] = {}
     for dimension, policy in spec.out_of_profile.items():
@@ -148,7 +148,7 @@ def _cut(
     sizes: Mapping[str, int],
     where: Where,
 ) -> Array:
-    """A recorded array at this profile: axes with a dimension are taken cyclically."""
+    """A recorded array at this profile: its values repeat along axes that have a dimension."""
     if path not in recorded:
         raise _refusal(
             where("file"),
@@ -184,7 +184,7 @@ def _cut(
 def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """As `_drawn`. Raises CaptureError for what numpy cannot draw."""
+    """As `_drawn`. Raises CaptureError (AOTC-E831) for an array that numpy cannot draw."""
     try:
         return _drawn(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:
@@ -199,8 +199,8 @@ def _draw(
 def _drawn(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """Random values: normal or, with a range, uniform floats; uniform integers in their range; for
-    keys any bits, which are all valid.
+    """Random values: floats from a normal distribution, uniform ones where there is a range;
+    uniform integers in their range; any bits for random keys, all of which are valid.
     """
     shape = _shape(leaf, sizes)
     generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])
@@ -240,12 +240,13 @@ def _drawn(
 def reference_function(
     flat: FlatCall, compiling: Executor
 ) -> Callable[[Sequence[Array]], dict[str, Array]]:
-    """Plain `jax.jit` of the user's function: from leaves to results by path. It is traced now, and
-    compiled by the executor meanwhile.
+    """The user's function under plain `jax.jit`: from leaves to results by path.
 
-    The function is called by Python's own rules for its signature and not by the capture's, whose
-    mistakes would otherwise be in both. leaves: weights, then inputs, in the order of the flat
-    call; random keys, here and in the result, are their data. Raises whatever the function raises.
+    It is traced before this returns and compiled by the executor, which its first call waits for.
+    Arguments are passed by Python's own rules for the signature, not by the code of the capture,
+    whose mistakes would otherwise be in the reference as well.
+    leaves: weights, then inputs, in the order of the flat call; random keys, here and in the
+    result, are their data.  Raises whatever the function raises.
     """
     function = flat.plan.function
     signature = inspect.signature(function)

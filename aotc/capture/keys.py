@@ -1,8 +1,7 @@
-"""Random keys with a type: to the function they are arrays of keys, to the module their data.
+"""Typed random keys: arrays of keys to the user's function, plain uint32 arrays to the module.
 
-A module is traced over the data, uint32 with a last axis for the words of a key. jax could lower
-typed keys too, but marks each at the border with a sharding constraint, which has no place in a
-portable artifact.
+The last axis of such an array holds the words of a key. jax can lower typed keys too, but puts a
+sharding constraint on each that enters or leaves the module, which no portable artifact may have.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ def dtype_of(impl: KeyImpl) -> Any:
 
 
 def impl_of(leaf: Any) -> KeyImpl | None:
-    """The implementation of an array of keys, concrete or abstract; None for anything else, also
-    for keys of an implementation that the bundle format does not know.
+    """The implementation of an array of keys, concrete or abstract. None for anything else, and for
+    keys of an implementation that the bundle format does not know.
     """
     dtype = getattr(leaf, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
@@ -34,16 +33,13 @@ def impl_of(leaf: Any) -> KeyImpl | None:
 
 
 def data_aval(aval: Any) -> Any:
-    """The shape and dtype of the data of keys; of anything else, as it is."""
+    """The shape and dtype of an array of keys as data; anything else unchanged."""
     impl = impl_of(aval)
     return aval if impl is None else jax.ShapeDtypeStruct((*aval.shape, impl.words), jnp.uint32)
 
 
 def key_avals(data: Any, impls: Sequence[KeyImpl | None]) -> Any:
-    """The other way round, for a pytree: leaves that are the data of keys become those keys.
-
-    impls: for each leaf.
-    """
+    """The inverse of `data_aval` for a pytree. impls: of each leaf, None for what is not keys."""
     leaves, structure = jax.tree.flatten(data)
     return jax.tree.unflatten(structure, map(_key_aval, leaves, impls))
 
@@ -53,11 +49,11 @@ def _key_aval(data: Any, impl: KeyImpl | None) -> Any:
 
 
 def wrapped(data: Any, aval: Any) -> Any:
-    """Data as the keys that `aval` says they are; anything else as it is."""
+    """Data as an array of keys where `aval` is one; anything else unchanged."""
     impl = impl_of(aval)
     return data if impl is None else jax.random.wrap_key_data(data, impl=impl.value)
 
 
 def data_of(leaf: Any) -> Any:
-    """The data of an array of keys; anything else as it is."""
+    """The data of an array of keys; anything else unchanged."""
     return leaf if impl_of(leaf) is None else jax.random.key_data(leaf)

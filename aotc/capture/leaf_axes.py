@@ -1,4 +1,4 @@
-"""The axes of an entry point's leaves: by shape inference where that works, by trial elsewhere."""
+"""Which dimensions the axes of inputs and outputs carry: by symbolic shapes, or else by trial."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ type Axes = tuple[int | str, ...]
 
 
 class Shapes(NamedTuple):
-    """What a module takes, without weights, and gives: shapes in leaf order."""
+    """The shapes of a module's inputs, without weights, and of its outputs, in leaf order."""
 
     inputs: tuple[tuple[Any, ...], ...]
     outputs: tuple[tuple[Any, ...], ...]
 
 
 class Traced(NamedTuple):
-    """A point at which the function was traced: its sizes, its shapes, its abstract results."""
+    """One tracing of a function: the sizes, the shapes, the abstract results."""
 
     sizes: Mapping[str, int]
     shapes: Shapes
@@ -52,7 +52,7 @@ def find(
     dimensions: Mapping[str, DimensionSpec],
     call_at: CallAt,
 ) -> LeafAxes:
-    """The axes of all leaves. symbolic: believed where it holds at every profile.
+    """The axes of all leaves. symbolic: used if it gives the right sizes at every profile.
 
     dimensions: those of the entry point, in the order of its profiles.
     """
@@ -79,7 +79,7 @@ def _holds(found: LeafAxes, profile: Traced) -> bool:
 def _by_trial(
     profiles: Sequence[Traced], dimensions: Mapping[str, DimensionSpec], call_at: CallAt
 ) -> LeafAxes:
-    """From the sizes at every profile and at the corners of a box inside the ranges.
+    """The axes, from their sizes at every profile and at the corners of a box within the ranges.
 
     A corner where the function cannot be evaluated, or gives another structure, is left out; axes
     that cannot be determined without it become "?".

@@ -22,8 +22,8 @@ NATIVE = frozenset(
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Folders of distributions. In most environments they lie within one of the standard library,
-    or within a checkout of ours.
+    """Folders with installed distributions, most of which lie within a folder of the standard
+    library.
     """
     entries = [entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))]
     paths = sysconfig.get_paths()
@@ -42,8 +42,8 @@ def _ours() -> tuple[str, ...]:
 
 
 def is_of_python_or_ours(path: str) -> bool:
-    """Whether a file is of the standard library or of aotc: the version of Python and the digest of
-    our own code stand for it.
+    """Whether a file belongs to the standard library or to aotc. Keys do not hold such files: the
+    version of Python and the digest of our code stand for them.
     """
     if path.startswith(_ours()):
         return True
@@ -52,7 +52,7 @@ def is_of_python_or_ours(path: str) -> bool:
 
 @cache
 def folders() -> tuple[str, ...]:
-    """Where installed code lies: a file below one of these is no file of the project."""
+    """Folders of installed code, with a slash at the end: no file below one is the project's."""
     return tuple(dict.fromkeys((*_installed(), *_of_python(), *_ours())))
 
 

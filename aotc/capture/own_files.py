@@ -1,9 +1,8 @@
-"""Which files are the program's own, and by which names provenance and evidence know them.
+"""Which files are the program's own, and what provenance and evidence call them.
 
-Its own are those below the build manifest's folder, but for an environment that lies there, and
-those that lie elsewhere where nothing is installed: a folder of `PYTHONPATH`, or the sources of a
-package that was installed for editing. What Python, aotc and installed packages consist of is told
-by their versions and the digests of their files.
+Its own are the files below the build manifest's folder, except for an environment in it, and files
+elsewhere that are not installed: in a folder of `PYTHONPATH`, or the sources of an editable
+installation. Python, aotc and installed packages are named by their versions and file digests.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ GIT = ".git"
 
 
 def is_own(file: str, root: Path) -> bool:
-    """root: the manifest's folder."""
+    """Whether a file, by its absolute path, is the program's own. root: the manifest's folder."""
     path = Path(file)
     if not path.is_absolute() or libraries.is_of_python_or_ours(file):
         return False
@@ -33,15 +32,14 @@ def is_own(file: str, root: Path) -> bool:
 
 
 def own_names(root: Path) -> dict[str, str]:
-    """Every own Python file that has been imported, to its name: the path from the manifest's
-    folder; elsewhere the one from the folder that its module was found in, which is the same
-    wherever that lies.
+    """The name of every own Python file that has been imported: its path from the manifest's folder
+    or, for a file elsewhere, from the folder of the import path that it was found in.
     """
     return dict(_own_modules(root))
 
 
 def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
-    """Of an own file; None for one elsewhere that is no module's. names: those of `own_names`."""
+    """The name of an own file; None for one elsewhere that is no module. names: by `own_names`."""
     path = Path(file)
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else names.get(file)
 
@@ -63,11 +61,11 @@ def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str, str]:
-    """Name to digest of every own file among those that were opened: below the manifest's folder or
-    the folder of a module elsewhere. What git keeps is told by the commit.
+    """Name to digest of every own file that was opened, below the manifest's folder or the folder
+    of a module elsewhere. Files of `.git` are left out: provenance names the commit.
 
     opened: paths from the manifest's folder, or absolute.  manifest: absolute paths of the build
-    manifest and of the files that it names, which are told by themselves.
+    manifest and the files that it names, which provenance lists separately.
     """
     folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
     folders[root] = Path()

@@ -18,12 +18,13 @@ _OF_INSTALLATION = re.compile(
     r"\"?(?:\.\./|/|.*__pycache__/"
     r"|[^/]*\.dist-info/(?:INSTALLER|REQUESTED|direct_url\.json|uv_cache\.json|RECORD),)"
 )
-"""Lines of a RECORD."""
+"""Lines of a RECORD that depend on the installation, not on the wheel."""
 
 
 def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
-    """Each distribution of which this process has imported a module, by its name, sorted. also:
-    names of others, which are left out where they are not installed.
+    """Every distribution of which this process has imported a module, by normalized name, sorted.
+
+    also: names of others, left out where they are not installed.
     """
     modules = {name.partition(".")[0] for name in sys.modules}
     owners = packages_distributions()
@@ -39,7 +40,9 @@ def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
 
 
 def normalized(name: str) -> str:
-    """https://packaging.python.org/en/latest/specifications/name-normalization."""
+    """The normalized name of a distribution
+    (https://packaging.python.org/en/latest/specifications/name-normalization).
+    """
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-"))
 
 

@@ -1,5 +1,5 @@
-"""Policies that the program cannot have: of dimensions whose size it decides by, or whose axes
-nobody can tell.
+"""Out-of-profile policies that a program does not allow: because it decides by a dimension's size,
+or because it is not known which axes carry the dimension.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding the user's functions: "package.module:function" becomes a callable or a refusal."""
+"""Imports the functions that manifests name as "package.module:function"."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
 
 
 def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
-    """The function "package.module:function" names, looked up from the manifest's folder `root`.
+    """The function that "package.module:function" names.
 
+    root: the manifest's folder, from which modules are imported first.  where: for messages.
     Raises CaptureError (AOTC-E820).
     """
     module_name, _, attribute = reference.partition(":")
@@ -91,7 +92,9 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def text_of(value: Any) -> str:
-    """A value for the bundle manifest, the same in every process: no memory addresses."""
+    """A default value as text for the bundle manifest: without memory addresses, always the
+    same.
+    """
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""Exceptions of the user's code: in one line for a finding, in the user's own frames for `-v`."""
+"""Exceptions of the user's code: as one line for a finding, as a short traceback for `-v`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def place(file: str, line: int | None, root: Path) -> str:
 
 
 def user_line(error: BaseException, root: Path) -> str | None:
-    """The innermost line of a traceback in the manifest's folder, "model.py:12"; else the innermost
-    that is neither ours nor jax's.
+    """The innermost line of a traceback that lies in the manifest's folder, as "model.py:12";
+    without one, the innermost that is neither in aotc nor in jax.
     """
     for code, line in _user_frames(error, root):
         return place(code.co_filename, line, root)
@@ -36,7 +36,7 @@ def user_line(error: BaseException, root: Path) -> str | None:
 
 
 def user_function(error: BaseException, root: Path) -> str | None:
-    """The function that this line is in."""
+    """The name of the function that contains `user_line`."""
     return next((code.co_qualname for code, _ in _user_frames(error, root)), None)
 
 
@@ -47,7 +47,7 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
 
 
 def describe(error: BaseException, root: Path) -> str:
-    """An exception of the user's code in one line: type, message's first line, place."""
+    """An exception in one line: its type, the first line of its message, and `user_line`."""
     lines = str(error).strip().splitlines()
     line = user_line(error, root)
     at = f" at {line}" if line else ""
@@ -73,6 +73,7 @@ def show_cause(refused: AotcError) -> None:
 
 
 def is_users(file: str) -> bool:
+    """Whether code in a file is neither ours, nor jax's, nor Python's import machinery."""
     is_frozen = file.startswith("<frozen")
     return not is_frozen and not any(Path(file).is_relative_to(own) for own in _NOT_THE_USERS)
 

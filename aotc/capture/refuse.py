@@ -1,4 +1,4 @@
-"""What cannot be shipped, one check per thing; each names the operation, its line, the way out."""
+"""Refuses traced functions that cannot be shipped: one check for each reason."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ CALLBACKS = frozenset(
         "inspect_sharding",
     }
 )
-"""Primitives that call back into Python. Names decide: `pure_callback` has no effect in a jaxpr."""
+"""Primitives that call back into Python, by name: `pure_callback` leaves no effect to look for."""
 
 REFERENCES = frozenset({"get", "swap", "addupdate"})
 
 SHIPPABLE_DTYPES = frozenset(dtype.value for dtype in DType)
 
 NO_NUMBERS = "OSUTMm"
-"""numpy's kinds of arrays that jax has no dtype for: objects, text, times."""
+"""Kinds of numpy dtypes that jax does not have: objects, text, times."""
 
 EMBEDDED_BYTES_MAX = 32
-"""jax writes arrays of up to so many bytes into the program; larger ones are lifted to weights."""
+"""Bytes. jax embeds arrays up to this size in the program; larger ones are lifted to weights."""
 
 
 def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E822: calls back into Python."""
     for equation in private.equations(closed.jaxpr):
         if str(equation.primitive) in CALLBACKS:
             yield Finding(
@@ -53,6 +54,7 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
+    """AOTC-E824: mutable references that the function closes over."""
     for variable in closed.jaxpr.constvars:
         if type(variable.aval).__name__ == "AbstractRef":
             users = [
@@ -71,7 +73,9 @@ def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
-    """Effects that the checks above do not explain; references made and used inside are fine."""
+    """AOTC-E823: effects for which no other check gives a reason. References that are made and used
+    inside of the function are allowed.
+    """
     explained = ("DebugEffect", "IOEffect", "OrderedIOEffect", "OrderedDebugEffect")
     internal = ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
     for effect in sorted(closed.effects, key=str):
@@ -86,8 +90,8 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
-    """A function that keeps an array of an earlier trace and uses it in this one: to jax 0.12, that
-    is one more input (`jit` of it raises UnexpectedTracerError only when called).
+    """AOTC-E829: a function that uses an array it kept from an earlier trace. In jax 0.12 such an
+    array becomes one more input; `jit` raises UnexpectedTracerError only when it is called.
     """
     if len(closed.jaxpr.invars) != inputs:
         yield Finding(
@@ -100,8 +104,8 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
 
 
 def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
-    """Arrays of random keys that a function closes over: jax writes them into the program, whatever
-    their size, and into every executable with it.
+    """AOTC-E832: large arrays of random keys that the function closes over. jax embeds them in the
+    program, and so in every executable, whatever their size.
     """
     for variable in private.constant_variables(closed.jaxpr):
         dtype = variable.aval.dtype
@@ -118,7 +122,7 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def _line(equation: Any, root: Path) -> str:
-    """Where in the program an equation came from: "model.py:12 (predict)"."""
+    """The line of the program that an equation came from: "model.py:12 (predict)"."""
     frames = private.source_frames(equation)
     own = [frame for frame in frames if Path(frame.file).is_relative_to(root)]
     for frame in (*own, *frames):
@@ -135,14 +139,16 @@ CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
 
 
 def findings(closed: Any, where: str, root: Path) -> list[Finding]:
-    """Everything in a traced function that cannot be shipped; an operation that a transformation
-    has repeated (remat, grad) counts once.
+    """Everything in a traced function that cannot be shipped. An operation that a transformation
+    (remat, grad) has duplicated is reported once.
+
+    closed: its ClosedJaxpr.  root: the manifest's folder.
     """
     return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
 
 
 def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
-    """An output must be an array, or a Python number that becomes one."""
+    """AOTC-E825: an output that is neither an array nor a Python number, which becomes one."""
     found = None
     if isinstance(leaf, (np.ndarray, np.generic)):
         found = f"an array of {leaf.dtype}" if leaf.dtype.kind in NO_NUMBERS else None
@@ -161,7 +167,7 @@ def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
 
 
 def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
-    """Every leaf of the result is an array, and there is one."""
+    """AOTC-E825: leaves of a result that are not arrays, and a result without any."""
     leaves = tree.leaf_paths(outputs)
     for path, leaf in leaves:
         yield from check_output_leaf(leaf, path, where)
@@ -176,18 +182,18 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
 
 
 def short(leaf: Any) -> str:
-    """float32[8,10]."""
+    """Dtype and shape as text: "float32[8,10]"."""
     return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
 
 
 def signature(outputs: Any) -> Any:
-    """What must not change between profiles: the tree, and each leaf's rank and dtype."""
+    """What must be the same at all profiles: the tree, and the rank and dtype of each leaf."""
     leaves, structure = jax.tree.flatten(outputs)
     return structure, [(len(leaf.shape), leaf.dtype) for leaf in leaves]
 
 
 def check_profiles(profiles: Sequence[tuple[str, Any]]) -> Iterator[Finding]:
-    """Results, each with where it is from, that differ from the first in more than sizes."""
+    """AOTC-E827: results, each with its label, that differ from the first in more than sizes."""
     first_where, first = profiles[0]
     for where, outputs in profiles[1:]:
         if signature(outputs) != signature(first):
@@ -209,9 +215,9 @@ def _structure(outputs: Any) -> str:
 def check_donation(
     donated: Iterable[tuple[str, Any]], outputs: Iterable[Any], where: str
 ) -> Iterator[Finding]:
-    """Donated leaves by path whose buffer no output can take over; jax only warns of them.
+    """AOTC-E837: donated leaves whose buffer no output can take over; jax only warns of them.
 
-    outputs: as the module gives them.
+    donated: paths and leaves.  outputs: as the module returns them.
     """
     free = Counter(short(leaf) for leaf in outputs)
     for path, leaf in donated:
@@ -230,7 +236,7 @@ def check_donation(
 
 
 def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
-    """A dtype of data that the bundle format knows."""
+    """AOTC-E832: a dtype that the bundle format does not know."""
     if str(dtype) not in SHIPPABLE_DTYPES:
         extended = str(dtype).startswith("key<")
         yield Finding(

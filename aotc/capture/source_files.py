@@ -1,5 +1,5 @@
-"""Files that a build manifest names, as they were when they were read: a bundle's provenance names
-the bytes that are in it, whatever becomes of the file meanwhile.
+"""Reads the files that a build manifest names, and notices if they change during a build, so that a
+bundle's provenance names exactly the bytes that are in it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from aotc_runtime.errors import Finding
 
 
 def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
-    """A file's bytes and their digest. Raises OSError, and CaptureError (AOTC-E840) for a file that
-    is written meanwhile: what was read may be half of one and half of another.
+    """A file's bytes and their digest.
+
+    Raises OSError, and CaptureError (AOTC-E840) for a file that was written while it was read.
     """
     with source.path.open("rb") as file:
         before = _state(file.fileno())
@@ -26,8 +27,9 @@ def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
 
 
 def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """AOTC-E840 for each file that a later process found to be another one. first: digests by name;
-    of files that are not in it, nothing is known.
+    """AOTC-E840 for each file whose digest has changed between two reads.
+
+    first: digests by name.  then: later names and digests; names that are not in `first` are new.
     """
     for name, digest in then:
         if first.get(name, digest) != digest:

@@ -25,7 +25,7 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.mesh import Sharding
 
 type WeightShardings = Mapping[str, Mapping[str, Sharding]]
-"""By set and tensor."""
+"""By weights set and tensor."""
 
 
 def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh:
@@ -37,7 +37,9 @@ def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh
 
 
 def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """The context of a program's mesh: of this process' devices, of which there are enough."""
+    """A context with a mesh of these axes over this process' devices; the build has started the
+    process with enough of them. Without axes, a context that does nothing.
+    """
     if not sizes:
         return nullcontext()
     context: AbstractContextManager[Any] = jax.set_mesh(
@@ -47,7 +49,7 @@ def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
 
 
 def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """The same axes, all of size 1: whatever the program says of them is then about one device."""
+    """As `under_mesh`, with every axis of size 1, so that the program runs on one device."""
     return under_mesh(dict.fromkeys(sizes, 1))
 
 
@@ -69,7 +71,7 @@ def weight_shardings(
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How the arrays of one entry point lie on its mesh. inputs: by leaf path."""
+    """The shardings of one entry point's arrays. inputs: by leaf path."""
 
     manifest: BuildManifest
     entry_point: str
@@ -77,12 +79,13 @@ class Spread:
     inputs: Mapping[str, Sharding]
 
     def of_input(self, path: str, aval: Any) -> Sharding:
-        """As the module takes the leaf."""
+        """The sharding of an input leaf, as the module takes it."""
         return _of_data(self.inputs[path], aval)
 
     def of_outputs(self, result: Any, sizes: Mapping[str, int]) -> list[Sharding]:
-        """For each leaf of a result at these sizes, as the module gives it. Raises
-        BuildManifestError (AOTC-E806, E807, E814).
+        """The sharding of each leaf of a result at these sizes, as the module returns it.
+
+        Raises BuildManifestError (AOTC-E806, E807, E814).
         """
         name = self.entry_point
         leaves = tree.leaf_paths(result)
@@ -98,7 +101,9 @@ class Spread:
     def jit_arguments(
         self, call: FlatCall, result: Any, sizes: Mapping[str, int]
     ) -> dict[str, Any]:
-        """What `jax.jit` has to know. result: as the function returns it, abstract."""
+        """Keyword arguments of `jax.jit` with the shardings. result: abstract, as the
+        function's.
+        """
         mesh = _mesh(self.manifest.mesh, jax.devices()[: prod(self.manifest.mesh.values())])
 
         def named(sharding: Sharding) -> jax.sharding.NamedSharding:
@@ -150,7 +155,7 @@ def spread_of(
 
 
 def _of_data(sharding: Sharding, aval: Any) -> Sharding:
-    """Random keys become data with one more axis, which is not cut."""
+    """The data of random keys has one more axis, which is not sharded."""
     is_key = keys.impl_of(aval) is not None
     return (*sharding, ()) if sharding and is_key else sharding
 

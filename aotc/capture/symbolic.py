@@ -1,8 +1,8 @@
-"""A function at all its accepted sizes at once, by jax.export's symbolic dimensions.
+"""Traces a function at all its accepted sizes at once, by jax.export's symbolic dimensions.
 
-It gives every axis as an expression that holds over the whole range, a module that can be compiled
-for any of the sizes, or the reason why there is none: the program decides by a size, or does
-something that jax cannot express for a size that it does not know.
+The result is every axis as an expression that holds over the whole range, and a module that can be
+compiled for any size. Or it is the reason why there is none: the program decides by a size, or does
+something that jax cannot express without knowing the size.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from aotc_runtime.schema.expressions import Expression, parse_expression, parse_
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
 type Shapes = tuple[Sequence[Any], Sequence[Any]]
-"""Of input leaves and output leaves; symbolic."""
+"""Symbolic shapes of input leaves and of output leaves."""
 
 _COMPARISON = re.compile(r"comparison '(.+)' (\S+) '(.+)' is inconclusive")
 _NEEDS_NUMBER = re.compile(r"context that requires a constant|'_DimExpr' object")
-"""What int() and range() of a symbolic size say."""
+"""Messages of jax when int() or range() is called with a symbolic size."""
 
 _POWER = re.compile(r"(\w+)\^(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Specialized:
-    """A line of the program that decides by a size. place: "model.py:12".  what: the function and
-    what it does, without numbers of lines: "f in model.py asks whether n > 8".
+    """A line of the program that decides by a size. place: "model.py:12".  what: without line
+    numbers, "f in model.py asks whether n > 8".
     """
 
     place: str
@@ -52,11 +52,11 @@ class Specialized:
 
 @dataclass(frozen=True, slots=True)
 class Symbolic:
-    """What can be said of all sizes.
+    """What tracing at all sizes at once has found.
 
-    shapes: axes of input leaves and output leaves, "?" for what is no polynomial; None if the
-    function cannot be traced so.  specialized: dimension to where the program decides by its size.
-    undetermined: dimension to why jax cannot trace it without its size.
+    shapes: axes of input leaves and output leaves, "?" for one that is not a polynomial; None if
+    the function cannot be traced this way.  specialized: by dimension, where the program decides by
+    its size.  undetermined: by dimension, why jax cannot trace the function without its size.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -72,9 +72,11 @@ def analyze(
     concrete: Mapping[str, int],
     root: Path,
 ) -> Symbolic:
-    """Trace with all dimensions symbolic; if that fails, with each by itself, to tell which it is.
+    """Trace with all dimensions symbolic. If that fails, trace with one symbolic dimension at a
+    time, to tell which of them is the reason.
 
     shapes_of: of a call and its abstract results.  concrete: sizes at which the function traces.
+    root: the manifest's folder.
     """
     try:
         sizes = symbols(accepted, relations)
@@ -108,8 +110,8 @@ def _inputs(
     accepted: Mapping[str, Accepted],
     relations: Sequence[str],
 ) -> Sequence[Any] | None:
-    """Shapes of inputs that name every dimension, where an equality makes jax write one in terms of
-    another; None where there is none, or a function that makes inputs relies on it.
+    """Shapes of inputs traced without the equalities between dimensions, by which jax would write
+    one dimension in terms of another. None if there are no equalities, or it cannot be traced so.
     """
     weaker = [text for text in relations if " == " not in text]
     if len(weaker) == len(relations):
@@ -122,8 +124,8 @@ def _inputs(
 
 
 def symbols(accepted: Mapping[str, Accepted], relations: Sequence[str]) -> dict[str, Any]:
-    """A symbolic size for each dimension, with what is known of it; a number where only one is
-    accepted. Raises ValueError.
+    """A symbolic size for each dimension, constrained by its range and the relations; a number
+    where only one size is accepted. Raises ValueError for constraints that jax does not take.
     """
     fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
     free = {name: known for name, known in accepted.items() if name not in fixed}
@@ -141,11 +143,11 @@ def symbols(accepted: Mapping[str, Accepted], relations: Sequence[str]) -> dict[
 def export_module(
     call: FlatCall, custom_calls: Sequence[str], lifted: Callable[[Any], str | None]
 ) -> tuple[Any, list[str]]:
-    """The StableHLO of a call with symbolic sizes, as an MLIR module that takes closed-over arrays
-    and then every leaf, whether it reads it or not; and the names of those arrays.
+    """The StableHLO of a call with symbolic sizes, as an MLIR module, and the names of the
+    closed-over arrays that it takes. After these it takes every leaf, used or not.
 
-    custom_calls: targets that the module may call, as those of its profiles do.  lifted: the name
-    of a closed-over array, if the profiles have it; any other becomes a part of the module.
+    custom_calls: targets that the modules of the profiles call, and this one may call too.  lifted:
+    the name of a closed-over array that the profiles take as well; None embeds it in the module.
     """
     leaves = [leaf.data for leaf in call.leaves]
     with private.constants_apart():
@@ -174,7 +176,9 @@ def _evaluate(
     sizes: Mapping[str, Any],
     root: Path,
 ) -> tuple[Shapes | None, Specialized | str | None]:
-    """Shapes, and where the program decides by a size, or why jax needs to know it."""
+    """The shapes, if it traces; and where the program decides by a size, or why it does not
+    trace.
+    """
     equalities: list[private.Equality] = []
     try:
         with _unfiltered(), private.undecided_equalities(equalities):
@@ -215,7 +219,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
 
 @contextmanager
 def _unfiltered() -> Iterator[None]:
-    """Tracebacks with jax's own frames, which tell who asked."""
+    """Have tracebacks keep jax's own frames, which show who asked for a size."""
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:
@@ -233,7 +237,7 @@ def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
 
 
 def axis_text(axis: Any) -> int | str:
-    """A size of jax as a bundle writes it; "?" for one that is no polynomial."""
+    """A symbolic size of jax as bundles write it; "?" for one that is not a polynomial."""
     if isinstance(axis, int):
         return axis
     text = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), str(axis)).replace(" ", "")
@@ -244,7 +248,7 @@ def axis_text(axis: Any) -> int | str:
 
 
 def expression_text(expression: Expression) -> str:
-    """Products by their length, then by name; the constant last."""
+    """An expression as text: products by length, then by name; the constant last."""
     text = ""
     terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
     for coefficient, names in terms:

@@ -1,4 +1,4 @@
-"""Between jax's pytrees and `aotc_runtime.schema.tree`, which a process without jax understands."""
+"""From jax's pytrees to `aotc_runtime.schema.tree`, which a process without jax can read."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ def leaf_paths(tree: Any) -> list[tuple[str, Any]]:
 
 
 def check_paths(tree: Any, where: str) -> None:
-    """Raises CaptureError (AOTC-E833) if two leaves have the same path: {"a/b": …, "a": {"b": …}}.
-
-    Tensors are told apart by their paths.
+    """Refuse two leaves with the same path, such as {"a/b": …, "a": {"b": …}}: a bundle names
+    tensors by their paths. Raises CaptureError (AOTC-E833).
     """
     for path, count in Counter(path for path, _ in leaf_paths(tree)).items():
         if count > 1:

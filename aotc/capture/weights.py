@@ -20,14 +20,13 @@ from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.words import with_article
 
 CLOSURE = "closure"
-"""The weights set that holds arrays which functions closed over."""
+"""The weights set of arrays that functions close over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A weights set. tree: pytree of ShapeDtypeStruct.  tensors: by leaf path, in leaf order.
-    origin: "source", "init" or "closure".  source: digest of the file that they were read from, if
-    they were.
+    """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
+    tensors: by leaf path, in leaf order.  source: digest of the file they were read from, or "".
     """
 
     origin: str
@@ -41,7 +40,7 @@ def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> Cap
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Tensor names split at "/" into nested dicts."""
+    """Tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
     root: dict[str, Any] = {}
     for name in sorted(tensors):
         *folders, last = name.split("/")
@@ -63,7 +62,7 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
-    """Refuse what jax would silently narrow. Raises CaptureError (AOTC-E828)."""
+    """Refuse a dtype that jax would silently narrow to 32 bits. Raises CaptureError (AOTC-E828)."""
     narrowed = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     if narrowed != dtype:
         raise _refusal(

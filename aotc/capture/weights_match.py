@@ -1,4 +1,4 @@
-"""What is wrong with a weights file: no safetensors, or other tensors than `init` describes."""
+"""What is wrong with a weights file: not safetensors, or other tensors than `init` describes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _OTHER_FORMATS = (
 
 
 def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
-    """What a file is instead, and what to do. start: its first bytes.  refused: by the reader."""
+    """What a file is instead of safetensors, and what to do.
+
+    start: its first bytes.  refused: the finding of the safetensors reader.
+    """
     known = next((what for magic, what in _OTHER_FORMATS if start.startswith(magic)), None)
     if known and "git-lfs" in known:
         return f"not a safetensors file but {known}", "fetch it: git lfs pull"
@@ -37,7 +40,7 @@ def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
 
 
 def check(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
-    """Hold a file's tensors against the leaves of `init` by path.
+    """Compare a file's tensors with the leaves that `init` describes, by path.
 
     Raises CaptureError (AOTC-E830) that lists every tensor that differs, shortened.
     """
@@ -76,7 +79,7 @@ def _text(leaf: Any) -> str:
 
 
 def _respelled(unknown: set[str], wanted: Mapping[str, Any]) -> str | None:
-    """For names as torch writes them: dense.kernel instead of dense/kernel."""
+    """A hint for names as torch writes them: dense.kernel instead of dense/kernel."""
     for name in sorted(unknown):
         if (path := name.replace(".", "/")) in wanted:
             return f"did you mean {path} by {name}? Names are paths joined by '/'"

@@ -24,7 +24,7 @@ from aotc_runtime.words import closest
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.cuda.worker")
 
 LEFT_OUT = ("autotuning",)
-"""XLA times kernels against each other on the device; without one it takes its defaults."""
+"""What a compiler with a device would do as well: XLA times kernels against each other on it."""
 
 PLATFORM = plugin_jobs.Platform(
     is_allowed=custom_calls.is_allowed,
@@ -76,7 +76,7 @@ class CudaBackend:
         )
 
     def stop(self) -> None:
-        """End what is being compiled; those calls raise, and later ones do."""
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._workers.stop()
 
 
@@ -88,7 +88,7 @@ def _wheels() -> Wheels:
 
 
 def self_contained(target: Target) -> Target:
-    """The target with the installed plugin's description in it, for plugins that have none.
+    """The target with the installed plugin's description written out, which any plugin can use.
 
     Raises CompileError (AOTC-E907, E908).
     """
@@ -101,7 +101,7 @@ def self_contained(target: Target) -> Target:
 
 
 def description(device: CudaDevice, installed: Wheels) -> str | None:
-    """The text that is compiled for; None if the plugin has none of that name."""
+    """The description that a target is compiled for; None if the plugin has none of that name."""
     text = device.text or descriptions.texts_once(installed.plugin).get(device.description)
     return None if text is None else descriptions.complete(text, device)
 

@@ -1,6 +1,6 @@
 """Descriptions of GPUs: protobuf texts that the CUDA plugin carries, and what is changed in them.
 
-XLA compiles for a device that is not there from a text of `stream_executor.GpuTargetConfigProto`.
+To compile for a device that is not there, XLA needs its `stream_executor.GpuTargetConfigProto`.
 The plugin of jaxlib 0.12 has such a text for each of some twenty products in its data (0.11.2 has
 none), each ending with a zero byte.
 """
@@ -32,13 +32,13 @@ ASSUMED: Mapping[str, str] = {
 }
 """Versions that every description gets: the least that the CUDA 13 plugins of jaxlib 0.11.2 to
 0.12.0.1 accept (the requirements of jax-cuda13-plugin). XLA writes them into executables and
-refuses to load these where less is installed; the texts themselves state whatever the machine had
-on which somebody wrote them.
+refuses to load those where older versions are installed. The descriptions themselves state what
+was installed where they were written.
 """
 
 DROPPED = ("cub_version",)
-"""With a version of CUB for which it has measured sizes, XLA asks a device how to sort, and fails
-where there is none: "cudaErrorInvalidDevice". Without, it takes its own, slower way to sort."""
+"""For a version of CUB that it has measurements for, XLA asks a device how to sort, and fails where
+there is none: "cudaErrorInvalidDevice". Without a version it sorts in its own, slower way."""
 
 
 def texts(library: Path) -> dict[str, str]:
@@ -61,7 +61,7 @@ def texts_once(library: Path) -> Mapping[str, str]:
 
 
 def complete(text: str, device: CudaDevice) -> str:
-    """The text that is compiled for: with what every description gets, and the target's changes."""
+    """A description with the assumed versions and the changes of a target."""
     return changed(text, {**ASSUMED, **device.changes}, DROPPED)
 
 
@@ -113,7 +113,7 @@ def _additions(added: Mapping[str, str], blocks: list[str]) -> Iterator[str]:
 
 
 def claims(text: str) -> dict[str, str]:
-    """The versions that a text states, by what they are of."""
+    """The versions of libraries that a description states, by library."""
     stated = {
         "CUDA driver": "driver_version",
         "CUDA runtime": "runtime_version",

@@ -23,7 +23,7 @@ from aotc_runtime.errors import Finding
 PACKAGE, TOOL = "nvidia-cuda-nvdisasm", "nvdisasm"
 
 MACHINE = 190
-"""EM_CUDA."""
+"""The ELF machine number EM_CUDA."""
 
 SECONDS_MAX = 600.0
 
@@ -49,8 +49,9 @@ def _machine(data: bytes) -> int:
 
 
 def disassemble(kernels: list[bytes], where: str) -> Iterator[str]:
-    """Lines for every kernel, by name. Raises UsageError (AOTC-E057) without nvdisasm, or if it
-    does not know what it is given.
+    """The assembly of every kernel, sorted by name.
+
+    Raises UsageError (AOTC-E057) without nvdisasm, or for a kernel that it cannot read.
     """
     tool = _tool(where)
     named = sorted((", ".join(sorted(f.name for f in _functions(each))), each) for each in kernels)
@@ -91,7 +92,7 @@ def _run(tool: str, path: Path, where: str) -> Iterator[str]:
     if status != 0:
         found = quoted(describe_status(status), lines[-LINES_SHOWN:])
         raise _refusal(where, f"a kernel that {TOOL} knows", found, f"install the newest {PACKAGE}")
-    # What it is compiled for and where its sections begin is said for all of them.
+    # Lines without an instruction or a label are the same for all kernels.
     yield from (f"    {line.strip()}" for line in lines if line.lstrip().startswith(("/*", ".L_")))
 
 

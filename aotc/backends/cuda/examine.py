@@ -1,5 +1,5 @@
-"""What a reviewer wants to know of an executable for CUDA and only its bytes tell: the plan of its
-buffers, and the machine code of each kernel.
+"""Evidence that only the bytes of a CUDA executable hold: its memory plan, and the size of each
+kernel's machine code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aotc.evidence import ExecutableEvidence
 
 
 def with_code(evidence: ExecutableEvidence, serialized: bytes) -> ExecutableEvidence:
-    """The evidence with what an executable's bytes tell; as it is if their layout is not known."""
+    """The evidence with these two added; unchanged if the layout of the bytes is not known."""
     try:
         parts = list(messages(serialized))
         assignments = [objects.assignment_of_module(part) for part in parts]

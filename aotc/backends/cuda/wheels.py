@@ -23,21 +23,23 @@ NEEDED = {
 """Distribution to the file in it that is used, and what that is."""
 
 UNPACKER = "cramjam"
-"""Decides on no bytes: what it gives does not depend on its version."""
+"""Not among the versions of a bundle: what it unpacks does not depend on its version."""
 
 HINT = "from a clone: `pip install ./runtime '.[cuda13]'` (1.3 GB with jaxlib; it needs no GPU)"
 
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """plugin: the library.  versions: by distribution, of everything that decides on the bytes."""
+    """plugin: path of its library.  versions: by distribution, of all that decides on the bytes."""
 
     plugin: Path
     versions: dict[str, str]
 
 
 def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
-    """The installed wheels, or why they do not do (AOTC-E907). jaxlib: the installed version."""
+    """The installed wheels, or why they cannot be used (AOTC-E907). jaxlib: the installed
+    version.
+    """
     found = {name: _distribution(name) for name in NEEDED}
     findings = [
         _finding(name, f"{file}, {what}", "it is not installed", HINT)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, telling
 
 NEUTRAL_CPU = "x86-64"
-"""What executables say of the processor that compiled them, whichever it was."""
+"""The host processor that every executable states, whichever compiled it."""
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,7 +25,7 @@ PLATFORM = plugin_jobs.Platform(
     served=f"those that libtpu makes code of: {', '.join(TPU_BUILT_IN)}",
     correct="correct `topology`, `kinds` or `devices` in the target file",
 )
-"""Others are no code for a TPU: most of all calls into LAPACK, which are for processors."""
+"""Other custom calls have no code for a TPU, above all those into LAPACK, which are for CPUs."""
 
 
 class TpuBackend:
@@ -66,7 +66,7 @@ class TpuBackend:
         )
 
     def stop(self) -> None:
-        """End what is being compiled; those calls raise, and later ones do."""
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._workers.stop()
 
 
@@ -78,15 +78,15 @@ def _library() -> tuple[Path, str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """What keeps libtpu, which takes this for a machine with TPUs, to itself.
+    """Variables that keep libtpu, which takes this for a machine with TPUs, from looking for them.
 
-    It would ask the cloud's metadata server for minutes, and let one process at a time into it by a
-    file in /tmp.
+    Without them it asks the cloud's metadata server for minutes, and lets only one process at a
+    time use it, by a lock file in /tmp.
     """
     return environment(
         TPU_SKIP_MDS_QUERY="1",
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",
-        # Of the slice that this machine is a part of, which concerns none that is described.
+        # The slice that this machine claims to be part of; what is compiled for is described apart.
         TPU_ACCELERATOR_TYPE="v5litepod-1",
         TPU_WORKER_HOSTNAMES="localhost",
         TPU_WORKER_ID="0",

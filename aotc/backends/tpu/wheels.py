@@ -25,7 +25,7 @@ def wanted() -> str:
 
 
 def find() -> tuple[Path | None, str, list[Finding]]:
-    """The installed library and its version, or why it does not do (AOTC-E907)."""
+    """The installed library and its version, or why it cannot be used (AOTC-E907)."""
     needed = wanted()
     expected = f"{PLUGIN} {needed}, for jax {version('jax')}"
     try:

@@ -12,8 +12,8 @@ from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, ans
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for. plugin: path of the library.  description: what libtpu is told of the
-    topology beside its name.  kinds: of which its devices have to be one.
+    """What to compile for. plugin: path of the library.  description: options of libtpu that
+    describe the topology, beside its name.  kinds: the accepted kinds of devices.
     """
 
     plugin: str

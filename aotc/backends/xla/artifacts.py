@@ -1,4 +1,4 @@
-"""In a compile worker: from a portable artifact to an executable, whoever compiles it."""
+"""In a compile worker: from a portable artifact to an executable, for any platform."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aotc.backends.xla import private
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """executable: unloaded, jaxlib's.  called: custom call targets of the module.  operations: of
-    the module, by name.
+    """executable: an unloaded one of jaxlib.  called: custom call targets of the module.
+    operations: of the module, counted by name.
     """
 
     executable: Any
@@ -34,7 +34,7 @@ def compile_artifact(
     prepare: Callable[[Any, tuple[str, ...]], None],
     compile_module: Callable[[Any], Any],
 ) -> Compiled:
-    """Read a module and compile it. prepare: gets the module and the custom calls in it first.
+    """Read a module and compile it. prepare: called first, with the module and its custom calls.
 
     Raises ProblemError for what the compiler refuses.
     """

@@ -29,7 +29,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith
 
 SHARDY_NOTICE = "HloShardingV3"
-"""In jaxlib 0.12's warning about any portable artifact with shardings, jax.export's too."""
+"""Part of a warning that jaxlib 0.12 prints for every portable artifact with shardings."""
 
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.xla.worker")
 
@@ -52,8 +52,8 @@ class XlaBackend:
 
     def compile(self, job: CompileJob) -> Executable:
         """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it
-        crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 this
-        jaxlib does not follow the target, E906 or is laid out in an unknown way.
+        crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 the code
+        is not for the target, E906 this jaxlib's executables have an unknown layout.
         """
         target = job.target
         request = Job(
@@ -79,12 +79,12 @@ class XlaBackend:
         return _executable(job, answer.result, answer.serialized, said, pipelines)
 
     def stop(self) -> None:
-        """End what is being compiled; those calls raise, and later ones do."""
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._workers.stop()
 
 
 def built_with(tools: Mapping[str, str]) -> BuiltWith:
-    """The installed toolchain. tools: what else takes part, by distribution."""
+    """The installed toolchain. tools: versions of what else takes part, by distribution."""
     from aotc.backends.xla import private
 
     known = private.versions()

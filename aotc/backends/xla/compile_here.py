@@ -1,6 +1,7 @@
-"""In a compile worker of XLA's own platform: one module to one executable.
+"""In a compile worker for CPUs: compiles one module to one executable.
 
-Imports whatever compiling needs, so that the thread that compiles imports nothing: see `worker`.
+Everything that compiling needs is imported here, so that the compiling thread imports nothing; why,
+`aotc.backends.xla.worker` says.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Parameters of a module that become constants in it.
+"""Replaces parameters of a module by constants.
 
-XLA then packs, folds and lays them out while it compiles, and a call has fewer arguments.
+XLA can then fold them and choose their layout while it compiles, and a call has fewer arguments.
 """
 
 from __future__ import annotations

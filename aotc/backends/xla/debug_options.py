@@ -1,4 +1,4 @@
-"""XLA's debug options as an executable records them, beside a toolchain's defaults.
+"""How many of XLA's debug options, as an executable records them, differ from the defaults.
 
 Field numbers of xla/pjrt/proto/compile_options.proto: CompileOptionsProto {executable_build_options
 = 3}, ExecutableBuildOptionsProto {debug_options = 3}. Those of DebugOptions have no names here, and

@@ -10,8 +10,8 @@ from aotc_runtime.errors import Finding
 
 
 def disassemble(objects: Iterable[bytes]) -> Iterator[str]:
-    """Lines for every function of these ELF objects, by name. Bytes that are no instruction are
-    shown as `.byte`.
+    """The assembly of every function in these ELF objects, sorted by name. Bytes that are not an
+    instruction are shown as `.byte`.
 
     Raises UsageError (AOTC-E057) without capstone; ValueError for bytes that are no ELF file.
     """

@@ -1,4 +1,4 @@
-"""What a reviewer wants to know of an executable, read from its bytes."""
+"""The evidence of an executable for reviewers, read from its bytes."""
 
 from __future__ import annotations
 

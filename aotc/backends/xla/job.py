@@ -9,8 +9,8 @@ CONSTANTS_FILE = "constants.npz"
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for; the fields of `Target` that concern the compiler. devices: of each
-    partition of the module.
+    """What to compile for: the fields of `Target` that concern the compiler. devices: the device of
+    each partition of the module.
     """
 
     triple: str

@@ -152,7 +152,7 @@ def contents(serialized: bytes) -> Contents:
 
 
 _DEPTH_MAX = 4
-"""Of messages around a module: backends put theirs at other places."""
+"""How many messages around a module are looked into; its place differs between backends."""
 
 
 def optimized_module(serialized: bytes) -> bytes | None:

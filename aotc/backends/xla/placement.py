@@ -1,8 +1,8 @@
-"""Which part of the work is whose: code that XLA generated for the program, or a library's.
+"""Which part of an executable's work is done by code that XLA generated, and which by libraries.
 
-On CPU the thunks tell: openxla/xla xla/backends/cpu/runtime, one kind per class. On GPU the
-instructions do: custom calls into cuBLAS and cuDNN, and fusions that Triton compiles, name
-themselves.
+On CPU that is known from the thunks (openxla/xla xla/backends/cpu/runtime, one kind per class). On
+GPU it is known from the instructions: custom calls into cuBLAS and cuDNN, and fusions that Triton
+compiles, say so.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _PREFIXES = {
     "TopK": RUNTIME,
     "__gpu$": RUNTIME,
 }
-"""Custom-call targets, by how they begin."""
+"""Libraries by the prefix of their custom-call targets."""
 
 
 def library_of(target: str) -> str:
-    """Whose a custom call is."""
+    """The library that a custom call goes to, by its target."""
     return next(
         (name for start, name in _PREFIXES.items() if target.startswith(start)), CUSTOM_CALL
     )

@@ -1,4 +1,4 @@
-"""PJRT plugins as compilers: for described devices, none of which is here. Private jaxlib names
+"""PJRT plugins as compilers for devices that are described, not present. Uses private jaxlib names
 beside those of `private`, seen in 0.11.2 and 0.12.0.1.
 """
 

@@ -26,13 +26,13 @@ from jaxlib.mlir.dialects import builtin  # noqa: F401 - else imported with the 
 from aotc.backends.xla import topology
 
 _ELEMENTS_SHOWN = 16
-"""Of a constant in text."""
+"""Numbers of a constant that a module's text shows."""
 
 NO_PROFILE = -1
 """jax's `_NO_PROFILE_DONT_RETRIEVE`: profile_version that never asks for an AutoFDO profile."""
 
 _STRUCTURE = ("builtin.module", "func.call", "func.func", "func.return", "stablehlo.return")
-"""Operations that are no work."""
+"""Operations that are structure, not work."""
 
 NAMES = (
     "CompileOptions",
@@ -67,7 +67,7 @@ MlirError = ir.MLIRError
 
 
 def missing(names: Iterable[str] = NAMES) -> list[str]:
-    """Those of the names that the installed jaxlib does not have."""
+    """Those of these names that the installed jaxlib lacks."""
 
     def absent(name: str) -> bool:
         try:
@@ -91,7 +91,7 @@ def versions() -> dict[str, str | int]:
 
 
 def cpu_client(devices: int = 1) -> Any:
-    """A CPU client of so many devices: source of the topology, and of the cost model."""
+    """A CPU client with this many devices, which gives the host's topology and the cost model."""
     return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
 
@@ -128,13 +128,11 @@ def hlo_module_text(proto: bytes) -> str:
 
 
 PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy\..*")
-"""Custom calls that say how a program is cut; the partitioner leaves none of them."""
+"""Custom calls that tell the partitioner how to split a program; it removes all of them."""
 
 
 def custom_call_targets(module: Any) -> list[str]:
-    """The target of every custom call in an MLIR module, sorted; without those that only tell the
-    partitioner how it is cut.
-    """
+    """The targets of the custom calls in an MLIR module, sorted, without those of PARTITIONING."""
     found: set[str] = set()
 
     def visit(operation: Any) -> Any:
@@ -149,7 +147,7 @@ def custom_call_targets(module: Any) -> list[str]:
 
 
 def operations(module: Any) -> dict[str, int]:
-    """How often each operation stands in an MLIR module, by name; loops count once."""
+    """How often each operation occurs in an MLIR module, by name; a loop's body counts once."""
     found: Counter[str] = Counter()
 
     def visit(operation: Any) -> Any:
@@ -205,7 +203,9 @@ def compile_module(
 
 
 def partitioned(options: Any, assignment: Sequence[int]) -> None:
-    """Set what XLA has to know of a module over several devices."""
+    """Set the options for a module over several devices. assignment: the device of each
+    partition.
+    """
     count = len(assignment)
     build = options.executable_build_options
     build.num_replicas, build.num_partitions = 1, count

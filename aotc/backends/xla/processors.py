@@ -1,10 +1,10 @@
-"""How many processors XLA sees in this process, and cuts loops for.
+"""Sets how many processors XLA sees in this process, which is how many it splits loops for.
 
-For a machine other than the host, XLA asks the system how many processors it may run on; PJRT_NPROC
-counts only for the host itself (jaxlib 0.11.2 to 0.12.0.1). The same target would give other bytes
-on a build machine with more cores. No setting changes the answer, and `sched_setaffinity` can only
-make it smaller, so the C library's function is replaced in memory. The process compiles once and
-ends.
+When XLA compiles for a machine other than the host, it asks the system how many processors it may
+use (PJRT_NPROC is read for the host only; jaxlib 0.11.2 to 0.12.0.1). So the same target would give
+other bytes on a build machine with more cores. No setting changes the answer, and
+`sched_setaffinity` can only make it smaller. Therefore the C library's function is replaced in
+memory, in a process that compiles once and ends.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _affinity(count: int, errno_location: int) -> bytes:
 
 
 def pretend(count: int) -> bool:
-    """Make this process see `count` processors; whether the system lets its code be replaced."""
+    """Make this process see `count` processors. False if the system does not let its code
+    change.
+    """
     libc = ctypes.CDLL(None)
     original = ctypes.cast(libc.sched_getaffinity, ctypes.c_void_p).value
     errno_location = ctypes.cast(libc.__errno_location, ctypes.c_void_p).value

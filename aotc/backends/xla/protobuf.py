@@ -1,7 +1,7 @@
 """The protobuf wire format, enough to take messages of unknown schema apart and together.
 
-https://protobuf.dev/programming-guides/encoding/. XLA publishes no schema for what its executables
-look like in a given jaxlib, so fields are found by what they hold.
+https://protobuf.dev/programming-guides/encoding/. XLA publishes no schema of its executables for a
+given jaxlib, so fields are found by what they hold.
 """
 
 from __future__ import annotations

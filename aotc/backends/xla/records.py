@@ -1,4 +1,4 @@
-"""The protobuf messages inside of a serialized executable, whoever wrote it.
+"""The protobuf messages inside of a serialized executable, from XLA:CPU or from a plugin.
 
 XLA:CPU writes one. Plugins write Riegeli files of a proto that is split over records, some of which
 are such files again: https://github.com/google/riegeli/blob/master/doc/riegeli_records_file_format.md
@@ -27,12 +27,14 @@ _PLAIN, _SNAPPY = 0, ord("s")
 
 _DEPTH_MAX = 4
 _SNAPPY_RATIO_MAX = 32
-"""Three bytes copy 64 at most: what claims to become more is no Snappy."""
+"""In Snappy, three bytes copy 64 at most; data that claims a larger ratio is not Snappy."""
 
 
 def messages(serialized: bytes) -> Iterator[bytes]:
-    """Each in its order. Raises ValueError for bytes of another layout, UsageError (AOTC-E057)
-    without cramjam where it takes that to read them.
+    """The messages in their order.
+
+    Raises ValueError for bytes of another layout, UsageError (AOTC-E057) where cramjam is needed to
+    read them and not installed.
     """
     length, start = protobuf.read_varint(serialized, 0)  # in front stands IFRT's header
     yield from _messages(serialized[start + length :], _DEPTH_MAX)

@@ -1,8 +1,8 @@
-"""Modules as text, made in a process of their own: readers written in C++ see bytes that perhaps
-nobody has signed, and may crash on them.
+"""Modules as text, converted in a process of their own: the bytes may be unsigned, and the C++ code
+that reads them may crash on malformed ones.
 
-`python -m aotc.backends.xla.texts` is that process: it turns each file of its working folder into
-text. Nothing is compiled or loaded.
+`python -m aotc.backends.xla.texts` is that process: it converts each file of its working folder.
+Nothing is compiled or loaded.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""The target machine inside a serialized CPU topology: what XLA compiles for.
+"""Reads and replaces the target machine in a serialized CPU topology, which XLA compiles for.
 
-XLA describes a host as a topology; with another machine in it, and compile-only devices made from
-it, the same compiler compiles for that machine. The machine is the one message of three texts
-{1: triple, 2: processor, 3: features}, found by what it holds, since its place may change with
-jaxlib (seen at 9.2.5 in 0.11.2, 0.12.0 and 0.12.0.1).
+XLA describes a host as a topology. Compile-only devices made from an edited topology compile for
+the machine that was put into it. The machine is the one message of three texts {1: triple, 2:
+processor, 3: features}; it is found by its contents, since its place may change with jaxlib (seen
+at 9.2.5 in 0.11.2, 0.12.0 and 0.12.0.1).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aotc.backends.xla import protobuf
@@ -18,7 +19,7 @@ _TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 
 
 class UnknownTopologyError(ValueError):
-    """No target machine, or not where a CPU topology of the versions above has it."""
+    """The topology holds no target machine in the form that the versions above give it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +53,12 @@ def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
     Raises UnknownTopologyError.
     """
     fields = _parse(topology)
-    path = _search_host(fields)
-    if path is None:
+    found = _search(fields, _host)
+    if found is None:
         raise UnknownTopologyError("no host in the topology")
     texts = (triple, cpu)
     replacement = [Field(number, BYTES, text.encode()) for number, text in enumerate(texts, 1)]
-    return protobuf.serialize(_replace(fields, path, replacement))
-
-
-def _search_host(fields: list[Field]) -> list[int] | None:
-    for index, field in enumerate(fields):
-        inner = protobuf.message(field)
-        if inner is None:
-            continue
-        if _is_host(inner):
-            return [index]
-        deeper = _search_host(inner)
-        if deeper is not None:
-            return [index, *deeper]
-    return None
-
-
-def _is_host(fields: list[Field]) -> bool:
-    numbers = [(field.number, field.wire) for field in fields]
-    if numbers not in ([(1, BYTES), (2, BYTES)], [(1, BYTES), (2, BYTES), (3, BYTES)]):
-        return False
-    return _TRIPLE.match(bytes(fields[0].value)) is not None
+    return protobuf.serialize(_replace(fields, found[0], replacement))
 
 
 def _parse(topology: bytes) -> list[Field]:
@@ -89,24 +70,36 @@ def _parse(topology: bytes) -> list[Field]:
 
 def _locate(fields: list[Field]) -> tuple[list[int], Machine]:
     """Indices down to the machine's message, and the machine."""
-    found = _search(fields)
+    found = _search(fields, _machine)
     if found is None:
         raise UnknownTopologyError("no target machine in the topology")
     return found
 
 
-def _search(fields: list[Field]) -> tuple[list[int], Machine] | None:
+def _search[T](
+    fields: list[Field], read: Callable[[list[Field]], T | None]
+) -> tuple[list[int], T] | None:
+    """The first nested message that `read` understands: indices down to it, and what it gives."""
     for index, field in enumerate(fields):
         inner = protobuf.message(field)
         if inner is None:
             continue
-        machine = _machine(inner)
-        if machine is not None:
-            return [index], machine
-        deeper = _search(inner)
+        found = read(inner)
+        if found is not None:
+            return [index], found
+        deeper = _search(inner, read)
         if deeper is not None:
             return [index, *deeper[0]], deeper[1]
     return None
+
+
+def _host(fields: list[Field]) -> bytes | None:
+    """The triple of an accelerator's host."""
+    numbers = [(field.number, field.wire) for field in fields]
+    if numbers not in ([(1, BYTES), (2, BYTES)], [(1, BYTES), (2, BYTES), (3, BYTES)]):
+        return None
+    triple = bytes(fields[0].value)
+    return triple if _TRIPLE.match(triple) else None
 
 
 def _machine(fields: list[Field]) -> Machine | None:

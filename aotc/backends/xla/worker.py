@@ -1,8 +1,8 @@
 """`python -m aotc.backends.xla.worker`: compile `module.bin` here as `job.json` says.
 
-One executable per process: buffer assignment and kernel order depend on heap and address layout,
-so that a second compilation in the same process, or one with address space randomization, gives
-other bytes. Uses jaxlib alone.
+One executable for each process: buffer assignment and the order of kernels depend on heap and
+address layout, so that a second compilation in the same process, or one with address space
+randomization, gives other bytes. Uses jaxlib alone.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ QUERY = 0xFFFFFFFF
 
 
 def fix_address_layout() -> bool:
-    """Turn address space randomization off, by starting this process anew; whether it is still on.
-
-    Some container runtimes forbid it; the build goes on and says so.
+    """Start this process anew without address space randomization. True if it cannot be turned off,
+    as some container runtimes forbid it: the build goes on and says so.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     persona = int(libc.personality(QUERY))
@@ -40,8 +39,8 @@ def compile_apart(job: Job, artifact: bytes) -> Made:
     """As `compile_job`, where memory is laid out the same way each time."""
     randomized = fix_address_layout()
     own_threads = not processors.pretend(job.threads)
-    # Imports leave their paths in memory, of whatever lengths these are. A thread of its own has a
-    # malloc arena of its own: where that thread imports nothing, the compiler finds the same heap.
+    # Imports leave paths of various lengths on the heap. A new thread has a malloc arena of its
+    # own: since it imports nothing, the compiler finds the same heap each time.
     from aotc.backends.xla.compile_here import compile_job
 
     outcome: list[Made] = []

@@ -22,9 +22,10 @@ from aotc.build.staging import Staging
 from aotc.build.watching import sources_only
 from aotc.capture import fixtures, own_files, raised, spreading
 from aotc.capture.arguments import CallPlan
+from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
-from aotc.capture.trace import TracedEntryPoint, TracedProfile, trace_entry_point
+from aotc.capture.trace import TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, load
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
 from aotc.config.target import NATIVE, read_target
