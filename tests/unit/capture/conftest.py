@@ -50,7 +50,9 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         for name, data in (files or {}).items():
             (tmp_path / name).write_bytes(data)
         (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
-        (tmp_path / "program.toml").write_text(HEADER + header + dedent(manifest))
+        text = HEADER + header + dedent(manifest)
+        (tmp_path / "program.toml").write_text(text)
+        Staging(folder).write_manifest(text.encode())
         assert capture_server.stdin is not None and capture_server.stdout is not None
         capture_server.stdin.write(json.dumps([str(tmp_path / "program.toml"), str(folder)]) + "\n")
         capture_server.stdin.flush()
