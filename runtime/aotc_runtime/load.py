@@ -11,7 +11,6 @@ from typing import Any, Literal, overload
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.mesh import DEVICES_MAX
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving.loaded import LoadedBundle
@@ -114,8 +113,9 @@ def _load(
         raise _refused(
             "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
-    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
-        raise _refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
+    most = pjrt.PROCESSOR_DEVICES_MAX
+    if devices is not None and not (_is_number(devices, 1) and devices <= most):
+        raise _refused_devices(f"1 to {most} devices, as an int", devices)
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
@@ -123,6 +123,8 @@ def _load(
     def start_runtime(wanted: int) -> HostFacts:
         lap("verify")
         count = wanted if devices is None else devices
+        if count > most:
+            raise _refused_devices(f"a bundle that wants at most {most} of a processor", count)
         started = pjrt.processor_device(threads, count)
         if devices is not None and started.device_count < devices:
             raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)

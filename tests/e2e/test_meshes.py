@@ -230,8 +230,9 @@ print(json.dumps(codes))
         ([("parallel", 3)], ["AOTC-E503"]),
         ([("parallel", None), ("parallel", 8)], [4, "AOTC-E555"]),
         ([("digits", 0)], ["AOTC-E555"]),
+        ([("digits", 4097)], ["AOTC-E555"]),
     ],
-    ids=["too late", "fewer", "planned", "too few", "more", "none"],
+    ids=["too late", "fewer", "planned", "too few", "more", "none", "endless"],
 )
 def test_a_process_has_as_many_devices_as_its_first_bundle_wanted(
     loads: list[tuple[str, int | None]],

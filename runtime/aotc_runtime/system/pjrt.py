@@ -7,8 +7,7 @@ are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
     LoadedExecutable.execute_sharded, get_compiled_memory_stats
     ArrayImpl._to_np_array_did_copy: of what lies on an accelerator
     ExecuteResults.consume_with_handlers
-    LoadedExecutable.execute_sharded, ExecuteResults.consume_with_handlers
-    ArrayImpl._to_np_array_did_copy, LoadedExecutable.get_parameter_shardings and
+    LoadedExecutable.get_parameter_shardings and
         get_output_shardings, and those in `spread`: only for bundles with a mesh
     _jax: buffer_to_dlpack_managed_tensor, collect_garbage, pjit, pytree.default_registry
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
@@ -565,6 +564,9 @@ def to_dlpack(buffer: Buffer) -> Any:
 
     return _jax.buffer_to_dlpack_managed_tensor(buffer)
 
+
+PROCESSOR_DEVICES_MAX = 4096
+"""XLA takes seconds to make so many of a processor, and for more the square of their number."""
 
 _device: Device | None = None
 _serving: Device | None = None
