@@ -26,6 +26,7 @@ from aotc.errors import raise_if
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
+from aotc_runtime.system.files import read_file
 
 type OnOutput = Callable[[str, str], None]
 """Given what a process printed that ran the user's code: the name of the process, and the text."""
@@ -178,7 +179,7 @@ def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutpu
 
 def _edited(manifest: BuildManifest) -> Iterator[Finding]:
     try:
-        now = sha256(manifest.path.read_bytes())
+        now = sha256(read_file(manifest.path, len(manifest.text)))
     except OSError as error:
         now = error.strerror or str(error)
     return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])

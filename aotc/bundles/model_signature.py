@@ -8,7 +8,7 @@ from pathlib import Path
 from aotc.errors import UsageError, raise_if
 from aotc.packing.files import write_atomically
 from aotc.packing.places import MODEL_SIGNATURE, require_file_place
-from aotc.signing.keys import KEY_BYTES_MAX
+from aotc.signing.keys import read_key_file
 from aotc.signing.openssf import (
     SIGNATURE_BYTES_MAX,
     differences,
@@ -18,6 +18,7 @@ from aotc.signing.openssf import (
 from aotc.signing.signer import Signer
 from aotc_runtime.digest import sha256_each
 from aotc_runtime.errors import Finding, TrustError
+from aotc_runtime.system.files import read_file
 from aotc_runtime.system.store import MappedBundle, open_bundle
 from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.keys import PublicKey, load_public_key
@@ -78,8 +79,7 @@ def _digests(source: MappedBundle) -> dict[str, str]:
 def _text(path: Path) -> str:
     hint = "pass the .pub file of the signer"
     try:
-        with path.open("rb") as file:
-            return file.read(KEY_BYTES_MAX).decode()
+        return read_key_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         found = (error.strerror if isinstance(error, OSError) else None) or "not text"
         expected = "a readable public key"
@@ -89,8 +89,7 @@ def _text(path: Path) -> str:
 def _bytes(path: Path) -> bytes:
     hint = "write it with `aotc attest --openssf` or `model_signing sign key`"
     try:
-        with path.open("rb") as file:
-            return file.read(SIGNATURE_BYTES_MAX + 1)
+        return read_file(path, SIGNATURE_BYTES_MAX)
     except OSError as error:
         found, expected = error.strerror or str(error), "a readable model signature"
         raise TrustError(Finding("AOTC-E351", str(path), expected, found, hint)) from error

@@ -11,6 +11,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
+from aotc_runtime.system.files import open_regular
 
 
 def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
@@ -18,7 +19,7 @@ def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
 
     Raises OSError, and CaptureError (AOTC-E840) for a file that was written while it was read.
     """
-    with source.path.open("rb") as file:
+    with open_regular(source.path) as file:
         before = _state(file.fileno())
         data = file.read()
         if _state(file.fileno()) != before or len(data) != before[0]:

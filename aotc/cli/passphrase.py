@@ -18,18 +18,23 @@ BYTES_MAX = 1023
 """What OpenSSL encrypts a key with."""
 
 
+FILE_BYTES_MAX = 2**16
+"""Of a file whose first line it is; what follows is not looked at."""
+
+
 def given(file: Path | None) -> bytes | None:
     """The passphrase from a file (its first line) or the environment; None if neither is set.
 
     Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """
     if file is not None:
+        from aotc_runtime.system.files import read_file
+
         try:
-            with file.open("rb") as stream:
-                line = stream.readline(BYTES_MAX + 3)
+            line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]
         except OSError as error:
             raise _unusable(str(file), error.strerror or str(error)) from error
-        return _usable(line.rstrip(b"\n").rstrip(b"\r"), str(file))
+        return _usable(line.removesuffix(b"\r"), str(file))
     value = os.environb.get(VARIABLE.encode())
     return _usable(value, VARIABLE) if value else None
 
@@ -39,11 +44,10 @@ def for_key(key: Path, file: Path | None) -> bytes | None:
     passphrase = given(file)
     if passphrase is not None or not sys.stdin.isatty() or not key.is_file():
         return passphrase
-    from aotc.signing.keys import KEY_BYTES_MAX, is_encrypted
+    from aotc.signing.keys import is_encrypted, read_key_file
 
     try:
-        with key.open("rb") as stream:
-            data = stream.read(KEY_BYTES_MAX)
+        data = read_key_file(key)
     except OSError:  # whoever loads the key will say so
         return None
     if not is_encrypted(data):

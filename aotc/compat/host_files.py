@@ -12,6 +12,7 @@ from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.host_facts import KIND, SCHEMA, HostDocument
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.system.files import read_file
 
 SIZE_BYTES_MAX = 2**20
 """The document of a machine with eight GPUs has about 3 KB."""
@@ -49,8 +50,7 @@ def read_hosts(paths: Sequence[Path]) -> dict[str, HostFacts]:
 
 def _read(path: Path) -> HostFacts | Finding:
     try:
-        with path.open("rb") as file:
-            data = file.read(SIZE_BYTES_MAX + 1)
+        data = read_file(path, SIZE_BYTES_MAX)
         if len(data) > SIZE_BYTES_MAX:
             return _finding(path, f"at most {SIZE_BYTES_MAX} bytes", "a larger file")
         head = msgspec.json.decode(data, type=_Head)

@@ -18,6 +18,7 @@ from aotc.errors import BuildManifestError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.system.files import read_file
 
 SIZE_BYTES_MAX = 4 * 2**20
 """A file people write by hand; the largest of our own has about 2 KB."""
@@ -121,8 +122,7 @@ def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> Bui
 
 def _bytes(path: Path, kind: str) -> bytes:
     try:
-        with path.open("rb") as file:
-            source = file.read(SIZE_BYTES_MAX + 1)
+        source = read_file(path, SIZE_BYTES_MAX)
     except OSError as error:
         found = error.strerror or str(error)
         hint = f"check the path: it should lead to a {kind}"

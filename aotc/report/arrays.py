@@ -19,6 +19,7 @@ from aotc.packing.places import NPZ, require_file_place
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType, TensorSpec
 from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.system.files import open_regular
 
 Array = np.ndarray[Any, Any]
 
@@ -78,11 +79,12 @@ def _add(found: dict[str, Array | str], name: str, value: Array | str, option: s
 
 def _read_file(path: Path, option: str) -> dict[str, Array | str]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {path.stem: loaded}
-        with loaded:
-            return {name: _array(name, loaded[name]) for name in loaded.files}
+        with open_regular(path) as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {path.stem: loaded}
+            with loaded:
+                return {name: _array(name, loaded[name]) for name in loaded.files}
     except (
         *(OSError, ValueError, EOFError, MemoryError, NotImplementedError, RuntimeError),
         *(zipfile.BadZipFile, zlib.error),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from aotc.errors import UsageError
 from aotc.temporaries import create_whole, prefix_of, remove_abandoned
 from aotc_runtime.errors import Finding
+from aotc_runtime.system.files import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
 
@@ -166,10 +168,17 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     )
 
 
+def read_key_file(path: Path) -> bytes:
+    """What a file holds that should be a key. Raises OSError, also for a file too large for one."""
+    data = read_file(path, KEY_BYTES_MAX)
+    if len(data) > KEY_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"more than {KEY_BYTES_MAX} bytes")
+    return data
+
+
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(KEY_BYTES_MAX)
+        return read_key_file(path)
     except OSError as error:
         raise _error(
             "AOTC-E006",

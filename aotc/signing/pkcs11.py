@@ -22,6 +22,7 @@ from aotc.errors import UsageError
 from aotc.signing.pkcs11_uri import Pkcs11Uri, parse_uri
 from aotc.signing.plugins import Ask
 from aotc_runtime.errors import Finding
+from aotc_runtime.system.files import read_file
 
 if TYPE_CHECKING:
     import pkcs11
@@ -127,9 +128,8 @@ def _pin(uri: Pkcs11Uri, ask: Ask) -> str:
     hint = f"set {PIN_VARIABLE}, add pin-source=FILE to the URI, or run in a terminal"
     if uri.pin_source is not None:
         try:
-            with uri.pin_source.open("rb") as file:
-                data = file.readline(PIN_BYTES_MAX)
-            pin = data.rstrip(b"\r\n").decode()
+            data = read_file(uri.pin_source, PIN_BYTES_MAX)
+            pin = data.partition(b"\n")[0].rstrip(b"\r").decode()
         except (OSError, UnicodeDecodeError) as error:
             found = (error.strerror if isinstance(error, OSError) else None) or "not text"
             raise _error("AOTC-E019", f"a PIN in {uri.pin_source}", found, hint) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 
 from aotc.errors import UsageError
-from aotc.signing.keys import KEY_BYTES_MAX
+from aotc.signing.keys import read_key_file
 from aotc.temporaries import create_whole
 from aotc_runtime.errors import Finding
 from aotc_runtime.verification.keys import PublicKey, load_public_key
@@ -54,10 +54,9 @@ def read_public_key(file: Path) -> tuple[str, PublicKey]:
     Raises UsageError (AOTC-E006) if it cannot be read, TrustError (AOTC-E310) if it holds none.
     """
     try:
-        with file.open("rb") as stream:
-            pem = stream.read(KEY_BYTES_MAX).decode()
+        pem = read_key_file(file).decode()
     except (OSError, UnicodeDecodeError) as error:
-        found = error.strerror if isinstance(error, OSError) else "not text"
+        found = (error.strerror if isinstance(error, OSError) else None) or "not text"
         raise _error(
             "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
         ) from error

@@ -22,6 +22,7 @@ from aotc.errors import UsageError
 from aotc.traffic.space import Counts, Points
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.tree import INTEGER_MAX
+from aotc_runtime.system.files import open_regular
 
 BLOCK_BYTES = 8 * 2**20
 LINE_BYTES_MAX = 2**20
@@ -86,7 +87,7 @@ def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Tra
     """
     gathered = _Gathered()
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             is_gzip = file.read(2) == GZIP
             file.seek(0)
             stream: Any = gzip.GzipFile(fileobj=file) if is_gzip else file

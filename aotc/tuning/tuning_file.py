@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,16 @@ from aotc.errors import UsageError, raise_if
 from aotc.stages import CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import MeasuredCandidate, Tuned
+from aotc_runtime.system.files import read_file
 
 type Key = tuple[str, str, int]
 """Target, entry point, index of the profile."""
 
 HEAD = b'{\n  "aotc_tuning": 1,\n'
 """How every such file begins."""
+
+BYTES_MAX = 64 * 2**20
+"""Of a tuning file; one of 12 executables has about 20 KB."""
 
 
 class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +86,10 @@ def of(
 def read(path: Path) -> Recorded:
     """Read a tuning file. Raises UsageError (AOTC-E030)."""
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=TuningFile)
+        data = read_file(path, BYTES_MAX)
+        if len(data) > BYTES_MAX:
+            raise OSError(errno.EFBIG, f"more than {BYTES_MAX} bytes")
+        file = msgspec.json.decode(data, type=TuningFile)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UsageError(

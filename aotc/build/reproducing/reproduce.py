@@ -25,6 +25,7 @@ from aotc.errors import quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.differences import Side, differences, side_of
 from aotc.processes import Processes, describe_status
+from aotc.tuning import tuning_file
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
@@ -78,9 +79,11 @@ def reproduce(
     environment that has them.
     Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
     such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
-    build records; what a build raises; ResourceError (AOTC-E557 to E559) for an environment that
-    cannot be had.
+    build records; what a build raises; UsageError (AOTC-E030) for what is no tuning file;
+    ResourceError (AOTC-E557 to E559) for an environment that cannot be had.
     """
+    if tuning:
+        tuning_file.read(tuning)
     on_stage("reading the bundle")
     contents, recipe = read_recipe(path, policy)
     found = manifest or find_manifest(source, recipe)

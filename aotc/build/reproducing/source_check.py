@@ -3,12 +3,10 @@ provenance."""
 
 from __future__ import annotations
 
-import errno
 import glob
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from functools import cached_property
@@ -18,6 +16,7 @@ from aotc.build.reproducing.recipe import Recipe
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc_runtime.errors import Finding
+from aotc_runtime.system.files import open_regular
 
 FOLDERS_MAX = 4
 """How deep below the source folder the build manifest and modules elsewhere are looked for."""
@@ -165,15 +164,8 @@ def _digest(path: Path) -> str:
     pipe.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                return os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "no regular file"
-            with os.fdopen(descriptor, "rb", closefd=False) as file:
-                return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-        finally:
-            os.close(descriptor)
+        with open_regular(path) as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         return error.strerror or str(error)
 

@@ -19,6 +19,7 @@ from aotc.build.tasks import identity
 from aotc.build.watching.import_places import path_of, place, place_of, stated_path
 from aotc.cache.keys import Parts
 from aotc_runtime.digest import sha256
+from aotc_runtime.system.files import open_regular
 
 NATIVE_PREFIXES = (
     "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_", "LC_",
@@ -116,7 +117,8 @@ class Looking:
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
             try:
-                self._digests[path] = sha256(path.read_bytes())
+                with open_regular(path) as file:
+                    self._digests[path] = sha256(file.read())
             except OSError:
                 self._digests[path] = FOLDER if path.is_dir() else ABSENT
         return self._digests[path]

@@ -9,6 +9,7 @@ libraries that are known not to, the result is not kept.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 from importlib import metadata
@@ -87,6 +88,8 @@ class Recorder:
         for path in sorted(files):
             if path in self._opened and self._opened[path] != _state(path):
                 self.refuse(f"{path} was changed while it was read")
+            if _is_pipe(path):
+                self.refuse(f"{path} is a pipe, which gives something else each time")
         for path, kind in sorted(self._looked.items()):
             if kind != kind_of(Path(path)):
                 self.refuse(f"{path} came or went after it had asked whether it is there")
@@ -284,6 +287,13 @@ def _source_of(path: str) -> str:
         return source_from_cache(path)
     except ValueError:
         return path
+
+
+def _is_pipe(path: str) -> bool:
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _state(path: str) -> tuple[int, ...] | None:

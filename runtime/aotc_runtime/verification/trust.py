@@ -13,6 +13,7 @@ from aotc_runtime import limits
 from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import Finding, TrustError, raise_if
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.system.files import read_file
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 from aotc_runtime.verification.versions import version_key
 
@@ -134,8 +135,7 @@ def _invalid(where: str, error: Exception) -> Finding:
 
 
 def _read_text(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(limits.POLICY_BYTES_MAX + 1)
+    data = read_file(path, limits.POLICY_BYTES_MAX)
     if len(data) > limits.POLICY_BYTES_MAX:
         expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
         hint = "is this the right file?"

@@ -60,6 +60,12 @@ def record(root: Path, code: str, **environment: str) -> Recording:
         ("import ctypes; ctypes.CDLL('libc.so.6')", "native code"),
         ("import sqlite3; sqlite3.connect(':memory:')", "database"),
         ("import safetensors", "safetensors, whose native code"),
+        (
+            "import os; os.mkfifo('p')\n"
+            "if os.fork() == 0: open('p', 'w').close(); os._exit(0)\n"
+            "open('p').read()",
+            "p is a pipe",
+        ),
         ("x = open('program.py', 'a'); x.write('#'); x.close()", "program.py was changed"),
     ],
 )  # fmt: skip

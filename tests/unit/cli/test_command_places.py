@@ -1,0 +1,132 @@
+"""Places that a command line names: no file to read, or none to write, is said at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from aotc.compat.host_files import read_hosts
+from aotc.errors import UsageError
+
+Run = Callable[..., Any]
+
+HANGS_SECONDS = 30
+"""A command that waits for a pipe is let go after so long, and then says something else."""
+
+READ: dict[str, tuple[Sequence[str], int, str, tuple[int, str] | None]] = {
+    "a build manifest": (["build", "PLACE"], 3, "AOTC-E801", (3, "AOTC-E801")),
+    "a tuning file": (["build", "m.toml", "--tuning", "PLACE"], 2, "AOTC-E030", (2, "AOTC-E030")),
+    "a key": (["build", "m.toml", "--key", "PLACE"], 2, "AOTC-E006", (2, "AOTC-E006")),
+    "a passphrase": (["keygen", "--passphrase-file", "PLACE", "k"], 2, "AOTC-E008", None),
+    "a key of caches": (
+        [
+            "build",
+            "m.toml",
+            "--cache",
+            "c",
+            "--remote-cache",
+            "file:///none",
+            "--cache-trust",
+            "PLACE",
+        ],
+        2,
+        "AOTC-E006",
+        (2, "AOTC-E006"),
+    ),
+    "a bundle": (["diff", "PLACE", "b"], 5, "AOTC-E108", None),
+    "a policy": (["trust", "show", "PLACE"], 5, "AOTC-E308", (5, "AOTC-E309")),
+    "a public key": (
+        ["trust", "init", "--name", "n", "--key", "PLACE"],
+        2,
+        "AOTC-E006",
+        (2, "AOTC-E006"),
+    ),
+    "a public key of a signature": (
+        ["verify", "b", "--trust", "t.toml", "--openssf", "s", "--public-key", "PLACE"],
+        5,
+        "AOTC-E308",
+        (5, "AOTC-E308"),
+    ),
+    "a log of traffic": (
+        ["profiles", "suggest", "m.toml", "--traffic", "PLACE"],
+        2,
+        "AOTC-E040",
+        None,
+    ),
+    "a tuning file of a build": (
+        ["reproduce", "b", "--source", ".", "--tuning", "PLACE"],
+        2,
+        "AOTC-E030",
+        (2, "AOTC-E030"),
+    ),
+}
+"""Command lines, how they are refused that name no file, and a file that is too large, unless that
+is read piece by piece."""
+
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[dimensions.n]
+range = [1, 8]
+profiles = [1]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = ["n"], dtype = "float32" }
+"""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[dict[str, Path]]:
+    (tmp_path / "m.toml").write_text(MANIFEST)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**40)  # of which nothing is on the disk
+
+    def let_go() -> None:
+        os.close(os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK))
+
+    timer = Timer(HANGS_SECONDS, let_go)
+    timer.start()
+    yield {
+        "pipe": tmp_path / "pipe",
+        "regular file": Path("/dev/null"),
+        "Is a directory": tmp_path / "folder",
+    }
+    timer.cancel()
+
+
+@pytest.mark.parametrize(("arguments", "exit_code", "code", "large"), READ.values(), ids=READ)
+def test_what_is_no_file_to_read_is_refused_at_once(
+    refused: Run,
+    tmp_path: Path,
+    places: dict[str, Path],
+    arguments: Sequence[str],
+    exit_code: int,
+    code: str,
+    large: tuple[int, str] | None,
+) -> None:
+    def named(place: Path) -> list[str]:
+        return [str(place) if each == "PLACE" else each for each in arguments]
+
+    for found, place in places.items():
+        if code == "AOTC-E108" and place.is_dir():
+            continue  # a bundle may be a folder
+        assert found in refused(named(place), exit_code, code).stderr
+    if large:
+        refused(named(tmp_path / "large"), *large)
+
+
+def test_of_hosts_every_file_that_is_none_is_named(places: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_hosts([*places.values(), tmp_path / "large"])
+    found = [finding.found for finding in refused.value.findings]
+    assert all(part in text for part, text in zip(places, found, strict=False))
+    assert found[-1] == "a larger file"
