@@ -47,6 +47,15 @@ class _Token(Struct, frozen=True):
     access_token: str = ""
 
 
+def layer_of(manifest: bytes) -> str | None:
+    """The digest of the one layer that the manifest of an entry has; None for other documents."""
+    try:
+        (layer,) = msgspec.json.decode(manifest, type=_Manifest).layers
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError
+        return None
+    return layer.digest if is_digest(layer.digest) else None
+
+
 class OciBlobs:
     """Blobs in oci://HOST/REPOSITORY; `user:password@` is for the registry or its token server."""
 
@@ -67,13 +76,8 @@ class OciBlobs:
         manifest = self._ask("GET", f"manifests/{name}", pace, accept=MANIFEST).found()
         if manifest is None:
             return None
-        try:
-            (layer,) = msgspec.json.decode(manifest, type=_Manifest).layers
-        except (msgspec.MsgspecError, ValueError):
-            return b""
-        if not is_digest(layer.digest):
-            return b""
-        return self._ask("GET", f"blobs/{layer.digest}", pace, limit=limit).found()
+        digest = layer_of(manifest)
+        return self._ask("GET", f"blobs/{digest}", pace, limit=limit).found() if digest else b""
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
         """As `Blobs`."""

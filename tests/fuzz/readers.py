@@ -26,6 +26,8 @@ from aotc_runtime.verification.signatures import open_envelope
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.versions import version_key
 
+from . import toolchain
+
 type Reader = Callable[[bytes], object]
 
 
@@ -125,7 +127,7 @@ READERS: Mapping[str, Reader] = {
         key,
         version,
     )
-}
+} | toolchain.READERS
 
 
 def read(name: str, data: bytes) -> str:

@@ -15,6 +15,8 @@ from aotc_runtime.formats import oci
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root, read_unverified
 
+from . import toolchain_seeds
+
 CERTIFICATE = json.dumps(
     {
         "schema": 1,
@@ -76,6 +78,7 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
         "policy": [policy.read_bytes()],
         "key": [_between(policy.read_text(), "-----BEGIN", "KEY-----\n")],
         "version": [b"1.0.0", b"1.2.3-rc1+cuda", b"1.0.post2"],
+        **toolchain_seeds.seeds(bundle),
     }
 
 

@@ -33,6 +33,14 @@ JSON_READERS = (
     "envelope",
     "statement",
     "certificate",
+    "registry_manifest",
+    "recipe",
+    "claim",
+    "evidence",
+    "model_signature",
+    "model_files",
+    "tuning",
+    "host",
 )
 
 NASTY = st.one_of(

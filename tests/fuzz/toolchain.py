@@ -1,0 +1,202 @@
+"""Readers of the toolchain: of what comes from caches, registries and workers elsewhere, of what
+bundles say that nobody has verified yet, and of files that people hand on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from aotc.build.distributed.executor_backend import _executable
+from aotc.build.distributed.wire import _digest, decode_answer
+from aotc.build.reproducing.recipe import recipe_of
+from aotc.build.reproducing.source_check import check_files, find_manifest
+from aotc.cache.bounded import HEAD_BYTES_MAX
+from aotc.cache.oci_blobs import layer_of
+from aotc.cache.seal import Refusal, Seals
+from aotc.cache.store import LocalStore
+from aotc.cache.tasks import Tasks
+from aotc.compat.host_files import read_hosts
+from aotc.config.build_manifest import read_build_manifest
+from aotc.config.target import read_target
+from aotc.errors import ReproducibilityError
+from aotc.evidence import Evidence
+from aotc.locations import read_locations
+from aotc.processes import StoppedError
+from aotc.report.page import origins
+from aotc.report.page.parts import Mark, Page, Section
+from aotc.report.page.render import render
+from aotc.report.review import Claim
+from aotc.signing import openssf
+from aotc.signing.signer import LocalSigner
+from aotc.stages import CompileJob, Executable, Module
+from aotc.traffic.log import describe_bad, read_traffic
+from aotc.tuning import tuning_file
+from aotc_runtime import canonical
+from aotc_runtime.digest import is_digest, sha256
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.statement import Statement
+from aotc_runtime.verification.keys import load_public_key
+
+KEY, DATA = sha256(b"key"), b"data\nof an entry"
+SIGNER = LocalSigner(ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32)))
+ECDSA = LocalSigner(ec.derive_private_key(1, ec.SECP256R1()))
+"""Known to whoever fuzzes: good entries stay good from run to run."""
+
+TRUSTING = Seals(SIGNER, {SIGNER.key_id: load_public_key(SIGNER.public_pem(), "", "").verify})
+GULLIBLE = Seals(SIGNER, {SIGNER.key_id: lambda signature, message: True})
+"""Takes any signature, so that what is signed is fuzzed, too."""
+
+REQUEST = b"a request"
+NAME = "cpu-x86-64-v3"
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """One for all; it goes with the process."""
+    folder = tempfile.TemporaryDirectory(prefix="aotc-fuzz-")
+    source = Path(folder.name, "source")
+    (source / "deep" / "app").mkdir(parents=True)
+    (source / "deep" / "app" / "model.py").write_bytes(b"x = 1\n")
+    (source / "digits.toml").write_bytes(b"")
+    return folder
+
+
+@contextmanager
+def _file(name: str, data: bytes) -> Iterator[Path]:
+    path = Path(_folder().name, name)
+    path.write_bytes(data)
+    yield path
+
+
+def sealed_entry(data: bytes) -> None:
+    found = TRUSTING.open(KEY, data)
+    assert isinstance(found, Refusal) or found == DATA
+    for seals in (TRUSTING, GULLIBLE):
+        assert seals.size(KEY, data[:HEAD_BYTES_MAX]) >= 0
+        found = seals.open(KEY, data)
+        assert isinstance(found, Refusal) or data.endswith(found)
+
+
+def kept_entry(data: bytes) -> None:
+    store = LocalStore(Path(_folder().name, "cache"), 2**20)
+    store.put(KEY, DATA)
+    (path,) = (path for path in store.folder.glob("entries/*/*") if path.is_file())
+    path.write_bytes(data)
+    assert store.get(KEY) in (None, DATA)
+
+
+def task_result(data: bytes) -> None:
+    store = LocalStore(Path(_folder().name, "cache"), 2**20)
+    store.put(KEY, data)
+    found = Tasks(store, {}).recall(KEY, Executable)
+    assert found is None or isinstance(found, Executable)
+
+
+def registry_manifest(data: bytes) -> None:
+    digest = layer_of(data)
+    assert digest is None or is_digest(digest)
+
+
+def worker_answer(data: bytes) -> None:
+    target = read_target(NAME, Path(), "x")
+    job = CompileJob("f", Module(b"", sha256(b""), "1.0.0", ()), target)
+    answer = decode_answer(REQUEST, _digest(REQUEST, data) + data)
+    assert decode_answer(REQUEST, data) is None
+    if answer is not None:
+        try:
+            assert sha256(_executable(job, answer).serialized)
+        except StoppedError:
+            assert answer.stopped
+
+
+def recipe(data: bytes) -> None:
+    read = recipe_of([data], (), "x")
+    source = Path(_folder().name, "source")
+    try:
+        manifest = find_manifest(source, read)
+    except ReproducibilityError:
+        manifest = source / "digits.toml"
+    for finding in check_files(manifest, source, read, None):
+        assert finding.code in ("AOTC-E942", "AOTC-E943")
+
+
+def claim(data: bytes) -> None:
+    statement = decode_foreign(data, Statement, where="x")
+    predicate = msgspec.json.decode(statement.predicate)
+    found = Claim((), (), statement.predicateType, predicate)
+    stands = origins._as_it_stands("What it says", predicate)
+    parts = (*origins._slsa(found), *origins._bill(found), stands)
+    page = Page("x", KEY, Mark("x", "bad"), (Section("x", "x", parts),))
+    assert b"</html>" in render(page)[-20:]
+    read_locations(predicate)
+
+
+def evidence(data: bytes) -> None:
+    assert canonical.encode(canonical.decode(data, Evidence, where="x")) == data
+
+
+def model_signature(data: bytes) -> None:
+    openssf.verified_files(data, load_public_key(ECDSA.public_pem(), "", "x"), "x")
+
+
+def model_files(data: bytes) -> None:
+    assert all(file.startswith("sha256:") for file in openssf._files(data, "x").values())
+
+
+def tuning(data: bytes) -> None:
+    with _file("tuning.json", data) as path:
+        recorded = tuning_file.read(path)
+        target = read_target(NAME, Path(), "x")
+        job = CompileJob("f", Module(b"", sha256(b""), "1.0.0", ()), target)
+        tuning_file.choices(recorded, {(NAME, "f", 0): job}, recorded.file.jaxlib)
+
+
+def traffic(data: bytes) -> None:
+    with _file("traffic", data) as path:
+        found = read_traffic(path, "predict", ("batch",))
+    assert found.requests > 0 and found.points.shape == (len(found.counts), 1)
+    assert "\n" not in "".join(describe_bad(found)).replace("\\n", "")
+
+
+def host(data: bytes) -> None:
+    with _file("host.json", data) as path:
+        assert read_hosts([path]).keys() == {"host"}
+
+
+def build_manifest(data: bytes) -> None:
+    with _file("app.toml", data) as path:
+        read_build_manifest(path)
+
+
+def target(data: bytes) -> None:
+    with _file("machine.toml", data) as path:
+        read_target(path.name, path.parent, "x")
+
+
+READERS: Mapping[str, Callable[[bytes], object]] = {
+    reader.__name__: reader
+    for reader in (
+        sealed_entry,
+        kept_entry,
+        task_result,
+        registry_manifest,
+        worker_answer,
+        recipe,
+        claim,
+        evidence,
+        model_signature,
+        model_files,
+        tuning,
+        traffic,
+        host,
+        build_manifest,
+        target,
+    )
+}

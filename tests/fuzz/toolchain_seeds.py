@@ -1,0 +1,145 @@
+"""Good inputs of the toolchain's readers."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from aotc.build.distributed.wire import Answer
+from aotc.cache.store import MAGIC, _digest
+from aotc.config.target import builtin_folder
+from aotc.signing.openssf import model_signature
+from aotc.stages import Executable
+from aotc.tuning import tuning_file
+from aotc.tuning.tuning_file import TunedExecutable, TuningFile
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats.host_facts import host_document
+from aotc_runtime.formats.statement import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE
+from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
+from aotc_runtime.system import host
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+
+from .toolchain import DATA, ECDSA, KEY, NAME, TRUSTING
+
+CODE = b"machine code"
+EXECUTABLE = Executable(
+    CODE, sha256(CODE), ("avx",), (), (), Memory(1, 2, 3, 4, 5), Cost(1, 2, 3), {"k": 1}, 0.5
+)
+REFUSAL = Finding("AOTC-E901", "there", "this", "that", "do it")
+TUNED = Tuned(
+    choice="default",
+    options={"xla_flag": ""},
+    captured=(),
+    candidates=(MeasuredCandidate(name="default", p50_us="12.5", relative="1.000", wins=0),),
+    rounds=9,
+    margin="0.03",
+    processor="znver5",
+    threads=2,
+    jaxlib="0.12.0",
+)
+TUNING = TuningFile(
+    aotc_tuning=1,
+    jaxlib="0.12.0",
+    executables=(TunedExecutable(NAME, "f", 0, "f", sha256(b""), TUNED),),
+    not_tuned={"elsewhere": "its host is another"},
+)
+REPORT = {
+    "entry_points": {
+        "predict": {"shapes": [{"sizes": {"batch": 1}, "count": 3}]},
+        "other": {"shapes": [{"sizes": {}, "count": 1}]},
+    }
+}
+MANIFEST = b"""schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+init = "small:init"
+[dimensions.batch]
+range = [1, 64]
+profiles = [1, 8]
+[entry_points.f]
+function = "small:f"
+bind = { params = "params" }
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+inputs.y = [{ shape = ["batch"], dtype = "int32" }, { a = { shape = [], dtype = "bool" } }]
+tolerance = { rtol = 1e-5, atol = 1e-6 }
+out_of_profile = { batch = "pad" }
+[gates]
+max_custom_calls = 0
+"""
+
+
+def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
+    """By the reader's name."""
+    contents, envelopes = read_unverified(open_bundle(bundle))
+    manifest = next(iter(contents.manifests.values()))
+    assert manifest.evidence is not UNSET
+    statements = [base64.b64decode(json.loads(each)["payload"]) for each in envelopes]
+    return {
+        "sealed_entry": [TRUSTING.seal(KEY, DATA)],
+        "kept_entry": [MAGIC + _digest(KEY, DATA) + DATA],
+        "task_result": [msgspec.msgpack.encode(EXECUTABLE)],
+        "registry_manifest": [_json({"layers": [{"digest": KEY, "size": 1}]})],
+        "worker_answer": [*map(msgspec.msgpack.encode, _answers())],
+        "recipe": [*_builds(statements)],
+        "claim": [*statements, _json(_BILL)],
+        "evidence": [bytes(contents.blobs[manifest.evidence.digest])],
+        "model_signature": [(signed := model_signature({"a": KEY, "b/c": KEY}, "x", ECDSA))],
+        "model_files": [base64.b64decode(json.loads(signed)["dsseEnvelope"]["payload"])],
+        "tuning": [tuning_file.encode(TUNING)],
+        "traffic": [*_logs()],
+        "host": [_json(host_document(host.detect_all()))],
+        "build_manifest": [MANIFEST],
+        "target": [(builtin_folder() / f"{NAME}.toml").read_bytes()],
+    }
+
+
+_BILL = {
+    "_type": STATEMENT_TYPE,
+    "subject": [{"name": "x", "digest": {"sha256": "0" * 64}}],
+    "predicateType": SBOM_TYPE,
+    "predicate": {
+        "specVersion": "1.6",
+        "components": [
+            {
+                "type": "library",
+                "name": "numpy",
+                "version": "2.4.0",
+                "purl": "pkg:pypi/numpy@2.4.0",
+                "hashes": [{"alg": "SHA-256", "content": "0" * 64}],
+            }
+        ],
+    },
+}
+
+
+def _json(document: Any) -> bytes:
+    return json.dumps(document, sort_keys=True).encode()
+
+
+def _answers() -> Iterator[Answer]:
+    yield Answer(executable=EXECUTABLE)
+
+
+def _builds(statements: list[bytes]) -> Iterator[bytes]:
+    for statement in map(json.loads, statements):
+        if statement["predicateType"] == PROVENANCE_TYPE:
+            yield _json(statement["predicate"])
+
+
+def _logs() -> Iterator[bytes]:
+    lines = b'{"batch": 3}\n{"batch": 4, "count": 7}\n{"sizes": {"batch": 1}, "count": 2}\n'
+    yield lines
+    yield b"batch,count\n3,7\n4,1\n"
+    yield _json(REPORT)
+    yield gzip.compress(lines, mtime=0)
