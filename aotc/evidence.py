@@ -7,7 +7,14 @@ parity, custom-call targets) is not repeated here.
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from aotc_runtime.schema.tree import INTEGER_MAX
+
+type Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+"""Of anything: bytes, lines, steps. A larger one could not be shown."""
 
 XLA = "XLA"
 """The place of code that was generated for the program."""
@@ -51,8 +58,8 @@ class FunctionCoverage(_Part, frozen=True):
     """
 
     name: str
-    lines: int
-    traced: int
+    lines: Count
+    traced: Count
 
 
 class Coverage(_Part, frozen=True):
@@ -80,11 +87,11 @@ class ControlFlow(_Part, frozen=True):
     theirs together.  whiles: loops of unknown length.  scans: of known length.
     """
 
-    equations: int = 0
-    conditionals: int = 0
-    branches: int = 0
-    whiles: int = 0
-    scans: int = 0
+    equations: Count = 0
+    conditionals: Count = 0
+    branches: Count = 0
+    whiles: Count = 0
+    scans: Count = 0
 
 
 class Pipeline(_Part, frozen=True):
@@ -93,7 +100,7 @@ class Pipeline(_Part, frozen=True):
     """
 
     name: str
-    passes: int
+    passes: Count
     changed: tuple[str, ...]
 
 
@@ -106,7 +113,7 @@ class CompilerRecord(_Part, frozen=True):
     """
 
     options: dict[str, str]
-    debug_options: int | None
+    debug_options: Count | None
     pipelines: tuple[Pipeline, ...]
 
 
@@ -116,7 +123,7 @@ class Place(_Part, frozen=True):
     """
 
     name: str
-    steps: dict[str, int]
+    steps: dict[str, Count]
 
 
 class Optimized(_Part, frozen=True):
@@ -125,16 +132,16 @@ class Optimized(_Part, frozen=True):
     instructions: by opcode, in all computations.  fusions: by kind.  custom_calls: by target.
     """
 
-    instructions: dict[str, int]
-    fusions: dict[str, int]
-    custom_calls: dict[str, int]
+    instructions: dict[str, Count]
+    fusions: dict[str, Count]
+    custom_calls: dict[str, Count]
 
 
 class Allocations(_Part, frozen=True):
     """Buffers of one purpose: how many, and their bytes together."""
 
-    count: int
-    size_bytes: int
+    count: Count
+    size_bytes: Count
 
 
 class MemoryPlan(_Part, frozen=True):
@@ -146,8 +153,8 @@ class MemoryPlan(_Part, frozen=True):
     """
 
     allocations: dict[str, Allocations]
-    values: int
-    value_bytes: int
+    values: Count
+    value_bytes: Count
 
 
 class ExecutableEvidence(_Part, frozen=True):
@@ -156,18 +163,18 @@ class ExecutableEvidence(_Part, frozen=True):
     operations: of the StableHLO module, by name.  kernels: bytes of machine code by symbol.
     """
 
-    operations: dict[str, int]
+    operations: dict[str, Count]
     compilation: CompilerRecord
     optimized: Optimized
     placement: tuple[Place, ...]
     plan: MemoryPlan
-    kernels: dict[str, int]
+    kernels: dict[str, Count]
 
 
 class ProfileEvidence(_Part, frozen=True):
     """One executable. compiled: nothing where its backend says nothing."""
 
-    sizes: dict[str, int]
+    sizes: dict[str, Count]
     control_flow: ControlFlow
     compiled: ExecutableEvidence | UnsetType = UNSET
 
@@ -183,4 +190,4 @@ class Evidence(_Part, frozen=True):
     """One target, that of the bundle manifest which refers to it. schema: of this document."""
 
     entry_points: dict[str, EntryPointEvidence]
-    schema: int = 1
+    schema: Count = 1

@@ -32,6 +32,11 @@ _VERSION = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9.!+_-]*\Z")
 characters of https://packaging.python.org/en/latest/specifications/version-specifiers. Anything
 else could be an option, a file or a URL to an installer."""
 
+_ARCHIVE = re.compile(
+    r"\.(?:whl|zip|tar|tgz|tbz|txz|tlz|(?:tar\.)?(?:gz|bz2|xz|lz|lzma))\Z", re.IGNORECASE
+)
+"""Of `name==version` that ends so, pip first asks for a file of this name in the current folder."""
+
 _COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _PYTHON = re.compile(r"\A[ -~]{0,100}\Z")
 
@@ -196,7 +201,7 @@ def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
         if not name or "\0" in name:
             yield _no_name(where, "the path of a file", name)
     for name, version in recipe.packages.items():
-        if not _PACKAGE.match(name) or not _VERSION.match(version):
+        if not _PACKAGE.match(name) or not _VERSION.match(version) or _ARCHIVE.search(version):
             yield _no_name(where, "the name and version of a package", f"{name}@{version}")
     for name, digest in recipe.code.items():
         if not is_digest(digest):

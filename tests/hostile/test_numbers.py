@@ -1,0 +1,98 @@
+"""Documents of bundles hold no number that whoever shows or adds it could not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from aotc.evidence import Evidence
+from aotc.report.review import review
+from aotc.signing.signer import LocalSigner
+from aotc_runtime import canonical
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats.certificate import Certificate
+from aotc_runtime.formats.oci import AttestationManifest, ImageManifest, RootIndex
+from aotc_runtime.formats.provenance import Provenance
+from aotc_runtime.schema.manifest import BundleManifest
+
+from .provenances import NOW
+from .tampering import Documents, signed, swap_layer
+
+
+def unbounded(found: inspect.Type, path: str, seen: set[type]) -> Iterator[str]:
+    """Where a type takes any number at all."""
+    match found:
+        case inspect.IntType(ge=None) | inspect.IntType(le=None) | inspect.FloatType():
+            yield path
+        case inspect.StructType() if found.cls not in seen:
+            seen.add(found.cls)
+            for each in found.fields:
+                yield from unbounded(each.type, f"{path}.{each.name}", seen)
+        case inspect.UnionType():
+            for one in found.types:
+                yield from unbounded(one, path, seen)
+        case inspect.DictType():
+            yield from unbounded(found.value_type, path, seen)
+        case inspect.ListType() | inspect.VarTupleType():
+            yield from unbounded(found.item_type, path, seen)
+        case inspect.TupleType():
+            for one in found.item_types:
+                yield from unbounded(one, path, seen)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        AttestationManifest,
+        BundleManifest,
+        Certificate,
+        Evidence,
+        ImageManifest,
+        Provenance,
+        RootIndex,
+    ],
+)
+def test_every_number_of_a_document_has_bounds(document: type) -> None:
+    assert list(unbounded(inspect.type_info(document), "", set())) == []
+
+
+class Inner(msgspec.Struct):
+    sizes: dict[str, tuple[int, ...]]
+
+
+class Outer(msgspec.Struct):
+    inner: Inner | None
+    share: float
+
+
+def test_a_type_without_bounds_is_found() -> None:
+    found = unbounded(inspect.type_info(Outer), "", set())
+    assert list(found) == [".inner.sizes", ".share"]
+
+
+def with_numbers(value: Any, number: int) -> Any:
+    """All counts replaced, but for the sizes that say which executable it is."""
+    if isinstance(value, dict):
+        keys = ("sizes", "schema")
+        return {k: v if k in keys else with_numbers(v, number) for k, v in value.items()}
+    if isinstance(value, list):
+        return [with_numbers(item, number) for item in value]
+    return number if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 10**400])
+def test_evidence_that_counts_to_no_end_is_refused(
+    number: int, documents: Documents, stranger: LocalSigner
+) -> None:
+    digest = documents.manifest["evidence"]["digest"]
+    told = json.loads(documents.layers[digest])
+    swap_layer(documents, digest, canonical.encode(with_numbers(told, number)))
+    with pytest.raises(BundleFormatError) as caught:
+        review(signed(documents, stranger), None, NOW)
+    assert caught.value.code == "AOTC-E101"
+    assert caught.value.findings[0].where.startswith("evidence of")
