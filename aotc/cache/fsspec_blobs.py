@@ -28,10 +28,13 @@ class FsspecBlobs:
         self._files, self._folder = files, folder.rstrip("/")
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """As `Blobs`."""
+        """As `Blobs`. What is there and is no file, such as a pipe, is an empty one."""
+        path = f"{self._folder}/{name}"
+        if self._is_of_files and self._files.exists(path) and not self._files.isfile(path):
+            return b""
         try:
             # In blocks: what a library reads ahead, nobody sees arrive.
-            with self._files.open(f"{self._folder}/{name}", "rb", block_size=BLOCK_BYTES) as file:
+            with self._files.open(path, "rb", block_size=BLOCK_BYTES) as file:
                 return read_all(file.read, limit, pace)
         except FileNotFoundError:
             return None
@@ -46,10 +49,15 @@ class FsspecBlobs:
             self._files.makedirs(self._folder, exist_ok=True)
             self._write(name, data, pace)
 
+    @property
+    def _is_of_files(self) -> bool:
+        """Whether it is the file system of this host."""
+        return "file" in _protocols(self._files)
+
     def _write(self, name: str, data: bytes, pace: Pace) -> None:
         path = f"{self._folder}/{name}"
         # Object stores show an object when it is whole; in a folder a renamed file is.
-        renamed = "file" in _protocols(self._files)
+        renamed = self._is_of_files
         written = f"{path}.{secrets.token_hex(4)}.part" if renamed else path
         with self._files.open(written, "wb") as file:
             for start in range(0, len(data), CHUNK_BYTES):

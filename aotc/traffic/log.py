@@ -26,7 +26,9 @@ from aotc_runtime.system.files import open_regular
 
 BLOCK_BYTES = 8 * 2**20
 LINE_BYTES_MAX = 2**20
-REPORT_BYTES_MAX = 256 * 2**20
+REPORT_BYTES_MAX = 16 * 2**20
+"""A size takes some 100 bytes; what is decoded may take thirty times as much as the text."""
+
 SHOWN = 5
 """Bad lines that are told one by one; the others are counted."""
 
@@ -138,7 +140,7 @@ def _is_report(first: bytes) -> bool:
     """A JSON document that is not a line of its own, or that lists entry points."""
     try:
         document = msgspec.json.decode(first)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # msgspec's DecodeError is a ValueError
         # A broken first line among whole ones ends like one.
         return not first.rstrip().endswith(b"}")
     return "entry_points" in document
@@ -165,7 +167,7 @@ def _report(
                 _bad(into, number, str(error))
             else:
                 into.sizes[key] += count
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise _unreadable(path, f"no report with entry_points and their shapes: {error}") from error
 
 

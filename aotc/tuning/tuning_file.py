@@ -90,7 +90,7 @@ def read(path: Path) -> Recorded:
         if len(data) > BYTES_MAX:
             raise OSError(errno.EFBIG, f"more than {BYTES_MAX} bytes")
         file = msgspec.json.decode(data, type=TuningFile)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # MsgspecError is a ValueError
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise UsageError(
             Finding(

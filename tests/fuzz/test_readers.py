@@ -120,6 +120,39 @@ def test_a_document_with_another_value_anywhere_is_an_answer_or_an_error_of_ours
     read(name, json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
 
 
+DEEP = (b"[", b'{"a":', b"[[", b"a=[", b"\x91", b"\x81\xa1a")
+"""What nests without end, in JSON, TOML and MessagePack."""
+
+
+@pytest.mark.parametrize("opening", DEEP)
+@pytest.mark.parametrize("name", READERS)
+def test_nesting_without_end_is_an_answer_or_an_error_of_ours(
+    name: str, opening: bytes, good: Seeds
+) -> None:
+    deep = opening * 100_000
+    read(name, deep)
+    for data in good[name]:
+        for at in (1, len(data) // 2, len(data) - 2):
+            read(name, data[:at] + deep + data[at:])
+
+
+@pytest.mark.parametrize("name", JSON_READERS)
+def test_a_value_that_nests_without_end_is_an_answer_or_an_error_of_ours(
+    name: str, good: Seeds
+) -> None:
+    document = json.loads(good[name][0])
+    found = places(document)
+    for container, key in found[:: max(1, len(found) // 40)]:
+        kept, container[key] = container[key], "@"
+        text = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        container[key] = kept
+        for begin, end in ((b"[", b"]"), (b'{"x":', b"}")):
+            deep = begin * 100_000 + b"1" + end * 100_000
+            read(name, text.replace(b'"@"', deep))
+            # In a field that nobody knows.
+            read(name, text.replace(b'"@"', b'{"x":' + deep + b"}"))
+
+
 @BOUNDED
 @given(
     header=st.dictionaries(

@@ -89,7 +89,8 @@ def kept_entry(data: bytes) -> None:
     store.put(KEY, DATA)
     (path,) = (path for path in store.folder.glob("entries/*/*") if path.is_file())
     path.write_bytes(data)
-    assert store.get(KEY) in (None, DATA)
+    found = store.get(KEY)
+    assert found is None or data.endswith(found), "a fuzzer may come upon the digest"
 
 
 def task_result(data: bytes) -> None:

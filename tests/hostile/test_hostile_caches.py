@@ -137,8 +137,9 @@ def test_what_is_no_file_elsewhere_is_no_entry(
         case _:
             os.mkfifo(entries[0])
     other = Host(tmp_path, "other", sealer=None)
-    object.__setattr__(other.store.remote._blobs, "seconds", 0.5)
     assert other.made(FIRST) == (b"first 1", True)
+    (note,) = other.store.notes()
+    assert "damaged or cut short, not used: 1" in note
 
 
 MOVED = ("sealed.key == key", "True")

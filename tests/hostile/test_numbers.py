@@ -85,7 +85,7 @@ def with_numbers(value: Any, number: int) -> Any:
     return number if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-@pytest.mark.parametrize("number", [-1, 2**63, 10**400])
+@pytest.mark.parametrize("number", [-1, 2**63, 10**400], ids=["negative", "wide", "endless"])
 def test_evidence_that_counts_to_no_end_is_refused(
     number: int, documents: Documents, stranger: LocalSigner
 ) -> None:

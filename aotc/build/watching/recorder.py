@@ -88,8 +88,8 @@ class Recorder:
         for path in sorted(files):
             if path in self._opened and self._opened[path] != _state(path):
                 self.refuse(f"{path} was changed while it was read")
-            if _is_pipe(path):
-                self.refuse(f"{path} is a pipe, which gives something else each time")
+            if _is_special(path):
+                self.refuse(f"{path} is a pipe or a device, which gives something else each time")
         for path, kind in sorted(self._looked.items()):
             if kind != kind_of(Path(path)):
                 self.refuse(f"{path} came or went after it had asked whether it is there")
@@ -289,11 +289,13 @@ def _source_of(path: str) -> str:
         return path
 
 
-def _is_pipe(path: str) -> bool:
+def _is_special(path: str) -> bool:
+    """Whether it is a pipe, a socket or a device, by whatever name; but the empty one."""
     try:
-        return stat.S_ISFIFO(os.stat(path).st_mode)
+        mode = os.stat(path).st_mode
     except OSError:
         return False
+    return path not in HARMLESS_DEVICES and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _state(path: str) -> tuple[int, ...] | None:

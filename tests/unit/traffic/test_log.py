@@ -130,6 +130,8 @@ def test_lines_of_other_entry_points_are_counted_apart(tmp_path: Path) -> None:
         b"\x1f\x8bno gzip",
         b'{"batch": 1, "seq": ' + b"1" * (reading.LINE_BYTES_MAX + 9),
         b"\xff\xfe,\n1,2\n",
+        b'{"a":' + b"[" * 100_000,
+        b'{"entry_points":\n{}, "x":' + b"[" * 100_000,
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, data: bytes) -> None:

@@ -77,12 +77,20 @@ def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -
     ]
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff"])
+@pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff", "[" * 100_000])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text, encoding="latin-1")
     with pytest.raises(UsageError) as caught:
         tuning_file.read(tmp_path / "t.json")
     assert caught.value.code == "AOTC-E030"
+
+
+def test_a_larger_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning_file, "BYTES_MAX", 1000)
+    (tmp_path / "t.json").write_bytes(b" " * 1001)
+    with pytest.raises(UsageError) as caught:
+        tuning_file.read(tmp_path / "t.json")
+    assert caught.value.findings[0].found == "more than 1000 bytes"
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

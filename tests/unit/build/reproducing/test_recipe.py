@@ -38,6 +38,7 @@ def test_a_recipe_is_what_a_build_says_of_itself() -> None:
         ("native",),
         {"app.py": "sha256:" + "1" * 64},
         {"numpy": "2.4.0"},
+        {},
         "CPython 3.13.1",
         Revision(COMMIT, True),
         "",

@@ -51,6 +51,7 @@ def record(root: Path, code: str, **environment: str) -> Recording:
         ("import os; os.urandom(1)", "chance: urandom"),
         ("import uuid; uuid.uuid4()", "chance: uuid4"),
         ("open('/dev/urandom', 'rb').read(1)", "it read /dev/urandom"),
+        ("import os; os.symlink('/dev/urandom', 'x'); open('x', 'rb').read(1)", "x is a pipe or"),
         ("open('/proc/self/stat').read()", "it read /proc/"),
         ("import os; os.getcwd()", "the system: getcwd"),
         ("import socket\ntry: socket.create_connection(('127.0.0.1', 9))\nexcept OSError: pass",
@@ -64,7 +65,7 @@ def record(root: Path, code: str, **environment: str) -> Recording:
             "import os; os.mkfifo('p')\n"
             "if os.fork() == 0: open('p', 'w').close(); os._exit(0)\n"
             "open('p').read()",
-            "p is a pipe",
+            "p is a pipe or a device",
         ),
         ("x = open('program.py', 'a'); x.write('#'); x.close()", "program.py was changed"),
     ],
@@ -126,6 +127,15 @@ def test_what_is_looked_for_listed_and_imported_is_seen(tmp_path: Path) -> None:
     assert "." in reads.searched and {"helper", "nowhere"} <= set(reads.modules)
     assert "nowhere" in reads.absent
     assert {"helper.py", "program.py"} <= set(reads.files)
+
+
+def test_what_was_a_file_and_is_a_pipe_now_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"data")
+    reads = Reads(files=("data",))
+    before = parts(tmp_path, reads)
+    (tmp_path / "data").unlink()
+    os.mkfifo(tmp_path / "data")
+    assert parts(tmp_path, reads) != before
 
 
 def test_variables_are_seen_by_name_and_without_their_values(tmp_path: Path) -> None:
