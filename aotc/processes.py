@@ -1,21 +1,83 @@
-"""Child processes that end with the work they belong to, also when another thread says so."""
+"""Child processes that end with the work they belong to, also when another thread says so.
+
+Each leads a process group of its own, and whatever it has started in there ends with it: the
+programs of users start processes, too.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from aotc import group_guard
+
 PR_SET_PDEATHSIG = 1
+
+GRACE_SECONDS = 1.0
+"""From SIGTERM to SIGKILL, for what a user's program has started: to remove what it shares."""
 
 
 class StoppedError(Exception):
     """Nothing is started any more; whoever said so has the reason."""
+
+
+class Child(subprocess.Popen[Any]):
+    """A process that leads a group; it is over when nothing of the group is left.
+
+    grace: seconds from SIGTERM to SIGKILL; 0 for SIGKILL at once.
+    """
+
+    def __init__(self, command: Sequence[str], grace: float, **options: Any) -> None:
+        super().__init__(command, process_group=0, **options)
+        self._grace = grace
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._clear, daemon=True, name="aotc-child").start()
+
+    def poll(self) -> int | None:
+        """As `subprocess.Popen`."""
+        return super().poll() if self._over.is_set() else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """As `subprocess.Popen`."""
+        if not self._over.wait(timeout):
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return super().wait()
+
+    def end(self) -> None:
+        """Begin to end all of it, and do not wait for that."""
+        self._signal(signal.SIGTERM if self._grace else signal.SIGKILL)
+        if self._grace and not self._over.is_set():
+            later = threading.Timer(self._grace, self._signal, [signal.SIGKILL])
+            later.daemon = True
+            later.start()
+
+    def _clear(self) -> None:
+        """End what the leader leaves. Until then it is not reaped, so that its number is no other
+        group's.
+        """
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        try:
+            if self._grace:
+                group_guard.end(self.pid, self._grace)
+            else:
+                self._signal(signal.SIGKILL)
+        finally:
+            with self._lock:
+                self._over.set()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock:
+            if not self._over.is_set():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, number)
 
 
 class Processes:
@@ -23,28 +85,36 @@ class Processes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[Any]] = set()
+        self._running: set[Child] = set()
         self._stopped = False
 
     @contextmanager
-    def started(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
-        """A child process, killed if the block ends before it. options: as `subprocess.Popen`'s;
-        with process_group=0 the processes that it started are killed with it.
+    def started(
+        self, command: Sequence[str], *, grace: float = 0.0, **options: Any
+    ) -> Iterator[Child]:
+        """A child process, ended with all that it started if the block ends before it. grace: as
+        of `Child`; with one, it all ends with this process, too, however that ends.  options: as
+        `subprocess.Popen`'s.
 
         Raises StoppedError after `stop`.
         """
         with self._lock:
             if self._stopped:
                 raise StoppedError
-            process = subprocess.Popen(command, **options)
+            process = Child(command, grace, **options)
             self._running.add(process)
+        guard = None
         try:
+            guard = _guard(process.pid) if grace else None
             yield process
         finally:
-            _kill(process)
+            process.end()
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
+            if guard is not None:
+                guard.kill()
+                guard.communicate()
             with self._lock:
                 self._running.discard(process)
 
@@ -67,21 +137,22 @@ class Processes:
         return process.returncode, printed.decode(errors="replace").strip().splitlines()
 
     def stop(self) -> None:
-        """Kill what runs, and start nothing more."""
+        """End what runs, and start nothing more."""
         with self._lock:
             self._stopped = True
             for process in self._running:
-                _kill(process)
+                process.end()
 
 
-def _kill(process: subprocess.Popen[Any]) -> None:
-    if process.poll() is not None:
-        return
-    # A process that leads no group of its own is in ours.
-    with suppress(ProcessLookupError):
-        if os.getpgid(process.pid) == process.pid:
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
+def _guard(group: int) -> subprocess.Popen[bytes]:
+    """A process that ends a group when this one has ended without doing so."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", group_guard.__file__, str(group), str(GRACE_SECONDS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
 
 
 def end_with_parent() -> None:

@@ -106,8 +106,6 @@ def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: P
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**kept, "PYTHONDONTWRITEBYTECODE": "1"},
-        # Of venv, ensurepip is the one that writes.
-        process_group=0,
         encoding="utf-8",
         errors="replace",
     ) as process:

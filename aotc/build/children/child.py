@@ -23,7 +23,7 @@ import msgspec
 import aotc
 from aotc.build.children.progress import STARTED, Progress
 from aotc.errors import quoted, raise_if
-from aotc.processes import Processes, describe_status
+from aotc.processes import GRACE_SECONDS, Processes, describe_status
 from aotc.temporaries import require_room
 from aotc_runtime.errors import AotcError, Finding
 
@@ -79,6 +79,7 @@ def run(
         processes.started(
             # -P: the folder a build is started in may hold files named like our modules.
             [sys.executable, "-P", "-m", module, *arguments],
+            grace=GRACE_SECONDS,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stderr,

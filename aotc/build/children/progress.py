@@ -6,6 +6,7 @@ import faulthandler
 import io
 import os
 import sys
+from functools import partial
 from typing import TextIO
 
 STARTED = "> "
@@ -27,6 +28,8 @@ class Progress:
         """
         sys.stdout.flush()
         stream = os.fdopen(os.dup(1), "w", buffering=1)
+        # What the user's code forks off may live on; the parent reads until nobody can write.
+        os.register_at_fork(after_in_child=partial(os.close, stream.fileno()))
         os.dup2(2, 1)
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A crash must not take with it what was printed before.

@@ -24,7 +24,7 @@ from aotc.certify.installing import install_packages
 from aotc.errors import quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.differences import Side, differences, side_of
-from aotc.processes import Processes, describe_status
+from aotc.processes import GRACE_SECONDS, Processes, describe_status
 from aotc.tuning import tuning_file
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
@@ -211,6 +211,8 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AOTC_")}
     with processes.started(
         [*command, "--json", "--cache", "off"],
+        # It has groups of its own to end.
+        grace=10 * GRACE_SECONDS,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -51,6 +51,7 @@ targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "slow:f"
 inputs.x = { shape = [8, 8], dtype = "float32" }
+fixtures.seed = 0
 """
 
 
@@ -155,6 +156,62 @@ def wait_for_the_end(process: int) -> None:
             return  # nobody has asked how it ended
         assert time.monotonic() < started + ENDED_SECONDS_MAX
         time.sleep(0.01)
+
+
+LEAVING = """
+import multiprocessing, os, pathlib, subprocess, sys, time
+def wait():
+    time.sleep(600)
+forked = multiprocessing.get_context("fork").Process(target=wait)
+forked.start()
+started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path("writing").write_text(f"{forked.pid} {started.pid}")
+pathlib.Path("writing").rename("left")
+def f(x):
+    %s
+    return x + 1
+"""
+"""A program that starts processes of its own, and ends none."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_what_the_program_has_started_ends_with_a_stopped_build(
+    building: Callable[..., Any], tmp_path: Path, number: int
+) -> None:
+    with building(LEAVING % "time.sleep(600)", (tmp_path / "left").exists) as process:
+        process.send_signal(number)
+    for left in (tmp_path / "left").read_text().split():
+        wait_for_the_end(int(left))
+
+
+@pytest.mark.parametrize(
+    ("doing", "exit_code"),
+    [("pass", 0), ("raise ValueError", 3), ("os._exit(0)", 3), ("os.kill(os.getpid(), 9)", 3)],
+)
+def test_what_the_program_has_started_neither_delays_nor_outlives_a_build(
+    building: Callable[..., Any], tmp_path: Path, doing: str, exit_code: int
+) -> None:
+    output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
+    with building(LEAVING % doing, (tmp_path / "left").exists, *output) as process:
+        process.communicate(timeout=ENDED_SECONDS_MAX)
+    assert process.returncode == exit_code
+    for left in (tmp_path / "left").read_text().split():
+        wait_for_the_end(int(left))
+
+
+def test_a_build_does_not_wait_for_a_daemon_of_the_program(
+    building: Callable[..., Any], tmp_path: Path
+) -> None:
+    # It has left the group, and is nobody's to end.
+    source = (LEAVING % "pass").replace(
+        "    time.sleep(600)\n", "    os.setsid(); time.sleep(600)\n"
+    )
+    output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
+    with building(source, (tmp_path / "left").exists, *output) as process:
+        process.communicate(timeout=ENDED_SECONDS_MAX)
+    assert process.returncode == 0
+    daemon, _ = map(int, (tmp_path / "left").read_text().split())
+    os.kill(daemon, signal.SIGKILL)
 
 
 IMPORTING = """
