@@ -158,6 +158,13 @@ def wait_for_the_end(process: int) -> None:
         time.sleep(0.01)
 
 
+def wait_for(process: subprocess.Popen[str]) -> None:
+    try:
+        process.communicate(timeout=2 * ENDED_SECONDS_MAX)
+    finally:
+        process.kill()
+
+
 LEAVING = """
 import multiprocessing, os, pathlib, subprocess, sys, time
 def wait():
@@ -193,7 +200,7 @@ def test_what_the_program_has_started_neither_delays_nor_outlives_a_build(
 ) -> None:
     output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
     with building(LEAVING % doing, (tmp_path / "left").exists, *output) as process:
-        process.communicate(timeout=ENDED_SECONDS_MAX)
+        wait_for(process)
     assert process.returncode == exit_code
     for left in (tmp_path / "left").read_text().split():
         wait_for_the_end(int(left))
@@ -208,7 +215,7 @@ def test_a_build_does_not_wait_for_a_daemon_of_the_program(
     )
     output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
     with building(source, (tmp_path / "left").exists, *output) as process:
-        process.communicate(timeout=ENDED_SECONDS_MAX)
+        wait_for(process)
     assert process.returncode == 0
     daemon, _ = map(int, (tmp_path / "left").read_text().split())
     os.kill(daemon, signal.SIGKILL)
