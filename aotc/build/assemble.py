@@ -12,12 +12,13 @@ from aotc.build.requirements import requirements
 from aotc.build.staging import Staging
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.packing.bundle import Blob, TargetParts
-from aotc.stages import CapturedEntryPoint, CapturedProgram, Executable
+from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import (
     FORMAT_VERSION,
+    BlobRef,
     BuiltWith,
     BundleManifest,
     Dimension,
@@ -67,36 +68,14 @@ def target_parts(
     for name, captured in program.entry_points.items():
         records = []
         for index, profile in enumerate(captured.profiles):
-            if (name, index) not in executables:
-                continue
-            executable = executables[name, index]
-            parts = (
-                Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE),
-                Blob(executable.serialized, oci.EXECUTABLE_TYPE),
-                Blob(staging.fixture(name, index).read_bytes(), oci.FIXTURE_TYPE),
-            )
-            blobs.extend(parts)
-            records.append(
-                ProfileRecord(
-                    sizes=profile.sizes,
-                    input_shapes=profile.input_shapes,
-                    output_shapes=profile.output_shapes,
-                    arguments=tuple(
-                        argument
-                        for place, argument in enumerate(profile.arguments)
-                        if place not in executable.captured
-                    ),
-                    module=parts[0].ref(),
-                    executable=parts[1].ref(),
-                    fixture=parts[2].ref(),
-                    parity=parities[name, index],
-                    memory=executable.memory,
-                    cost=executable.cost,
-                    custom_call_targets=executable.custom_call_targets,
-                    thunks=executable.thunks,
-                    tuned=UNSET if executable.tuned is None else executable.tuned,
-                )
-            )
+            if (name, index) in executables:
+                executable = executables[name, index]
+                module = Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE)
+                code = Blob(executable.serialized, oci.EXECUTABLE_TYPE)
+                fixture = Blob(staging.fixture(name, index).read_bytes(), oci.FIXTURE_TYPE)
+                blobs += (module, code, fixture)
+                refs = (module.ref(), code.ref(), fixture.ref())
+                records.append(_profile(profile, executable, refs, parities[name, index]))
         entry_points[name] = _entry_point(
             captured,
             manifest.entry_points[name],
@@ -138,6 +117,35 @@ def target_parts(
             evidence=evidence.ref(),
         ),
         blobs=blobs,
+    )
+
+
+def _profile(
+    profile: CapturedProfile,
+    executable: Executable,
+    refs: tuple[BlobRef, BlobRef, BlobRef],
+    parity: Parity,
+) -> ProfileRecord:
+    """refs: of the module, the executable and the fixture."""
+    module, code, fixture = refs
+    return ProfileRecord(
+        sizes=profile.sizes,
+        input_shapes=profile.input_shapes,
+        output_shapes=profile.output_shapes,
+        arguments=tuple(
+            argument
+            for place, argument in enumerate(profile.arguments)
+            if place not in executable.captured
+        ),
+        module=module,
+        executable=code,
+        fixture=fixture,
+        parity=parity,
+        memory=executable.memory,
+        cost=executable.cost,
+        custom_call_targets=executable.custom_call_targets,
+        thunks=executable.thunks,
+        tuned=UNSET if executable.tuned is None else executable.tuned,
     )
 
 

@@ -1,15 +1,14 @@
-"""The build manifest: which functions to build, at which shapes, with which weights and targets.
+"""Reads build manifests: which functions to build, at which shapes, with which weights and targets.
 
 `read_build_manifest` reports every problem of a file at once; docs/build-manifest.md lists the
-keys.
+keys. The values that it returns are defined in `aotc.config.specs`, and may be imported from here.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from aotc.config import relations
 from aotc.config.dimensions import Accepted, DimensionSpec, sizes_of
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size, bytes_of
-from aotc.config.gates import Gates, gates_of
+from aotc.config.gates import gates_of
 from aotc.config.inputs import (
     InputDict,
     InputLeaf,
@@ -30,7 +29,7 @@ from aotc.config.inputs import (
     dimensions_of,
     leaf_paths,
 )
-from aotc.config.models import BuildManifestModel, EntryPointModel
+from aotc.config.models import BuildManifestModel, EntryPointModel, TargetProfilesModel
 from aotc.config.policies import (
     CompileSpec,
     PadSpec,
@@ -40,17 +39,24 @@ from aotc.config.policies import (
     policy_of,
 )
 from aotc.config.problem import Problem
-from aotc.config.profiles import Inputs, Sizes, grid, normalized
+from aotc.config.profiles import Inputs, Sizes, normalized
 from aotc.config.shardings import assign, read_shardings
+from aotc.config.specs import (
+    BuildManifest,
+    EntryPointSpec,
+    FixtureSpec,
+    Overrides,
+    SourceFile,
+    WeightsSpec,
+    all_profiles_of,
+    profiles_of,
+)
 from aotc.config.tables import declared, table, tables
 from aotc.config.validation import validate
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.expressions import parse_relation
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.mesh import Sharding
 
 __all__ = [
     "BuildManifest",
@@ -82,134 +88,6 @@ __all__ = [
 
 SCHEMA = 1
 KIND = "build manifest"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file that the manifest names.
-
-    text: as written.  path: where it is, absolute; it never enters a bundle.
-    """
-
-    text: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class WeightsSpec:
-    """At least one of the two. source: a safetensors file with the values.  init: a function whose
-    result gives the structure, and the values where there is no source.  shardings: by pattern of
-    tensor names.
-    """
-
-    source: SourceFile | None
-    init: str | None
-    shardings: Mapping[str, Sharding]
-
-
-@dataclass(frozen=True, slots=True)
-class FixtureSpec:
-    """Recorded inputs (file) or, without a file, random ones (seed).
-
-    ranges: path of an array to the inclusive [low, high] its numbers are drawn from; integers for
-    an array of integers.
-    """
-
-    file: SourceFile | None
-    seed: int
-    ranges: Mapping[str, tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class EntryPointSpec:
-    """A function to build; every parameter is in one of bind, inputs and static.
-
-    bind: parameter to weights set.  static: parameter to the value it is fixed to.  donate: inputs
-    whose buffers a call may reuse.  profiles: in place of the grid of its dimensions, if any.
-    relations: as bundles write them; they hold for every profile and every accepted call.
-    out_of_profile: by dimension; `fail` for one that is not listed.  rtol, atol: the tolerance its
-    executables are held to.  input_shardings, output_shardings: by pattern of leaf paths.
-    """
-
-    function: str
-    bind: Mapping[str, str]
-    inputs: Mapping[str, InputTree]
-    static: Mapping[str, Any]
-    donate: tuple[str, ...]
-    profiles: tuple[Sizes, ...]
-    relations: tuple[str, ...]
-    out_of_profile: Mapping[str, PolicySpec]
-    rtol: float
-    atol: float
-    fixtures: FixtureSpec
-    input_shardings: Mapping[str, Sharding]
-    output_shardings: Mapping[str, Sharding]
-
-
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """The profiles of one target, in place of those for all. dimensions: by name, sorted.
-    entry_points: those that list profiles of their own.  memory_limit: bytes that the weights and a
-    call of any profile may take together; None for no limit.  devices: how many the target has,
-    in place of what its file says.
-    """
-
-    dimensions: Mapping[str, tuple[int, ...]]
-    entry_points: Mapping[str, tuple[Sizes, ...]]
-    memory_limit: int | None = None
-    devices: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BuildManifest:
-    """What a person asked for.
-
-    path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
-    text: the file's bytes.  lines: by key path.  targets: as written.  overrides: by target, as
-    written.  gates: what the build may come to.  mesh: size by axis, in their order; empty for
-    programs on one device.
-    """
-
-    path: Path
-    root: Path
-    text: bytes
-    lines: Mapping[KeyPath, int]
-    name: str
-    version: str
-    targets: tuple[str, ...]
-    enable_x64: bool
-    weights: Mapping[str, WeightsSpec]
-    dimensions: Mapping[str, DimensionSpec]
-    entry_points: Mapping[str, EntryPointSpec]
-    overrides: Mapping[str, Overrides]
-    gates: Gates
-    mesh: Mapping[str, int]
-
-    def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
-        """What an entry point is compiled for, for a target as written: every assignment of the
-        dimensions it uses, sorted; one empty one if it uses none.
-        """
-        spec, dimensions = self.entry_points[entry_point], self.dimensions
-        if changed := self.overrides.get(target):
-            dimensions = {
-                name: replace(known, profiles=changed.dimensions.get(name, known.profiles))
-                for name, known in dimensions.items()
-            }
-            spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
-        return profiles_of(spec, dimensions)
-
-    def files(self) -> Iterator[SourceFile]:
-        """Weights and fixtures, as often as they are named."""
-        for weights in self.weights.values():
-            if weights.source is not None:
-                yield weights.source
-        for entry_point in self.entry_points.values():
-            if entry_point.fixtures.file is not None:
-                yield entry_point.fixtures.file
-
-    def where(self, *keys: str | int) -> str:
-        """For findings: "manifests/digits.toml:12 entry_points.predict.function"."""
-        return toml_source.place(self.path, self.lines, keys)
 
 
 def read_build_manifest(path: Path) -> BuildManifest:
@@ -265,32 +143,6 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
         yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]
 
 
-def profiles_of(
-    entry_point: EntryPointSpec, dimensions: Mapping[str, DimensionSpec]
-) -> tuple[Sizes, ...]:
-    """Every assignment of the dimensions an entry point uses, sorted; one empty one if none."""
-    if entry_point.profiles:
-        return entry_point.profiles
-    used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
-    sizes = {name: dimensions[name].profiles for name in used}
-    return grid(used, sizes, map(parse_relation, entry_point.relations))
-
-
-def all_profiles_of(
-    manifest: BuildManifest, entry_point: str, targets: Sequence[str]
-) -> tuple[Sizes, ...]:
-    """The profiles of an entry point for any of these targets, or the manifest's if none are given,
-    each once, sorted.
-    """
-    every = [
-        sizes
-        for target in targets or manifest.targets
-        for sizes in manifest.profiles(entry_point, target)
-    ]
-    unique = {tuple(sorted(sizes.items())): sizes for sizes in every}
-    return tuple(unique[key] for key in sorted(unique))
-
-
 def _read_inputs(data: Mapping[str, Any]) -> tuple[Inputs, list[Problem]]:
     enable_x64 = data.get("enable_x64", False)
     reader = InputReader(
@@ -341,64 +193,9 @@ def _why_no_file(path: Path) -> str | None:
 def _manifest(
     document: Document, root: Path, model: BuildManifestModel, inputs: Inputs
 ) -> BuildManifest:
-    def file(text: str | None) -> SourceFile | None:
-        # Not resolved: whoever records what was read shall hear of the link, not of its target.
-        return None if text is None else SourceFile(text, root / text)
-
-    def entry_point(name: str, entry: EntryPointModel) -> EntryPointSpec:
-        trees = {key: tree for key, tree in inputs[name].items() if tree is not None}
-        ranges = {leaf: (low, high) for leaf, (low, high) in sorted(entry.fixtures.ranges.items())}
-        return EntryPointSpec(
-            function=entry.function,
-            bind=entry.bind,
-            inputs=trees,
-            static=entry.static,
-            donate=tuple(entry.donate),
-            profiles=_listed(entry.profiles),
-            relations=tuple(map(normalized, entry.relations)),
-            out_of_profile={
-                dimension: policy
-                for dimension, raw in sorted(entry.out_of_profile.items())
-                if (policy := policy_of(raw)) is not None
-            },
-            rtol=entry.tolerance.rtol,
-            atol=entry.tolerance.atol,
-            fixtures=FixtureSpec(
-                file=file(entry.fixtures.file), seed=entry.fixtures.seed or 0, ranges=ranges
-            ),
-            input_shardings=read_shardings(entry.shardings.inputs),
-            output_shardings=read_shardings(entry.shardings.outputs),
-        )
-
     accepted = {
         name: Accepted(dimension.range[0], dimension.range[1], dimension.multiple_of)
         for name, dimension in sorted(model.dimensions.items())
-    }
-    dimensions = {
-        name: DimensionSpec(
-            minimum=known.minimum,
-            maximum=known.maximum,
-            multiple_of=known.multiple_of,
-            profiles=sizes_of(model.dimensions[name].profiles, known),
-        )
-        for name, known in accepted.items()
-    }
-    overrides = {
-        target: Overrides(
-            dimensions={
-                name: sizes_of(changed.profiles, accepted[name])
-                for name, changed in sorted(override.dimensions.items())
-                if changed.profiles is not None
-            },
-            entry_points={
-                name: _listed(changed.profiles)
-                for name, changed in sorted(override.entry_points.items())
-                if changed.profiles
-            },
-            memory_limit=bytes_of(override.memory_limit),
-            devices=override.devices,
-        )
-        for target, override in sorted(model.target.items())
     }
     return BuildManifest(
         path=document.path,
@@ -411,19 +208,80 @@ def _manifest(
         enable_x64=model.enable_x64,
         weights={
             name: WeightsSpec(
-                source=file(weights.source),
+                source=_file(weights.source, root),
                 init=weights.init,
                 shardings=read_shardings(weights.shardings),
             )
             for name, weights in sorted(model.weights.items())
         },
-        dimensions=dimensions,
-        entry_points={
-            name: entry_point(name, entry) for name, entry in sorted(model.entry_points.items())
+        dimensions={
+            name: DimensionSpec(
+                minimum=known.minimum,
+                maximum=known.maximum,
+                multiple_of=known.multiple_of,
+                profiles=sizes_of(model.dimensions[name].profiles, known),
+            )
+            for name, known in accepted.items()
         },
-        overrides=overrides,
+        entry_points={
+            name: _entry_point(entry, inputs[name], root)
+            for name, entry in sorted(model.entry_points.items())
+        },
+        overrides={
+            target: _overrides(override, accepted)
+            for target, override in sorted(model.target.items())
+        },
         gates=gates_of(model.gates),
         mesh=model.mesh,
+    )
+
+
+def _file(text: str | None, root: Path) -> SourceFile | None:
+    # Not resolved: whoever records what was read shall hear of the link, not of its target.
+    return None if text is None else SourceFile(text, root / text)
+
+
+def _entry_point(
+    entry: EntryPointModel, inputs: Mapping[str, InputTree | None], root: Path
+) -> EntryPointSpec:
+    ranges = {leaf: (low, high) for leaf, (low, high) in sorted(entry.fixtures.ranges.items())}
+    return EntryPointSpec(
+        function=entry.function,
+        bind=entry.bind,
+        inputs={key: tree for key, tree in inputs.items() if tree is not None},
+        static=entry.static,
+        donate=tuple(entry.donate),
+        profiles=_listed(entry.profiles),
+        relations=tuple(map(normalized, entry.relations)),
+        out_of_profile={
+            dimension: policy
+            for dimension, raw in sorted(entry.out_of_profile.items())
+            if (policy := policy_of(raw)) is not None
+        },
+        rtol=entry.tolerance.rtol,
+        atol=entry.tolerance.atol,
+        fixtures=FixtureSpec(
+            file=_file(entry.fixtures.file, root), seed=entry.fixtures.seed or 0, ranges=ranges
+        ),
+        input_shardings=read_shardings(entry.shardings.inputs),
+        output_shardings=read_shardings(entry.shardings.outputs),
+    )
+
+
+def _overrides(override: TargetProfilesModel, accepted: Mapping[str, Accepted]) -> Overrides:
+    return Overrides(
+        dimensions={
+            name: sizes_of(changed.profiles, accepted[name])
+            for name, changed in sorted(override.dimensions.items())
+            if changed.profiles is not None
+        },
+        entry_points={
+            name: _listed(changed.profiles)
+            for name, changed in sorted(override.entry_points.items())
+            if changed.profiles
+        },
+        memory_limit=bytes_of(override.memory_limit),
+        devices=override.devices,
     )
 
 

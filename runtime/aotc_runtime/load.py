@@ -1,4 +1,4 @@
-"""Open, verify, map, deserialize, check: ready when it returns."""
+"""`load`: open, verify, map, deserialize, run the fixtures. The bundle it returns is ready."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
 Trust = str | os.PathLike[str] | TrustPolicy
+
+_DEVICES_MAX = pjrt.PROCESSOR_DEVICES_MAX
 
 
 @overload
@@ -66,12 +68,13 @@ def load(
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
     path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
-    target: one of the bundle's targets, or None for the best this host can run.  threads: of XLA's
-    pool in this process, or None for one per processor; the first load decides.  devices: how many
-    the processor is to be, for bundles with a mesh that are loaded later, or None for what this
-    bundle wants; the first load decides.  memory_limit: how many bytes the bundle may need, or None
-    for what the process may still allocate.  wait: with False, load in a thread and return a handle
-    to poll, wait for or await.
+    target: one of the bundle's targets, or None for the best that this host can run.
+    threads: size of XLA's thread pool, or None for one thread per processor; the first load in a
+    process decides.
+    devices: how many devices XLA makes of the processor, or None for as many as this bundle needs;
+    the first load in a process decides, so state the most that a later bundle with a mesh needs.
+    memory_limit: bytes that the bundle may need, or None for what the process may still allocate.
+    wait: with False, load in a thread, and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
     IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError; the handle raises it when
     it is waited for.
@@ -105,17 +108,7 @@ def _load(
         timings[stage] = now - last
         last = now
 
-    if threads is not None and not _is_number(threads, 1):
-        hint = "pass a number, or leave it out for one thread per processor"
-        raise _refused("AOTC-E552", "threads", "at least 1 thread, as an int", threads, hint)
-    if memory_limit is not None and not _is_number(memory_limit, 0):
-        hint = "pass a number of bytes, such as 2 * 2**30, or leave it out"
-        raise _refused(
-            "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
-        )
-    most = pjrt.PROCESSOR_DEVICES_MAX
-    if devices is not None and not (_is_number(devices, 1) and devices <= most):
-        raise _refused_devices(f"1 to {most} devices, as an int", devices)
+    _require_numbers(threads, devices, memory_limit)
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
@@ -123,8 +116,8 @@ def _load(
     def start_runtime(wanted: int) -> HostFacts:
         lap("verify")
         count = wanted if devices is None else devices
-        if count > most:
-            raise _refused_devices(f"a bundle that wants at most {most} of a processor", count)
+        if count > _DEVICES_MAX:
+            raise _refused_devices(f"a bundle that needs at most {_DEVICES_MAX} devices", count)
         started = pjrt.processor_device(threads, count)
         if devices is not None and started.device_count < devices:
             raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
@@ -158,6 +151,22 @@ def _load(
     return loaded
 
 
+def _require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
+    """Raises ResourceError: AOTC-E552, E555, E556 for anything else than a number that
+    makes sense.
+    """
+    if threads is not None and not _is_number(threads, 1):
+        hint = "pass a number, or leave it out for one thread per processor"
+        raise _refused("AOTC-E552", "threads", "at least 1 thread, as an int", threads, hint)
+    if memory_limit is not None and not _is_number(memory_limit, 0):
+        hint = "pass a number of bytes, such as 2 * 2**30, or leave it out"
+        raise _refused(
+            "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
+        )
+    if devices is not None and not (_is_number(devices, 1) and devices <= _DEVICES_MAX):
+        raise _refused_devices(f"1 to {_DEVICES_MAX} devices, as an int", devices)
+
+
 def _policy_path(trust: object) -> Path:
     if isinstance(trust, str | os.PathLike):
         return Path(trust)
@@ -173,7 +182,7 @@ def _policy_path(trust: object) -> Path:
 
 
 def _is_number(value: Any, least: int) -> bool:
-    """Any integer type will do, such as those of numpy."""
+    """Whether a value is an integer of any type, numpy's included, and not below `least`."""
     return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
 
 

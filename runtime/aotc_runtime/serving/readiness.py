@@ -1,13 +1,14 @@
-"""From resident to ready: every fixture has run through its executable and matched."""
+"""Readiness: a bundle is ready once every fixture ran through its executable and matched."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from aotc_runtime.errors import BackendError, Finding, ReadinessError
+from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.resident import (
@@ -21,14 +22,15 @@ from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Buffer
 
 WARM_SECONDS_MAX = 0.01
-"""What runs for longer on its fixture is not called again: what that would save the first call is a
-fraction of a millisecond.
+"""An executable whose fixture takes longer is not called again to warm it up: that would save its
+first call a fraction of a millisecond.
 """
 
 
 class FixtureResult(Struct, frozen=True):
-    """One fixture's outcome. worst: path of the output with the largest error for its tolerance.
-    seconds: what the call took.
+    """The outcome of one fixture. profile: its index in the entry point.  max_abs, max_rel,
+    ulp_max: over all outputs.  worst: path of the output with the largest error relative to its
+    tolerance.  seconds: of the call.
     """
 
     label: str
@@ -73,23 +75,9 @@ def _run(
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture), where)
     device = pjrt.device()
-    wanted = [
-        *((f"inputs/{s.path}", aval) for s, aval in zip(spec.inputs, profile.inputs, strict=True)),
-        *((f"outputs/{s.path}", a) for s, a in zip(spec.outputs, profile.outputs, strict=True)),
-    ]
-    for name, aval in wanted:
-        array = views[name][0] if name in views else None
-        if array is None or array.shape != aval.shape or array.dtype != aval.dtype:
-            raise ReadinessError(
-                Finding(
-                    code="AOTC-E702",
-                    where=where,
-                    expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
-                    found=f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
-                    hint="the bundle was put together wrongly: build it again",
-                )
-            )
-    inputs = [views[f"inputs/{s.path}"][0] for s in spec.inputs]
+    arrays = {name: array for name, (array, *_) in views.items()}
+    _require_fit(spec, profile, arrays, where)
+    inputs = [arrays[f"inputs/{s.path}"] for s in spec.inputs]
     started = time.perf_counter()
     try:
         results = _execute(device, profile, inputs)
@@ -107,7 +95,7 @@ def _run(
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
     differences = {}
     for tensor, aval, result in zip(spec.outputs, profile.outputs, results, strict=True):
-        expected = views[f"outputs/{tensor.path}"][0]
+        expected = arrays[f"outputs/{tensor.path}"]
         differences[tensor.path] = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
     worst = max(differences, key=lambda path: differences[path].excess, default="")
     every = differences.values()
@@ -126,8 +114,30 @@ def _run(
     return outcome, inputs
 
 
+def _require_fit(
+    spec: EntryPoint, profile: ResidentProfile, arrays: Mapping[str, Array], where: str
+) -> None:
+    """Raises ReadinessError (AOTC-E702) if a fixture's tensors are not those of its executable."""
+    wanted = [
+        *((f"inputs/{s.path}", aval) for s, aval in zip(spec.inputs, profile.inputs, strict=True)),
+        *((f"outputs/{s.path}", a) for s, a in zip(spec.outputs, profile.outputs, strict=True)),
+    ]
+    for name, aval in wanted:
+        array = arrays.get(name)
+        if array is None or array.shape != aval.shape or array.dtype != aval.dtype:
+            raise ReadinessError(
+                Finding(
+                    code="AOTC-E702",
+                    where=where,
+                    expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
+                    found=f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
+                    hint="the bundle was put together wrongly: build it again",
+                )
+            )
+
+
 def _execute(device: pjrt.Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
-    """By the path that calls will take, so that the first of them finds nothing to prepare."""
+    """Run on the path that calls take later, so that the first call has nothing left to prepare."""
     if profile.direct is not None:
         return profile.direct(*inputs)
     leaves = [device.put(array, aval) for array, aval in zip(inputs, profile.inputs, strict=True)]
@@ -174,6 +184,6 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
     loaded = LoadedBundle(resident, results, compilations)
     for result, inputs in ran:
         if result.seconds < WARM_SECONDS_MAX:
-            # As users will, so that their first call costs what the next ones do.
+            # Called as users call it, so that their first call is as fast as later ones.
             loaded[result.entry_point].warm(inputs)
     return loaded
