@@ -59,7 +59,7 @@ def add_key(
             raise _refusal(
                 "AOTC-E023",
                 f"{path} {where}",
-                f"a key that does not stand under {where} yet",
+                f"a key that {where} does not list yet",
                 f"{key_file}, {key.id[:16]}",
                 "nothing was changed; edit the policy to change what it says of this key",
             )

@@ -85,7 +85,7 @@ def _unusable(folder: Path | str, found: str) -> UsageError:
         Finding(
             code="AOTC-E060",
             where=f"the cache in {folder}",
-            expected="a folder that only you can write: executables are taken from it",
+            expected="a folder that only you can write to, since executables are taken from it",
             found=found,
             hint="name another one with --cache, or build with --cache off",
         )

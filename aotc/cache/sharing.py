@@ -41,7 +41,7 @@ def share(
             Finding(
                 code="AOTC-E063",
                 where=OPTION,
-                expected="a key that seals its entries: executables are taken from it",
+                expected="a key whose entries are used, since executables are taken from there",
                 found="none",
                 hint="pass --cache-trust KEY.pub to read, --cache-key KEY to read and write",
             )

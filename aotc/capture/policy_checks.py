@@ -39,8 +39,9 @@ def findings(
                 where=where,
                 expected=f"a program that does the same at every size of {dimension}",
                 found=str(reason),
-                hint="ask no size in Python: jnp.where, jax.lax.cond and jnp.arange take any; or "
-                "split the function into two entry points, or leave the policy at fail",
+                hint="do not decide by the size in Python: jnp.where, jax.lax.cond and jnp.arange "
+                "work at any size; or split the function into two entry points, or leave the "
+                "policy at fail",
             )
         else:
             yield from _without_axes(where, dimension, policy, inputs, outputs)

@@ -30,7 +30,7 @@ def size_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
-    """The cache that was asked for; None if none is to be used. Raises UsageError."""
+    """The local cache of these options; None if it is off. Raises UsageError."""
     from aotc.cache.place import OFF, open_store, size_of
 
     if place == OFF:
@@ -42,7 +42,7 @@ def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
 
 
 def require_store(place: str | None, cache_size: str | None) -> LocalStore:
-    """As `store_of`, for commands that are about it. Raises UsageError, click.UsageError."""
+    """As `store_of`, for commands that need one. Raises UsageError, click.UsageError."""
     store = store_of(place, cache_size)
     if store is None:
         raise click.UsageError("the cache is off: name one with --cache DIR")

@@ -17,15 +17,15 @@ from aotc_runtime.errors import AotcError, Finding, render
 from aotc_runtime.verification.report import document_text, refusal
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
-"""Read by XLA when it starts; one word in them that it does not know ends the process."""
+"""Read by XLA when it starts; an option that it does not know ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How this command talks.
+    """How a command prints its result.
 
-    json: one JSON document on stdout instead of text.  stops: ignored once there is a document,
-    which would not be the only one if a signal then asked for another.
+    json: one JSON document on stdout instead of text.  stops: ignored once a document is written,
+    since a signal after that would ask for a second one.
     """
 
     json: bool
@@ -40,13 +40,14 @@ class Output:
             text()
 
     def document(self, document: dict[str, Any]) -> None:
+        """Print a JSON document, the only one of this command."""
         text = document_text(document)
         self.stops.ignore()
         sys.stdout.write(text)
 
 
 def requested_output(arguments: Sequence[str], stops: Stops) -> Output:
-    """How a command line that may not be understood yet asks to be talked to."""
+    """The output options of a command line that is not parsed yet, and perhaps cannot be."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     verbose = "-v" in options or "--verbose" in options
     return Output(json="--json" in options, verbose=verbose, stops=stops)
@@ -74,12 +75,14 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 def note_ignored(variables: Sequence[str]) -> None:
     """Say that these environment variables have no effect."""
-    sys.stderr.write(f"note: {', '.join(variables)} ignored; compiler options go into targets\n")
+    names = ", ".join(variables)
+    sys.stderr.write(f"note: {names} ignored; compiler options belong in target files\n")
 
 
 def fail(output: Output, error: AotcError, **extra: Any) -> int:
-    """Report an error; its exit code. `-v` adds the exception behind it, if there is one. extra: of
-    the JSON document.
+    """Report an error; its exit code. `-v` adds the exception behind it, if there is one.
+
+    extra: more keys of the JSON document.
     """
     if output.verbose and error.__cause__ is not None:
         traceback.print_exception(error)
@@ -98,8 +101,8 @@ def report_findings(
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """What the user should know beside the result, on stderr. They quote names that others chose,
-    which must not steer the terminal or look like lines of ours.
+    """Print notes on stderr. They quote names that others chose, which must neither control the
+    terminal nor look like lines of ours.
     """
     from aotc.report.text import printable
 

@@ -34,12 +34,15 @@ def completion(out: Output, shell: str) -> None:
 
 
 def complete(instruction: str) -> int:
-    """Answer the shell: `bash_complete` and the like; the words are in its own variables."""
+    """Answer a shell that completes a command line, whose words are in its own variables.
+
+    instruction: such as `bash_complete`. Returns the exit code.
+    """
     from aotc.cli.group import cli
 
     try:
         return shell_complete(cli, {}, "aotc", COMPLETE, instruction)
-    except (KeyError, ValueError):  # no shell asked: its variables are missing, or say nothing
+    except (KeyError, ValueError):  # not called by a shell: its variables are missing or malformed
         return 1
 
 

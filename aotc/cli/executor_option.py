@@ -23,7 +23,7 @@ def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def executor_of(url: str | None) -> Iterator[Executor | None]:
-    """The executor that was asked for, until the block ends; None for none. Raises UsageError."""
+    """The executor at a URL, closed when the block ends; None without a URL. Raises UsageError."""
     if url is None:
         yield None
         return

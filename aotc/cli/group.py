@@ -44,7 +44,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
 
 OF_COMMANDS = ("--json", "-v", "--verbose")
-"""Options that every command has, and no group."""
+"""Options that commands have and groups do not."""
 
 
 SECTIONS: dict[str, tuple[click.Command, ...]] = {
@@ -103,7 +103,7 @@ def run_command(arguments: Sequence[str], stops: Stops) -> int:
     if sys.stdout is None:
         return _unwritable(out, "a closed one")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A path that is no UTF-8, or a terminal that knows ASCII only, is no reason to fail.
+        # A path that is not UTF-8, or a terminal with ASCII only, is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         stops.raise_now()
@@ -136,8 +136,8 @@ def _invoke(arguments: Sequence[str], stops: Stops) -> int:
 
 
 def _occupy_standard_descriptors() -> None:
-    """A standard stream that is closed leaves its number to the next file that is opened, and what
-    jaxlib or a child process prints would end up in there.
+    """Open closed standard streams as /dev/null. Otherwise the next file to be opened would get one
+    of their numbers, and what jaxlib or a child process prints would end up in it.
     """
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
@@ -159,8 +159,8 @@ def _misused(error: click.ClickException, out: Output) -> int:
         and error.option_name in OF_COMMANDS
         and isinstance(context and context.command, click.Group)
     ):
-        found = f"{error.option_name} in front of a command"
-        hint = f"it goes behind the command: `{name} COMMAND ... {error.option_name}`"
+        found = f"{error.option_name} in front of the command"
+        hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
     return fail(
         out,
@@ -194,7 +194,7 @@ def _failed(error: Exception, out: Output) -> int:
 
 
 def _unwritable(out: Output, found: str) -> int:
-    """Say that stdout takes nothing, on stderr whatever the form asked for."""
+    """Report on stderr, even with `--json`, that stdout cannot be written."""
     from aotc.errors import UsageError
     from aotc_runtime.errors import Finding
 
@@ -204,7 +204,7 @@ def _unwritable(out: Output, found: str) -> int:
             where="stdout",
             expected="a stream that can be written",
             found=found,
-            hint="lead it into a file with free space, a pipe, or /dev/null",
+            hint="redirect it to a file with free space, a pipe, or /dev/null",
         )
     )
     try:

@@ -15,12 +15,14 @@ VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", 
 def versions(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Refuse what is no version: they become names of folders and arguments of an installer, and
-    nothing is known of a jaxlib whose version has a slip of the keyboard in it.
+    """Refuse values that are not versions: they become names of folders and arguments of an
+    installer, and a misspelt version would be reported as an unknown jaxlib.
     """
     for value in values:
         if not VERSION.fullmatch(value):
-            raise click.BadParameter(f"{value!r} is no version, such as 0.12.0.", context, option)
+            raise click.BadParameter(
+                f"{value!r} is not a version, such as 0.12.0.", context, option
+            )
     return values
 
 

@@ -54,6 +54,6 @@ def _asked(prompt: str) -> str | None:
     try:
         answer: str = click.prompt(prompt, hide_input=True, err=True)
     except click.exceptions.Abort:
-        # Through the plug-in that asks: as what no plug-in takes for a failure of its own.
+        # It passes through the plug-in that asks, which must not take it for its own failure.
         raise KeyboardInterrupt from None
     return answer

@@ -1,4 +1,4 @@
-"""The console script: the outermost line, where signals arrive."""
+"""The console script: sets up signals, then runs the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from aotc.cli.signals import Stops
 
 COMPLETE = "_AOTC_COMPLETE"
-"""Set by the shell functions that `aotc completion` prints, each time they ask."""
+"""Variable that the functions of `aotc completion` set when they ask for completions."""
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
         from aotc.cli.completion import complete
 
         sys.exit(complete(asked))
-    # Read by jaxlib when it is loaded. What its errors say reaches the user through our findings.
+    # Read by jaxlib when it is loaded. Its errors reach the user as our findings.
     verbose = "-v" in arguments or "--verbose" in arguments
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if verbose else "3")
     stops = Stops()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemoteCache:
-    """What the options say."""
+    """The options of a remote cache. key: to seal with, a file or URI.  trusted: public keys."""
 
     url: str | None
     key: str | None
@@ -52,8 +52,9 @@ def remote_cache_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> Cache | None:
-    """The cache that was asked for; None if none is to be used. Raises UsageError and, for a key
-    file that holds none, TrustError.
+    """The cache of these options; None if it is off.
+
+    Raises UsageError and, for a file without a usable key, TrustError.
     """
     if remote.url is None and (remote.key or remote.trusted):
         raise click.UsageError("--cache-key and --cache-trust go with --remote-cache")

@@ -19,10 +19,10 @@ RETRY_SECONDS = 0.002
 
 
 class Stops:
-    """SIGINT, SIGTERM and SIGHUP of this process, but those that whoever started it had ignored.
+    """How this process treats SIGINT, SIGTERM and SIGHUP, except those that its parent ignores.
 
-    In turn: noted while the command line is imported, raised as KeyboardInterrupt while it runs,
-    ignored while it ends, and then as they were before.
+    They are noted while the command line is being imported, raised as KeyboardInterrupt while it
+    runs, ignored while it ends, and then restored.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Stops:
         self._before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
 
     def raise_now(self) -> None:
-        """From now on, and for what was noted, raise KeyboardInterrupt(signal) in the main thread.
+        """From now on raise KeyboardInterrupt(signal) in the main thread, also for noted signals.
 
-        Not amid an import, which could not be done again for those who clean up, and which would
-        end the process where it is one of C++ code; then a little later. Nor for good where Python
-        drops exceptions, such as in what a garbage collection calls (jax has it call something).
+        During an import it is raised a little later: a half-done import would fail again for code
+        that cleans up, and may end the process if it is one of C++ code. Where Python drops the
+        exception, as in callbacks of the garbage collector (jax has one), it is raised again.
         """
         self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
         for number in self._before:
@@ -53,7 +53,7 @@ class Stops:
             self._raise(noted, None)
 
     def ignore(self) -> None:
-        """A second signal would only interrupt the cleaning up after the first one."""
+        """Ignore further signals, which would only interrupt the clean-up after the first one."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 

@@ -12,19 +12,19 @@ from aotc.errors import AbortedError, HungUpError, TerminatedError
 from aotc_runtime.errors import AotcError, Finding
 
 READER_WENT_AWAY = 128 + signal.SIGPIPE
-"""What a shell shows for a process that SIGPIPE killed, as `cat` would be."""
+"""The exit code that a shell shows for a process killed by SIGPIPE."""
 
 ENDS: dict[signal.Signals, tuple[str, type[AotcError], str]] = {
     signal.SIGINT: ("AOTC-E981", AbortedError, "aborted"),
     signal.SIGTERM: ("AOTC-E982", TerminatedError, "terminated"),
     signal.SIGHUP: ("AOTC-E983", HungUpError, "hung up"),
 }
-"""How commands end that a signal stops: code, family, what they say."""
+"""By signal: the code and family of the finding, and the line on stderr."""
 
 
 def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
     """One line on stderr, or one JSON document on stdout; the exit code."""
-    # Who interrupts without saying why is taken for Ctrl-C.
+    # An interrupt without a signal counts as Ctrl-C.
     number = next((each for each in ENDS if stopped.args == (each,)), signal.SIGINT)
     code, family, said = ENDS[number]
     finding = Finding(
@@ -47,5 +47,5 @@ def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -
 
 
 def silence_stdout() -> None:
-    """What is left in stdout's buffer has nowhere to go; without this Python complains at exit."""
+    """Drop what is left in stdout's buffer, about which Python would complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)

@@ -184,7 +184,7 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
             code="AOTC-E506",
             where=f"jaxlib {facts.jaxlib} on {host}",
             expected=f"a processor with {', '.join(missing)}, for jaxlib itself",
-            found=f"{facts.cpu} without",
+            found=f"{facts.cpu}, which lacks them",
             hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
             "less, and install that there (docs/targets.md)",
         )

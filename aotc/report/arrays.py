@@ -72,7 +72,11 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
 def _add(found: dict[str, Array | str], name: str, value: Array | str, option: str) -> None:
     if name in found:
         raise usage(
-            "AOTC-E011", f"{option} {name}", "each name once", "it twice", "remove one of the two"
+            "AOTC-E011",
+            f"{option} {name}",
+            "each name once",
+            "the same name twice",
+            "remove one of the two",
         )
     found[name] = value
 
@@ -129,7 +133,7 @@ def filled(spec: TensorSpec, text: str) -> Array:
             f"--input {spec.path}={text}",
             "SHAPExDTYPE such as 8x64xf32 or 8x64xf32=1.5 (zeros without a value)",
             "more than fits into memory" if isinstance(error, MemoryError) else text,
-            "or pass an array: NAME=@file.npy",
+            "write it so, or pass an array: NAME=@file.npy",
         ) from error
 
 

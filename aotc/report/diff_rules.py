@@ -108,7 +108,7 @@ def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
                 where=where,
                 expected=diff.before.root_digest,
                 found=diff.after.root_digest,
-                hint="both say the same of themselves; compare the blobs of `aotc inspect --json`",
+                hint="their manifests agree; compare the blobs that `aotc inspect --json` lists",
             )
 
 

@@ -71,7 +71,7 @@ def require_drawable(path: Path) -> None:
                 where="--plot",
                 expected="a file that ends in .svg or .png",
                 found=str(path),
-                hint="name the file so",
+                hint="give the file such a name",
             )
         )
     if kind == ".png" and importlib.util.find_spec("matplotlib") is None:

@@ -33,7 +33,13 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
     pems, ids = [pem for pem, _ in read], [key.id for _, key in read]
     if threshold > len(set(ids)):
         found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
-        raise _error("AOTC-E010", path, "as many keys as the threshold", found, "add --key")
+        raise _error(
+            "AOTC-E010",
+            path,
+            "as many keys as the threshold",
+            found,
+            "add another --key, or lower --threshold",
+        )
     try:
         create_whole((path, policy_text(name, pems, threshold).encode(), 0o644))
     except FileExistsError as error:

@@ -123,7 +123,7 @@ def _unwritable(found: str) -> Finding:
         where="stdout",
         expected="a stream that can be written",
         found=found,
-        hint="lead it into a file with free space, a pipe, or /dev/null",
+        hint="redirect it to a file with free space, a pipe, or /dev/null",
     )
 
 

@@ -178,5 +178,5 @@ def _unfollowed(job: CompileJob, found: str) -> CompileError:
         job,
         f"code for {job.target.cpu} ({job.target.triple}) with the target's features and no others",
         found,
-        "leave out what this jaxlib does not know, or build with a newer one",
+        "leave out of the target what this jaxlib does not know, or build with a newer one",
     )

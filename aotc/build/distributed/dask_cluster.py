@@ -128,7 +128,7 @@ def _address(url: str) -> str:
     except ValueError as error:
         raise _unusable(url, str(error), hint) from error
     if parts.scheme not in SCHEMES or not parts.hostname or not port:
-        raise _unusable(url, "another one", hint)
+        raise _unusable(url, "another kind of URL", hint)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{SCHEMES[parts.scheme]}://{host}:{port}"
 

@@ -68,8 +68,8 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
     if more > 0:
         yield Finding(
             code="AOTC-E940",
-            where="and more",
+            where="further differences",
             expected=f"the same bundle in {first} and {second}",
-            found=f"{more} more differences",
+            found=f"{more} more",
             hint="find the cause of the first ones",
         )

@@ -154,7 +154,7 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
                 code="AOTC-E944",
                 where=f"code of {name} {version(name)}",
                 expected=f"{wanted}, which the bundle was built with",
-                found=f"{here}, which calls itself the same",
+                found=f"{here}, under the same version number",
                 hint=f"what differs may come from it: run `aotc reproduce` of the {name} that "
                 "built the bundle",
             )
@@ -234,7 +234,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
             Finding(
                 code="AOTC-E940",
                 where="the build",
-                expected="it to finish",
+                expected="the new build to finish",
                 found=quoted(describe_status(process.returncode), lines),
                 hint="the lines above are what it said last; run `aotc build -v` by hand",
             )

@@ -38,7 +38,7 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
             code="AOTC-E942",
             where=str(source),
             expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
-            found=", ".join(f"{path}, which is another" for path in others) or "no such file",
+            found=", ".join(f"{path}, with another digest" for path in others) or "no such file",
             hint=_checkout(recipe) or "name the folder it was built in with --source",
         )
     )

@@ -68,7 +68,12 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
         if any(data[member.offset + member.size : member.offset + padded]):
             raise _refuse("AOTC-E105", f"{where} {member.name}", "zero padding", "other bytes")
         if member.name in members:
-            raise _refuse("AOTC-E104", f"{where} {member.name}", "each name once", "a second one")
+            raise _refuse(
+                "AOTC-E104",
+                f"{where} {member.name}",
+                "each name once",
+                "a second member of this name",
+            )
         if len(members) >= limits.BLOBS_MAX:
             raise _refuse("AOTC-E104", where, f"at most {limits.BLOBS_MAX} members", "more")
         members[member.name] = member
@@ -77,7 +82,7 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     if len(trailer) < 2 * BLOCK:
         raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")
     if len(trailer) > TRAILER_BYTES_MAX or any(trailer):
-        raise _refuse("AOTC-E105", where, "nothing behind the last member", "further bytes")
+        raise _refuse("AOTC-E105", where, "nothing after the last member", "further bytes")
     return members
 
 
@@ -86,13 +91,20 @@ def _member(header: bytes, at: int, where: str) -> Member:
         raise _refuse("AOTC-E103", f"{where} at byte {at}", "a tar header", "something else")
     checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _number(header[148:156], at, where) != checksum:
-        raise _refuse("AOTC-E103", f"{where} at byte {at}", "a header whose sum is right", "damage")
+        raise _refuse(
+            "AOTC-E103",
+            f"{where} at byte {at}",
+            "a header with a correct checksum",
+            "a wrong checksum: it is damaged",
+        )
     name = header[:100].rstrip(b"\0").decode("ascii", errors="replace")
     if header[156:157] != b"0":
         kind = header[156:157].decode("ascii", errors="replace")
         raise _refuse("AOTC-E104", f"{where} {name}", "regular files only", f"type {kind!r}")
     if any(header[157:257]) or any(header[345:512]):
-        raise _refuse("AOTC-E104", f"{where} {name}", "a plain name", "a link name or prefix")
+        raise _refuse(
+            "AOTC-E104", f"{where} {name}", "a name without link or prefix", "one with either"
+        )
     if not NAME.match(name):
         expected = "a relative name of letters, digits, dots, dashes and underscores"
         raise _refuse("AOTC-E104", f"{where} {name!r}", expected, "another name")

@@ -142,7 +142,7 @@ class Outside:
             refused.findings[0],
             code="AOTC-E616",
             expected=f"sizes that profiles add up to: {'; '.join(works)}",
-            hint=f"no such calls make {sizes_text(sizes)}: call with other sizes, or add a profile",
+            hint=f"no sum of them is {sizes_text(sizes)}: call with other sizes, or add a profile",
         )
         return ShapeError(finding)
 

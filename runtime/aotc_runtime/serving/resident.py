@@ -124,7 +124,7 @@ def _too_few_devices(manifest: BundleManifest, count: int) -> ResourceError:
             where=f"{manifest.name} {manifest.version} for {manifest.target.name}",
             expected=f"{manifest.requires.devices} devices",
             found=f"XLA was started with {count}",
-            hint="start it with as many, before anything else does",
+            hint="pass `devices` to the first load of the process",
         )
     )
 

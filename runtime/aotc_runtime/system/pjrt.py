@@ -679,7 +679,7 @@ def processor_device(threads: int | None = None, devices: int | None = None) -> 
                 code="AOTC-E552",
                 where="load",
                 expected=f"{threads} threads for XLA",
-                found=f"{current.threads}: XLA was started in this process with so many",
+                found=f"{current.threads}, with which XLA was started in this process",
                 hint="pass `threads` to the first load of the process",
             )
         )

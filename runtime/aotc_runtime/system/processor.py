@@ -83,7 +83,7 @@ def refusal() -> Finding | None:
 
         needed = floor(jaxlib.__version__)
         if missing := lacking(needed):
-            return _finding(f"a processor with {', '.join(missing)}", "one without")
+            return _finding(f"a processor with {', '.join(missing)}", "one that lacks them")
         from jaxlib import cpu_feature_guard
 
         cpu_feature_guard.check_cpu_features()

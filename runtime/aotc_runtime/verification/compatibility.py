@@ -146,7 +146,7 @@ def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
             code="AOTC-E502",
             where=_where(manifest),
             expected=f"a processor with {', '.join(missing)}",
-            found=f"{host.cpu} without",
+            found=f"{host.cpu}, which lacks them",
             hint="add a target that this host has (`aotc targets list`) and build again, "
             "or run on a host that has these features",
         )
@@ -211,7 +211,7 @@ def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
             where=_where(manifest),
             expected=f"scipy, whose LAPACK serves {', '.join(needing)}",
             found="no package of this name",
-            hint="`pip install scipy`; jaxlib requires it, so that somebody has left it out",
+            hint="`pip install scipy`: jaxlib requires it, but it was left out here",
         )
 
 

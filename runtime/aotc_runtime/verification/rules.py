@@ -54,7 +54,7 @@ def check_revoked_root(root_digest: str, policy: TrustPolicy, where: str) -> Ite
             where=where,
             expected="a bundle that the policy does not list under revoked.roots",
             found=root_digest,
-            hint="deploy another build; who revoked this one knows why",
+            hint="deploy another build; ask whoever revoked this one for the reason",
         )
 
 
@@ -67,7 +67,7 @@ def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterat
                 where=roles[digest],
                 expected="a blob that the policy does not list under revoked.blobs",
                 found=digest,
-                hint="deploy a build without it; who revoked this blob knows why",
+                hint="deploy a build without it; ask whoever revoked it for the reason",
             )
 
 

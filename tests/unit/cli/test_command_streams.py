@@ -92,7 +92,7 @@ def test_flags_that_xla_does_not_know_do_not_end_a_command(
     monkeypatch.setenv("TF_XLA_FLAGS", "--no_such_flag=1")
     done = shell('"$@"', command, tmp_path)
     assert (done.returncode, done.stdout) == (0, wanted.stdout)
-    note = "note: TF_XLA_FLAGS, XLA_FLAGS ignored; compiler options go into targets\n"
+    note = "note: TF_XLA_FLAGS, XLA_FLAGS ignored; compiler options belong in target files\n"
     assert done.stderr == note
 
 
