@@ -86,7 +86,7 @@ def _report(arguments: list[str]) -> Report:
         # XLA ends the process for one word in them that it does not know.
         if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
             named = ", ".join(dropped)
-            sys.stderr.write(f"note: {named} ignored; compiler options go into targets\n")
+            sys.stderr.write(f"note: {named} ignored; compiler options belong in target files\n")
         if options.command == "host-info":
             return host_report()
         return verify_report(options.bundle, options.trust, options.target)
