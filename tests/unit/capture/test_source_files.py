@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
+from aotc.capture import source_files
 from aotc.capture.source_files import changed, read_source
 from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError
 from aotc_runtime.digest import sha256
+from aotc_runtime.system.files import open_regular
 
 
-class Written(Path):
+class Written:
     """A file that somebody writes while it is read."""
 
-    becomes = b""
+    def __init__(self, path: Path, becomes: bytes) -> None:
+        self._path, self._becomes, self._file = path, becomes, open_regular(path)
+        self.fileno = self._file.fileno
 
-    def open(self, *args: Any, **kwargs: Any) -> Any:
-        path, file = self, super().open(*args, **kwargs)
+    def read(self) -> bytes:
+        data = self._file.read()
+        self._path.write_bytes(self._becomes)
+        return data
 
-        class Opened:
-            fileno = file.fileno
+    def __enter__(self) -> Self:
+        return self
 
-            def read(self) -> bytes:
-                data: bytes = file.read()
-                Path(path).write_bytes(path.becomes)
-                return data
-
-            def __enter__(self) -> Self:
-                return self
-
-            def __exit__(self, *error: object) -> None:
-                file.close()
-
-        return Opened()
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
 
 
 def test_a_file_is_its_bytes_and_their_digest(tmp_path: Path) -> None:
@@ -46,11 +42,13 @@ def test_a_file_is_its_bytes_and_their_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("becomes", [b"weightS", b"weights and more", b""])
-def test_a_file_that_is_written_meanwhile_is_refused(tmp_path: Path, becomes: bytes) -> None:
-    path = Written(tmp_path / "w")
-    (tmp_path / "w").write_bytes(b"weights")
+def test_a_file_that_is_written_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: bytes
+) -> None:
+    path = tmp_path / "w"
+    path.write_bytes(b"weights")
     os.utime(path, (0, 0))
-    path.becomes = becomes
+    monkeypatch.setattr(source_files, "open_regular", lambda path: Written(path, becomes))
     with pytest.raises(CaptureError) as refused:
         read_source(SourceFile("w", path), "weights.w")
     (finding,) = refused.value.findings
