@@ -23,6 +23,7 @@ from aotc.drafting.messages import Answer, Job
 from aotc.drafting.request import Request
 from aotc.errors import UsageError
 from aotc.packing.files import write_atomically
+from aotc.packing.places import require_new_file
 from aotc.stages import CapturedProgram
 from aotc_runtime.errors import Finding
 
@@ -73,10 +74,11 @@ def draft_manifest(
                 code="AOTC-E084",
                 where=str(path),
                 expected="the name of a new file",
-                found="a file of that name",
+                found="a folder" if path.is_dir() else "a file of that name",
                 hint="name another with --output; nothing was written",
             )
         )
+    require_new_file(path)
     chosen = targets or (DEFAULT_TARGET,)
     for target in chosen:
         if target != NATIVE:

@@ -6,11 +6,12 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from aotc.cli.signals import Stops
 from aotc_runtime.errors import AotcError, Finding, render
@@ -63,6 +64,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         output = Output(as_json, verbose, click.get_current_context().ensure_object(Stops))
         if dropped := [name for name in XLA_VARIABLES if os.environ.pop(name, None) is not None]:
             note_ignored(dropped)
+        _require_values(kwargs)
         try:
             code = function(output, *args, **kwargs)
         except AotcError as error:
@@ -71,6 +73,21 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
             raise click.exceptions.Exit(code)
 
     return wrapper
+
+
+def _require_values(given: Mapping[str, Any]) -> None:
+    """Refuse texts that are empty, such as that of a variable of the shell which is not set: to go
+    on with the default would be an unsigned bundle for `--key ""`. Raises click.UsageError.
+    """
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        values = given[name] if isinstance(given.get(name), tuple) else (given.get(name),)
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and is_given and "" in values:
+            raise click.UsageError(
+                f"{option.opts[-1]} with an empty value; leave it out, or name one"
+            )
 
 
 def note_ignored(variables: Sequence[str]) -> None:

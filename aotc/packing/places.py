@@ -71,14 +71,27 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        require_short_name(path)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
+        _require_writable(path)
         found = _what_is_there(path, replaceable)
     except OSError as error:
         raise cannot_write(path, error) from error
     if found:
         raise _holds_something_else(path, f"a new file, or {replaceable.name} to replace", found)
+
+
+def require_new_file(path: Path) -> None:
+    """Refuse a place where no new file can be written. Raises UsageError (AOTC-E003)."""
+    try:
+        _require_writable(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _require_writable(path: Path) -> None:
+    """Whether its folder takes files, and this name. Raises OSError."""
+    require_short_name(path)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
 
 
 def require_folder_place(path: Path) -> None:

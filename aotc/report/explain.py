@@ -152,10 +152,13 @@ def _chosen(
         and (sizes or {}).items() <= executable.record.sizes.items()
     ]
     if not found:
-        profiles = dict.fromkeys(sizes_text(e.record.sizes) or "-" for e in every)
+        profiles = dict.fromkeys(sizes_text(e.record.sizes) for e in every)
         expected = f"sizes of a profile: {', '.join(profiles)}"
-        stated = sizes_text(sizes or {})
         hint = "name one of them, or none for all"
+        if "" in profiles:
+            expected = f"no sizes: {entry_point} has one profile, and no dimensions"
+            hint = "leave --profile out"
+        stated = sizes_text(sizes or {})
         raise usage("AOTC-E055", "--profile", expected, stated, hint)
     return found
 

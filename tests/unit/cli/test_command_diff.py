@@ -51,6 +51,8 @@ def test_explain_needs_a_policy_or_the_word_that_none_is_wanted(
     assert text.stdout.count("HloModule aotc") == 3
     assert "signatures were not checked" in text.stderr
     refused(["explain", bundle, "nothing", "--untrusted"], 2, "AOTC-E055")
+    no_sizes = ["explain", bundle, "predict", "--untrusted", "--profile", "-"]
+    assert "leave --profile out" in refused(no_sizes, 2, "AOTC-E014").stderr
 
 
 def test_a_damaged_blob_is_refused_before_anybody_reads_it(

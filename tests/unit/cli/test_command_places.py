@@ -130,3 +130,33 @@ def test_of_hosts_every_file_that_is_none_is_named(places: dict[str, Path], tmp_
     found = [finding.found for finding in refused.value.findings]
     assert all(part in text for part, text in zip(places, found, strict=False))
     assert found[-1] == "a larger file"
+
+
+WRITTEN: dict[str, tuple[Sequence[str], str]] = {
+    "no folder": (["--sbom", "gone/x.json"], "AOTC-E003"),
+    "a folder": (["--sbom", "folder"], "AOTC-E003"),
+    "a pipe": (["--sbom", "pipe"], "AOTC-E004"),
+    "the manifest": (["--sbom", "m.toml"], "AOTC-E004"),
+    "no folder for a tuning file": (["--tune", "--save-tuning", "gone/x.json"], "AOTC-E003"),
+    "a folder for a tuning file": (["--tune", "--save-tuning", "folder"], "AOTC-E003"),
+    "no folder for the bundle": (["-o", "gone/b.aotb"], "AOTC-E003"),
+    "a folder for the bundle": (["-o", "folder"], "AOTC-E003"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code"), WRITTEN.values(), ids=WRITTEN)
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_built(
+    refused: Run, places: dict[str, Path], tmp_path: Path, arguments: Sequence[str], code: str
+) -> None:
+    """There is no program: beginning to build would be refused otherwise."""
+    before = sorted(tmp_path.iterdir())
+    refused(["build", "m.toml", *arguments], 2, code)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_drafted_manifest_needs_a_folder_and_a_name_before_the_function_is_looked_at(
+    refused: Run, places: dict[str, Path]
+) -> None:
+    done = refused(["init", "tiny:f", "-o", "gone/m.toml"], 2, "AOTC-E003")
+    assert "No such file or directory" in done.stderr
+    assert "a folder" in refused(["init", "tiny:f", "-o", "folder"], 2, "AOTC-E084").stderr

@@ -28,6 +28,14 @@ MISUSED: dict[str, tuple[Sequence[str], str, str]] = {
     "one argument too many": (["inspect", "b", "c"], "aotc inspect", "c"),
     "no jobs": (["build", "m", "--jobs", "0"], "aotc build", "--jobs"),
     "a file and a folder": (["build", "m", "-o", "a", "--layout", "b"], "aotc build", "--layout"),
+    "an empty key": (["build", "m", "--key", ""], "aotc build", "--key with an empty value"),
+    "an empty cache": (["cache", "clear", "--cache="], "aotc cache clear", "--cache with an empty"),
+    "an empty name": (["init", "m:f", "--name", ""], "aotc init", "--name with an empty value"),
+    "one empty target of two": (
+        ["build", "m", "--target", "native", "--target", ""],
+        "aotc build",
+        "--target with an empty value",
+    ),
     "no threshold": (
         ["trust", "init", "--key", "k", "--name", "n", "--threshold", "0"],
         "aotc trust init",
