@@ -205,7 +205,7 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         lambda d: d.manifest["requires"].update(memory_bytes=-1),
     ),
     "a tree deeper than the limit": ("AOTC-E118", deep(limits.TREE_DEPTH_MAX)),
-    "a tree deeper than Python's stack": ("AOTC-E118", deep(3000)),
+    "a tree deeper than Python's stack": ("AOTC-E118", deep(700)),
 }
 
 MANIFESTS: tuple[Case, ...] = (
