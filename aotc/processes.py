@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from aotc import group_guard
 
@@ -165,6 +165,15 @@ def end_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def answers_only() -> IO[bytes]:
+    """In a child whose stdout is read as its answer: that stdout. What libraries print there from
+    now on goes to stderr.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
 
 
 def describe_status(status: int) -> str:

@@ -131,7 +131,7 @@ def run(
         try:
             _tell(process, job)
             for line in process.stdout:
-                events.append(msgspec.json.decode(line, type=_Event))
+                events.append(_event(line))
                 on_fixture(sum(event.ran is not None for event in events))
             status = process.wait()
         finally:
@@ -140,6 +140,14 @@ def run(
         said = stderr.read().decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
     ended = f"did not end in {seconds:g} s" if late.is_set() else ""
     return _trial(job, jaxlib, events, ended, status, said)
+
+
+def _event(line: bytes) -> _Event:
+    """Nothing of what was cut off, or that code of the bundle has written into the answers."""
+    try:
+        return msgspec.json.decode(line, type=_Event)
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError
+        return _Event()
 
 
 def _tell(process: subprocess.Popen[bytes], job: Job) -> None:
@@ -193,7 +201,7 @@ def _trial(
         return trial(REFUSED, reasons, last.refused)
     if status != 0 or not last.finished or where is None:
         return trial(CRASHED, quoted(f"{describe_status(status)}, while {doing}", said))
-    verified = next(event.verified for event in events if event.verified)
+    verified = next((event.verified for event in events if event.verified), "")
     if (where.jaxlib, verified) != (jaxlib, job.root_digest):
         return trial("", "", (_something_else(job, jaxlib, f"{where.jaxlib} on {verified}"),))
     beyond = [run.label for run in runs if not run.withinTolerance]

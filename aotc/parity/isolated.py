@@ -98,7 +98,11 @@ def run(
             quoted(describe_status(process.returncode), said),
             "XLA compiled code that crashes: reduce the program and report it",
         )
-    answer = msgspec.json.decode(answered, type=Answer)
+    try:
+        answer = msgspec.json.decode(answered, type=Answer)
+    except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
+        found = f"an answer that nobody understands: {error}"
+        raise _crash(target, found, "code of the bundle has written into it: report it") from error
     if answer.failed:
         raise ParityError(
             *(

@@ -44,5 +44,8 @@ def run(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]
         return {}
     if done.returncode != 0:
         return {}
-    found: dict[str, int] = msgspec.json.decode(done.stdout, type=dict[str, int])
+    try:
+        found: dict[str, int] = msgspec.json.decode(done.stdout, type=dict[str, int])
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError
+        return {}
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
-from aotc.processes import end_with_parent
+from aotc.processes import answers_only, end_with_parent
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
@@ -44,6 +44,7 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
 
 def main() -> int:
     end_with_parent()
+    answers = answers_only()
     bundle, policy, target, threads = sys.argv[1:5]
 
     def start(devices: int) -> HostFacts:
@@ -59,7 +60,8 @@ def main() -> int:
             found = measure(resident, loaded)
         except Unmeasurable:
             found = {}
-    sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+    with answers:
+        answers.write(msgspec.json.encode(found) + b"\n")
     return 0
 
 

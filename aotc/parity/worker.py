@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.parity.trials import try_entry
-from aotc.processes import end_with_parent
+from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.serving.readiness import run_fixtures
@@ -47,13 +47,15 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
 
 def main() -> int:
     end_with_parent()
+    answers = answers_only()
     bundle, policy, target, folder = sys.argv[1:5]
     try:
         answer = outcome(Path(bundle), Path(policy), target, Path(folder))
     except AotcError as error:
         answer = {"failed": [finding.to_json() for finding in error.findings]}
     assert "jax" not in sys.modules, "the runtime never imports jax"
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    with answers:
+        answers.write(msgspec.json.encode(answer) + b"\n")
     return 0
 
 

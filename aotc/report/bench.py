@@ -198,7 +198,10 @@ def _run(
         printed = answered.read()
     if exit_status != 0:
         raise _died(exit_status, said)
-    answer = msgspec.json.decode(printed, type=Answer)
+    try:
+        answer = msgspec.json.decode(printed, type=Answer)
+    except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
+        raise _died(exit_status, [*said, f"an answer that nobody understands: {error}"]) from error
     if answer.failed:
         findings = [Finding(**finding) for finding in answer.failed]
         raise family_of(findings[0].code, BUILD_FAMILIES)(*findings)

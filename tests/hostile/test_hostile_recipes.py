@@ -135,6 +135,20 @@ def test_files_outside_of_the_sources_are_named_and_not_read(forged: Forge, tmp_
     }
 
 
+@pytest.mark.parametrize("kind", ["absolute", "relative"])
+def test_a_target_outside_of_the_sources_is_named_and_not_read(
+    kind: str, forged: Forge, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.toml"
+    secret.write_text("secret = of this user\n")
+    name = str(secret) if kind == "absolute" else os.path.relpath(secret, MANIFESTS)
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(forged(inner(requested_targets=["native", name])), MANIFESTS)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E943", str(MANIFESTS / name))
+    assert finding.found.startswith("a path that leads out") and "of this user" not in str(finding)
+
+
 @pytest.mark.parametrize("kind", ["endless", "pipe", "folder"])
 def test_what_is_no_file_is_no_source_and_is_not_waited_for(
     forged: Forge, tmp_path: Path, kind: str

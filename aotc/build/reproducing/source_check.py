@@ -14,9 +14,13 @@ from pathlib import Path
 
 from aotc.build.reproducing.recipe import Recipe
 from aotc.config.build_manifest import read_build_manifest
+from aotc.config.target import is_path
 from aotc.errors import ReproducibilityError
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import open_regular
+
+LEADS_OUT = "a path that leads out of the sources, which is not read"
+"""Whoever wrote the provenance learns nothing of files that are no sources."""
 
 FOLDERS_MAX = 4
 """How deep below the source folder the build manifest and modules elsewhere are looked for."""
@@ -57,17 +61,19 @@ def check_files(
         yield _another("AOTC-E942", manifest, recipe.manifest_digest, found, hint)
         named: Set[str] = frozenset()
     else:
-        named = {file.text for file in read_build_manifest(manifest).files()}
+        read = read_build_manifest(manifest)
+        named = {*(file.text for file in read.files()), *read.targets}
+    for name in recipe.targets:
+        path = manifest.parent / name
+        if is_path(name) and name not in named and not _is_source(path, manifest, source):
+            yield _another("AOTC-E943", path, "a target file", LEADS_OUT, hint)
     below, digests = _Below(source), _Digests()
     for name, digest in sorted(recipe.files.items()):
         path = manifest.parent / name
         if name not in named and not os.path.lexists(path):
             path = below.file(name, digest, digests) or path
-        if name in named or _lies_in(path, manifest.parent) or _lies_in(path, source):
-            found = digests.of(path)
-        else:
-            # Whoever wrote the provenance learns nothing of files that are no sources.
-            found = "a path that leads out of the sources, which is not read"
+        is_read = name in named or _is_source(path, manifest, source)
+        found = digests.of(path) if is_read else LEADS_OUT
         if found != digest:
             yield _another("AOTC-E943", path, digest, found, hint)
     if recipe.tuning and tuning is None:
@@ -152,6 +158,10 @@ class _Below:
 def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:
     expected = f"{digest}, which the bundle was built from"
     return Finding(code=code, where=str(path), expected=expected, found=found, hint=hint)
+
+
+def _is_source(path: Path, manifest: Path, source: Path) -> bool:
+    return _lies_in(path, manifest.parent) or _lies_in(path, source)
 
 
 def _lies_in(path: Path, folder: Path) -> bool:

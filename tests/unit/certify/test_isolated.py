@@ -101,7 +101,8 @@ def test_an_end_without_a_word_is_a_crash(
     built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
 ) -> None:
     bundle, policy = built_elsewhere()
-    for text in ("exit 0", f"{LOADING}\nexit 3"):
+    cut_off = 'echo \'{"ran": {"label":\''
+    for text in ("exit 0", f"{LOADING}\nexit 3", cut_off, "printf '\\377\\n'"):
         trial, _ = tried(bundle, read_policy(policy), running_jaxlib, script(tmp_path, text))
         assert trial.outcome == "crashed" and "exit status" in trial.detail
 

@@ -88,6 +88,9 @@ def test_every_result_beyond_its_tolerance_is_reported(
         ("kill -ILL $$", "SIGILL"),
         ("echo 'terminate called' >&2; kill -ABRT $$", "terminate called"),
         ("exit 3", "exit status 3"),
+        ("echo '{'", "an answer that nobody understands"),
+        ("printf '\\377'", "an answer that nobody understands"),
+        ("exit 0", "an answer that nobody understands"),
     ],
 )
 def test_a_crash_of_the_process_is_a_failed_build(

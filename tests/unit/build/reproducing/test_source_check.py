@@ -148,3 +148,15 @@ def test_what_the_new_build_read_is_what_was_recorded(tmp_path: Path) -> None:
     known = recipe({"same.py": sha256(b"a"), "other.py": sha256(b"?"), "numpy": sha256(b"")})
     (finding,) = read_elsewhere(bill, known)
     assert (finding.code, finding.where) == ("AOTC-E943", "other.py")
+
+
+def test_a_target_file_is_one_of_the_sources_or_of_the_manifest(source: Path) -> None:
+    text = MANIFEST.replace('"cpu-x86-64-v3"', '"../../machine.toml"')
+    manifest = source / "deep" / "small.toml"
+    manifest.write_text(text)
+    asked = ("native", "../../machine.toml", "../targets/x.toml", "./y.toml")
+    assert not [*check_files(manifest, source, replace(recipe({}, text), targets=asked), None)]
+    (finding,) = check_files(
+        manifest, source, replace(recipe({}, text), targets=("../../other.toml",)), None
+    )
+    assert (finding.code, finding.where) == ("AOTC-E943", f"{source}/deep/../../other.toml")
