@@ -67,6 +67,7 @@ SCRATCH = {
     "aotc/build/watching/recording.py": "the build's scratch folder: what a process read",
     "aotc/build/watching/remembered.py": "the build's scratch folder: what was made before",
     "aotc/build/children/progress.py": "no file: its stdout, under another number",
+    "aotc/processes.py": "no file: a child's stdout, under another number",
     "aotc/cli/group.py": "/dev/null",
     "aotc/cli/stopping.py": "/dev/null",
 }

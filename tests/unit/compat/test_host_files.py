@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,13 @@ def test_every_bad_file_is_told_at_once(tmp_path: Path) -> None:
     assert refusals(good, *bad) == [("AOTC-E053", str(path)) for path in bad]
 
 
-def test_of_an_endless_file_only_the_beginning_is_read() -> None:
+@pytest.mark.parametrize("kind", ["a larger file", "no regular file"])
+def test_of_an_endless_file_only_the_beginning_is_read(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json" if kind == "a larger file" else Path("/dev/zero")
+    if kind == "a larger file":
+        path.touch()
+        os.truncate(path, 2**42)  # sparse: it takes no room, and would take memory
     with pytest.raises(UsageError) as error:
-        read_hosts([Path("/dev/zero")])
+        read_hosts([path])
     (finding,) = error.value.findings
-    assert (finding.code, finding.found) == ("AOTC-E053", "a larger file")
+    assert (finding.code, finding.found) == ("AOTC-E053", kind)
