@@ -213,10 +213,3 @@ class CompileJob:
     options: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     mesh: Mesh | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds by stage of one build."""
-
-    stages: dict[str, float] = field(default_factory=dict)

@@ -114,7 +114,7 @@ def _shift(
             rest = np.delete(profiles, place, axis=0)
             paid = _paid(space, points, rest, model.of(rest), penalty)
             profiles[place] = _moved(
-                space, points, weights, model, profiles[place], paid, penalty, distinct
+                space, points, weights, model, profiles[place], paid, distinct
             )
         profiles = shrink(space, points, profiles, model)
         if profiles.shape == before.shape and (profiles == before).all():
@@ -129,7 +129,6 @@ def _moved(
     model: CostModel,
     profile: NDArray[np.int64],
     paid: Costs,
-    penalty: float,
     distinct: list[NDArray[np.int64]],
 ) -> NDArray[np.int64]:
     tried = [profile]

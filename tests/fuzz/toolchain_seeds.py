@@ -20,7 +20,6 @@ from aotc.stages import Executable
 from aotc.tuning import tuning_file
 from aotc.tuning.tuning_file import TunedExecutable, TuningFile
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE
 from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
@@ -34,7 +33,6 @@ CODE = b"machine code"
 EXECUTABLE = Executable(
     CODE, sha256(CODE), ("avx",), (), (), Memory(1, 2, 3, 4, 5), Cost(1, 2, 3), {"k": 1}, 0.5
 )
-REFUSAL = Finding("AOTC-E901", "there", "this", "that", "do it")
 TUNED = Tuned(
     choice="default",
     options={"xla_flag": ""},

@@ -12,7 +12,6 @@ A reader takes its own major version and any minor version it knows.
 from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.device import Compilation, DeviceRequirements, TargetDevice
@@ -507,8 +506,3 @@ class BundleManifest(_Part, frozen=True):
     compilation: Compilation | UnsetType = UNSET
     evidence: BlobRef | UnsetType = UNSET
     mesh: Mesh | UnsetType = UNSET
-
-
-def replace_parity(profile: ProfileRecord, parity: Parity) -> ProfileRecord:
-    """The same profile with the parity that was measured."""
-    return msgspec.structs.replace(profile, parity=parity)

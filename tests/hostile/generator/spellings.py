@@ -28,10 +28,6 @@ def _reversed(data: bytes) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _first_key(data: bytes) -> bytes:
-    return json.dumps(next(iter(json.loads(data)))).encode()
-
-
 def with_field(data: bytes, value: bytes) -> bytes:
     """A field that no document knows, last in the order of keys."""
     return data[:-1] + b',"zzz":' + value + b"}"

@@ -15,7 +15,7 @@ from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import BuildManifestError
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, line_of, redefinitions, render_path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 SAMPLE = '''\
 # a comment = 1
