@@ -113,9 +113,7 @@ def _shift(
         for place in range(len(profiles)):
             rest = np.delete(profiles, place, axis=0)
             paid = _paid(space, points, rest, model.of(rest), penalty)
-            profiles[place] = _moved(
-                space, points, weights, model, profiles[place], paid, distinct
-            )
+            profiles[place] = _moved(space, points, weights, model, profiles[place], paid, distinct)
         profiles = shrink(space, points, profiles, model)
         if profiles.shape == before.shape and (profiles == before).all():
             break
