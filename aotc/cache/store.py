@@ -274,7 +274,8 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
         if status.st_size > head + limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(head), file.read(limit)  # and no more, if it grows meanwhile
+            # No more if it grows meanwhile; and as much memory is taken as is asked for.
+            return file.read(head), file.read(max(0, status.st_size - head))
     finally:
         os.close(descriptor)
 

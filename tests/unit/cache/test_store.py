@@ -159,3 +159,9 @@ def test_an_entry_that_cannot_be_removed_does_not_count_as_removed(
             require_removed(store)
     assert caught.value.code == "AOTC-E060"
     assert store.get(KEY) == b"data"
+
+
+def test_reading_takes_no_memory_for_what_is_not_there(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, 2**60)
+    store.put(KEY, b"data")
+    assert store.get(KEY) == b"data"
