@@ -36,9 +36,8 @@ CACHED = "jaxlib-"
 
 @dataclass(frozen=True, slots=True)
 class Environments:
-    """Where environments lie, and how they are had. refresh: make them anew, whatever is there.
-
-    note: gets a line when one is made, which takes a while.
+    """The environments of a user's cache. refresh: make them anew. note: given a line when one is
+    made, which takes a while.
     """
 
     folder: Path
@@ -76,7 +75,7 @@ class Environments:
 
 
 def _clear(place: Path) -> None:
-    """Whatever stands there: a link goes, and not what it leads to."""
+    """Remove a path of any kind; of a link, the link and not its target."""
     if place.is_symlink() or place.is_file():
         place.unlink()
     remove_folder(place)

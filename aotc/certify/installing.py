@@ -115,7 +115,7 @@ def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: P
 
 
 def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
-    """What an installer's last words come to: AOTC-E557, E558 or E559."""
+    """The finding for an installer's output: AOTC-E557, E558 or E559."""
     lines = said.splitlines()[-LINES_SHOWN:]
     versions = VERSIONS.search(said)
     known = versions[1] if versions else ""

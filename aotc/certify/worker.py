@@ -4,9 +4,9 @@ RUNTIME: a folder that holds the package aotc_runtime. The job, one JSON object,
 object a line goes to stdout: {"doing": …} before each step, then {"surroundings": …}, {"ran": …}
 for each fixture, and {"finished": true}; or {"unsuited": findings}, {"refused": findings}.
 
-Of the jaxlib that runs here the verifier is told that it is the builder's. That is the whole
-permission to run another one: it exists in this process alone, which serves nobody, and there is
-nothing in aotc_runtime that grants it: `load` takes no facts about its host.
+The verifier is told that the jaxlib which runs here is the builder's. Only this makes it run
+another one, and only in this process, which serves nobody. aotc_runtime itself offers no such way:
+`load` takes no facts about its host.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 RESULTS = "AOTC-E7"
-"""What XLA or a fixture refuses is a result of this jaxlib. Other codes are of the bundle, the
-policy or the host, and say nothing of it."""
+"""Codes of findings that are results of this jaxlib: XLA or a fixture refused. Others are about the
+bundle, the policy or the host."""
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def run(job: dict[str, Any], say: Callable[..., None]) -> None:
-    """Verify, load and run; what is refused is said."""
+    """Verify, load and run; findings are reported through `say`."""
     from aotc_runtime.errors import AotcError
 
     try:
@@ -67,7 +67,7 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
     say(surroundings=_surroundings(facts))
     say(doing="verifying")
     policy = msgspec.convert(job["policy"], TrustPolicy, strict=False)
-    # Which runtimes may serve is no question to a process that serves nobody.
+    # The policy's rules on runtimes are for servers; this process is not one.
     accepts = msgspec.structs.replace(policy.accepts, jaxlib=None, aotc_runtime=None)
     policy = msgspec.structs.replace(policy, accepts=accepts)
     verdict = examine(

@@ -70,8 +70,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a trust policy lets count. certificates: asks it of a target and a jaxlib.  refuse: what
-    it refuses of a host's runtime.
+    """What a trust policy says. certificates: asks it about a target and a jaxlib. refuse: what it
+    refuses about a host's runtime.
     """
 
     certificates: AskCertificates | None
@@ -177,7 +177,7 @@ def _row(
 
 
 def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
-    """AOTC-E506, which the loader finds out before it has any facts."""
+    """AOTC-E506, which the loader raises before it gathers any facts."""
     missing = sorted(processor.floor(facts.jaxlib) - facts.isa)
     if missing and facts.architecture == "x86_64":
         yield Finding(

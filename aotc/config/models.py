@@ -58,7 +58,7 @@ Profiles = Annotated[
     list[dict[Identifier, Size]],
     accepting(lambda v: len(v) > 0, "at least one profile", "name the sizes to compile for"),
 ]
-"""What a list of its own gives an entry point: each a size for every dimension."""
+"""An entry point's own list of profiles: each a size for every dimension."""
 
 
 class ToleranceModel(_Model):

@@ -1,4 +1,4 @@
-"""One thing that is wrong in a file people wrote, before anybody looked up its line."""
+"""A problem in a file that people write, before its line is looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build manifest can only be judged on by comparing its keys with each other.
+"""Checks of a build manifest that compare several of its keys.
 
 The checks take the parsed TOML, not the models, so that a file with a wrong type in one place is
 still told about everything else. They pass over values of a wrong type: the models report those.

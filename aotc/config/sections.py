@@ -51,7 +51,7 @@ def _parts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _told(value: Any) -> str:
-    """Python's own spelling keeps apart 1 and 1.0, a date and its text, and one order of keys from
-    another. Short values are told as they are.
+    """An integer as it is; the digest of anything else in Python's spelling, which distinguishes
+    1.0 from 1, a date from its text, and orders of keys.
     """
     return str(value) if isinstance(value, int) else sha256(repr(value).encode())

@@ -1,4 +1,4 @@
-"""Parsed TOML of any type, read as what it should be; what it is not is somebody else's problem."""
+"""Reads parsed TOML as the types it should have; other checks report wrong types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More attestations on a bundle that exists; no signed byte changes."""
+"""Adds attestations to a finished bundle; no signed byte changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_attestations(
 ) -> None:
     """Add DSSE envelopes to a bundle, also through a link.
 
-    replaced: of each envelope that is there, whether it goes. Raises BundleFormatError,
+    replaced: tells for each existing envelope whether to remove it. Raises BundleFormatError,
     IntegrityError, UsageError.
     """
     with ExitStack() as stack:

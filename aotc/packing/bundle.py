@@ -73,8 +73,8 @@ class TargetParts:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A bundle but for what is said about it. root: of the root index.  blobs: by digest, all that
-    the root leads to.  manifests: by target.
+    """A bundle without its attestations. root: reference to the root index. blobs: everything below
+    the root, by digest. manifests: by target.
     """
 
     root: Descriptor
@@ -159,7 +159,7 @@ def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
 
 
 def require_place(path: Path, form: Form) -> None:
-    """Refuse before a build what `pack` would refuse after it.
+    """Check before a build that `pack` will be able to write there.
 
     Raises UsageError (AOTC-E003, E004).
     """

@@ -1,5 +1,5 @@
-"""In what two bundles differ, in the order of the stages that made them: the first is the cause of
-those after it.
+"""Where two bundles differ, in the order of the stages of a build: the first difference is the
+likely cause of the later ones.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class _Comparison:
             *self._profiles(one, two),
             *self._evidence(one, two),
         ]
-        # Whatever the stages above do not look at.
+        # Anything that the comparisons above do not cover.
         return found or list(self._values(Stage.MANIFEST, "", one, two))
 
     def _facts(self, one: BundleManifest, two: BundleManifest) -> Iterator[Difference]:

@@ -1,4 +1,4 @@
-"""Two names change places in one step, so that no moment has neither."""
+"""Exchanges two names in one step, so that both exist at every moment."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from aotc.temporaries import (
 from aotc_runtime.errors import Finding
 
 OLD = ".old"
-"""The end of the name under which a replaced folder waits where names cannot be exchanged."""
+"""Suffix of a replaced folder's temporary name, where names cannot be exchanged."""
 
 LAYOUT = "layout"
 """Its name there."""

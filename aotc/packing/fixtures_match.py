@@ -1,8 +1,6 @@
-"""Whether two fixtures test the same: the same inputs, and results that agree.
-
-Bundles built on different machines hold results that plain JAX computed on each of them, and those
-differ in the last bits. Within the entry point's tolerance they are one result, and each target
-keeps its own.
+"""Whether fixtures of two bundles are equivalent: equal inputs, and results that agree within the
+entry point's tolerance. Plain JAX gives other last bits on other machines, so that each target
+keeps its own results.
 """
 
 from __future__ import annotations

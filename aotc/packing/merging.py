@@ -1,4 +1,5 @@
-"""One bundle of the targets of several: documents stay byte for byte, blobs are stored once."""
+"""Joins the targets of several bundles: their documents stay the same bytes, each blob is stored
+once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bundle that was read, as parts that another bundle can be made of; no byte is made anew."""
+"""The targets of a bundle that was read, as parts for another bundle, byte for byte."""
 
 from __future__ import annotations
 

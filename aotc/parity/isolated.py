@@ -1,4 +1,5 @@
-"""Runs the parity worker and reads its answer; a crash there is a failed build, not a server's."""
+"""Runs the parity worker in a process of its own and reads its answer, so that a crash of an
+executable is a finding of the build."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SECONDS_MAX = 1800
 STDERR_LINES_SHOWN = 12
 
 PASSING = ("AOTC-E551",)
-"""What is wrong with a host for the moment only: too little free memory."""
+"""Findings about a host that may not last: too little free memory."""
 
 
 class Result(Struct, frozen=True):
@@ -61,7 +62,9 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """This host cannot run the target. lasting: whether it never can; not if it had no room."""
+    """This host cannot run the target. lasting: false if it only lacks free memory at the
+    moment.
+    """
 
     why: ParityNotRun
     lasting: bool

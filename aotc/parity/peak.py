@@ -1,8 +1,7 @@
-"""What a call allocates at most at a time, in this process.
-
-The address space is filled up to its highest mark, and the heap's free memory is taken, so that
-whatever a call allocates raises the mark by exactly as much, in pages. Needs glibc 2.33 or newer
-with the environment MALLOC when the process starts, and no other thread that allocates.
+"""Measures the peak of what a call allocates in this process. First the address space is filled up
+to its high-water mark and the heap's free memory is taken; after that, whatever a call allocates
+raises the mark by exactly as many pages. Needs glibc 2.33 or newer with the environment MALLOC when
+the process starts, and no other thread that allocates.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CALLS = 3
 
 
 class Unmeasurable(Exception):
-    """The address space does not end at its highest mark."""
+    """Measuring does not work: the address space cannot be filled up to its high-water mark."""
 
 
 class _Mallinfo(ctypes.Structure):

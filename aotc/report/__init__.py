@@ -1,1 +1,1 @@
-"""What is known about builds and bundles, as JSON-able data first and as tables second."""
+"""Reports about builds and bundles: first as JSON-able data, then as text made from it."""

@@ -1,4 +1,4 @@
-"""What came of a certification: as a document, as findings, and in words."""
+"""The result of `aotc certify`: as a document, as findings, and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs where, as data and in words."""
+"""The result of `aotc compat`, as data and as text."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _parity(evidence: dict[str, Any]) -> str:
 
 
 def _claim(claim: dict[str, Any]) -> str:
-    """A certificate that does not count here, which may yet be of use to whoever decides."""
+    """A certificate that does not count here, shown for whoever decides whether it should."""
     by = ", ".join(key[:16] for key in claim["keys"]) or "a key that is not named"
     return (
         f"a certificate says {claim['outcome']} (by {by} on {claim['certified_on']}, "

@@ -1,4 +1,4 @@
-"""Bundles that were made of bundles, as data and in words."""
+"""The results of `aotc extract` and `aotc merge`, as data and as text."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What changed between two bundles, as data: who they are, what they were built from and with, and
-what every executable comes to. docs/commands.md lists the kinds of changes.
+"""`aotc diff`: what changed between two bundles, as data: identity, sources, toolchain, and the
+numbers of every executable. docs/commands.md lists the kinds of changes.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ KINDS = {
     "coverage": "lines of the program that were traced",
     "evidence": "the evidence, where nothing else of it is listed",
 }
-"""Kinds of changes that are no numbers; those of `diff_numbers` come on top."""
+"""Kinds of changes; those that are numbers are listed in `diff_numbers`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. before, after: as text, "-" for what is not there.  numbers: both, if they
-    are some.
+    """One difference. before, after: as text, "-" for a missing one. numbers: both, if they are
+    numbers.
     """
 
     kind: str
@@ -260,7 +260,7 @@ def _compiled(executable: ReviewedExecutable) -> dict[str, dict[str, Any]]:
 
 
 def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:
-    """Evidence that differs in what is not compared."""
+    """A change for evidence that differs in something that is not compared by itself."""
     told = {change.kind for change in changes} & {"coverage", "operations", "placement"}
     for name in sorted(before.targets.keys() & after.targets.keys()):
         refs = [r.targets[name].manifest.evidence for r in (before, after)]

@@ -1,4 +1,4 @@
-"""What every executable comes to in numbers, by the names that `aotc diff --fail-on` takes."""
+"""The numbers of executables that `aotc diff` compares, by the names that `--fail-on` takes."""
 
 from __future__ import annotations
 

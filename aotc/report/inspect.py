@@ -86,7 +86,9 @@ def _claims(data: bytes) -> list[dict[str, Any]]:
 
 
 def _build(predicate: bytes) -> dict[str, Any]:
-    """What a policy's rules on builds ask of provenance; nothing of a predicate that is none."""
+    """The facts that a policy's rules on builds ask for; empty if the predicate is not
+    provenance.
+    """
     try:
         found = decoder(Provenance).decode(predicate)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -104,7 +106,7 @@ def _build(predicate: bytes) -> dict[str, Any]:
 
 
 def _certificate(statement: Statement) -> dict[str, Any]:
-    """What a certificate claims; nothing of another statement."""
+    """What a certificate claims; empty for any other statement."""
     if statement.predicateType != CERTIFICATE_TYPE:
         return {}
     try:

@@ -1,5 +1,5 @@
-"""Everything of a bundle for a reviewer, in one value: what was built, from what, on whose word,
-and the evidence of every stage.
+"""Everything that a reviewer wants to know of a bundle, as one value: what was built, from what,
+who says so, and the evidence of every stage.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from aotc_runtime.verification.trust import policy_keys
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What somebody says of a bundle, with an attestation that bears these keys' ids.
-
-    counts: ids of the policy's keys that count and that did sign it, whatever it says; none without
-    a policy.  predicate: as it stands in the statement, such as SLSA provenance.
+    """An attestation of a bundle. key_ids: that it claims to be signed by. counts: ids of the
+    policy's valid keys that did sign it; none without a policy. predicate: as in the statement,
+    such as SLSA provenance.
     """
 
     key_ids: tuple[str, ...]
@@ -90,11 +89,10 @@ class ReviewedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A bundle. name, version: its own.  verified: whether a policy accepted it; digests were
-    checked in any case.  signers: ids of the keys on whose word it did.  targets: by name.  absent:
-    what the root calls targets that this copy lacks.  blobs: digest to role.  sizes: bytes by media
-    type, of blobs below the root.  contents: for whoever wants to read a blob.  envelopes: all
-    attestations.
+    """A bundle under review. verified: whether a policy accepted it; digests were checked in any
+    case. signers: ids of the keys that the policy counted. targets: by name. absent: targets that
+    this copy lacks. blobs: digest to role. sizes: bytes by media type. contents: to read blobs
+    from. envelopes: all attestations.
     """
 
     bundle: str
@@ -112,8 +110,8 @@ class Review:
     envelopes: tuple[bytes, ...]
 
     def lines(self, entry_point: str) -> EntryPointLines:
-        """Where in the sources what the evidence tells of an entry point is, by the first build's
-        provenance that says so; of a verified bundle, by one that somebody signed who counts.
+        """The source lines that the evidence of an entry point is about, from the first provenance
+        that states them; of a verified bundle, only from provenance that a counted key signed.
         """
         for claim in self.claims:
             believed = claim.predicate_type == PROVENANCE_TYPE and (
@@ -132,9 +130,9 @@ class Review:
 def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Review:
     """Read a bundle for review; nothing of it is loaded.
 
-    policy: it has to satisfy it at this time, the rules on the host left out; with None, digests
-    are checked and signatures are not. Raises BundleFormatError (AOTC-E118: evidence that is not of
-    these executables), IntegrityError, TrustError.
+    policy: must accept the bundle at this time, except for its rules on the host; None checks
+    digests and no signatures. Raises BundleFormatError (AOTC-E118: evidence that is not of these
+    executables), IntegrityError, TrustError.
     """
     contents, vouchers = read_believed(source, policy, now)
     first = next(iter(contents.manifests.values()))

@@ -1,4 +1,4 @@
-"""What became of the tasks of a build, for people and machines."""
+"""How the tasks of a build ended, as data and as text."""
 
 from __future__ import annotations
 

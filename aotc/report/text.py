@@ -45,18 +45,18 @@ def _parity(parity: dict[str, Any]) -> tuple[str, str]:
 
 
 UNLIMITED = 10_000
-"""Columns of a page that is no terminal."""
+"""Columns of output that is not a terminal."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Not rich's exit with status 1, which is that of an internal error."""
+        """Raise, where rich would exit with status 1, which stands for an internal error."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class _Page:
-    """A terminal on which text is only text: no markup, no control characters from a bundle that
-    nobody has verified. What is no terminal has no width: its lines are as long as they have to be.
+    """Output in which text is only text: no markup, and no control characters from an unverified
+    bundle. Where it is not a terminal, lines are as long as they have to be.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
 
 
 def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
-    """The mesh and what is cut over it; everything else is on every device."""
+    """Lines for the mesh and the arrays that are sharded over it."""
     if mesh is None:
         return []
     axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())

@@ -1,4 +1,4 @@
-"""A trust policy in words: as a document, and as lines for people."""
+"""A trust policy, as data and as text."""
 
 from __future__ import annotations
 

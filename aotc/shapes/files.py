@@ -1,4 +1,4 @@
-"""Where the trials of a build lie, for the processes that try."""
+"""The files through which the processes of a build exchange trials and their outcomes."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ type Outcomes = dict[str, list[list[Outcome]]]
 
 
 def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> None:
-    """Leave what is to be tried."""
+    """Write the plan of trials."""
     (folder / "trials.msgpack").write_bytes(msgspec.msgpack.encode(plans))
 
 
 def read_plans(folder: Path) -> Plans:
-    """What is to be tried; nothing if nobody left anything."""
+    """The plan of trials; empty if none was written."""
     path = folder / "trials.msgpack"
     return msgspec.msgpack.decode(path.read_bytes(), type=Plans) if path.exists() else {}
 
 
 def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
-    """Leave what came of trying it in plain JAX."""
+    """Write the outcomes of the trials in plain JAX."""
     (folder / "outcomes.msgpack").write_bytes(msgspec.msgpack.encode(outcomes))
 
 
 def read_outcomes(folder: Path) -> Outcomes:
-    """What came of trying it in plain JAX."""
+    """The outcomes of the trials in plain JAX."""
     data = (folder / "outcomes.msgpack").read_bytes()
     outcomes: Outcomes = msgspec.msgpack.decode(data, type=Outcomes)
     return outcomes

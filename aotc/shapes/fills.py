@@ -1,4 +1,4 @@
-"""Numbers that show whatever leaks out of padding."""
+"""Fill values for padding that make any leak into the results visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs for trials beside the fixture's, whose numbers may hide what they are there to show.
+"""More inputs for trials, since the numbers of a fixture may hide the errors that trials look for.
 
 A recorded file that is repeated is the same in every part of a split; zeros add nothing to a sum; a
 maximum over positive numbers does not see the zeros that a mask puts beside them. So trials are

@@ -1,4 +1,4 @@
-"""What is tried, and what came of it: the values that go to and from the processes that try."""
+"""Trials and their outcomes, as values that processes of a build exchange."""
 
 from __future__ import annotations
 

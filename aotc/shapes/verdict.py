@@ -1,4 +1,4 @@
-"""What trials come to: evidence for the bundle, or a refusal with the numbers."""
+"""The verdict on trials: proof for the bundle manifest, or a refusal with the numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refusals(entry: EntryTrials, found: Tried, what: str) -> Iterator[Finding]:
 
 
 def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float) -> Finding:
-    """A trial that is given up after so many seconds."""
+    """AOTC-E955 or E956 for a trial that was stopped after so many seconds."""
     never = Outcome(None, None, 0, "", within=False)
     finding = _refusal(entry, trial.dimensions, [(trial, never)], 1, "plain JAX itself")
     done = finding.found.removeprefix("another result from ").partition(": max abs error")[0]

@@ -20,7 +20,7 @@ from aotc_runtime.formats.statement import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
 from aotc_runtime.schema.manifest import BundleManifest
 
 BUILDER_ID = "https://aotc.dev/builder/local"
-"""Of builds that nobody named a builder for."""
+"""The builder id of builds for which none was named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _builder(builder_id: str) -> dict[str, Any]:
 
 
 def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[str, Any]]:
-    """Sources say at which of their lines is what the evidence tells of."""
+    """Sources carry annotations with the lines that the evidence is about."""
     lines = {name: entry_point.lines for name, entry_point in program.entry_points.items()}
     return [
         {

@@ -1,4 +1,4 @@
-"""What a policy comes to at a moment: which keys count, and whether they are enough."""
+"""A trust policy at a given time: which keys count, and whether they are enough."""
 
 from __future__ import annotations
 

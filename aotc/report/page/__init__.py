@@ -1,1 +1,1 @@
-"""A bundle as one page for reviewers: what every part of the page says, and how it is drawn."""
+"""`aotc report`: a bundle as one HTML page for reviewers, its parts and how they are rendered."""

@@ -1,7 +1,6 @@
-"""A page as one HTML file that asks nobody for anything.
-
-No script, and a policy that forbids everything but the one style sheet, by its digest: a text that
-got through the escaping could still run nothing and reach nobody.
+"""Renders a page as one HTML file that loads nothing. It has no script, and its content security
+policy forbids everything but the one style sheet, by digest: even text that escaped the escaping
+could not run or send anything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which target of a bundle a host runs, and why that one: made by verification, told by reports."""
+"""Which target of a bundle a host runs, and why: chosen by verification, shown by reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a manifest in words, the same in errors, reports and counters."""
+"""How errors, reports and counters name parts of a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Proofs as values: types that only verification makes (held by a test in tests/house).
+"""Proofs as values: only verification may construct these types, which a test in tests/house
+checks.
 
 `system.pjrt` and `serving` ask for these types, so that bytes nobody verified cannot reach XLA.
 """

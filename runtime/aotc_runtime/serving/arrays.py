@@ -1,4 +1,4 @@
-"""Arrays at the border of a call: what is accepted from users, and what stays on the device."""
+"""What a call accepts as arrays, and arrays that stay on the device between calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DeviceArray:
 
     @property
     def placement(self) -> Any:
-        """How it lies on several devices; None if it is on one."""
+        """How the array is spread over several devices; None if it is on one."""
         return self._aval.placement
 
     @property
@@ -66,9 +66,8 @@ class DeviceArray:
         return self._buffer
 
     def claim(self, by: str) -> None:
-        """Take it for a call that donates it, once nobody reads it any more.
-
-        Raises ShapeError (AOTC-E631) if another call has it.
+        """Reserve the array for a call that donates it, once nobody reads it any more. Raises
+        ShapeError (AOTC-E631) if another call has it.
         """
         with self._lock:
             self.buffer()
@@ -84,7 +83,9 @@ class DeviceArray:
             return np.array(pjrt.to_numpy(self._buffer, self._aval))
 
     def give_back(self) -> None:
-        """The call that claimed it failed and left it as it was, if XLA did."""
+        """End the claim of a call that failed. The array is usable again, unless XLA has deleted
+        it.
+        """
         if not self._buffer.is_deleted():
             self._used_by = ""
 
@@ -120,7 +121,9 @@ class DeviceArray:
         return array if dtype is None else array.astype(dtype)
 
     def __copy__(self) -> DeviceArray:
-        """Itself: it cannot change, and two handles could not both know of a donation."""
+        """Return the array itself: it is immutable, and a copy of the handle would not know of a
+        donation.
+        """
         return self
 
     def __deepcopy__(self, _: Any) -> DeviceArray:

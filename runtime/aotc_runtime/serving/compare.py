@@ -68,7 +68,7 @@ def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Differe
 
 
 def _differ(actual: Array, expected: Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which elements, in a row, are not the same bits; told without arithmetic."""
+    """Flat mask of the elements whose bits differ, compared without arithmetic."""
     size = min(actual.dtype.itemsize, 8)
     rows = (
         np.ascontiguousarray(array).reshape(-1, 1).view(f"u{size}") for array in (actual, expected)
@@ -96,7 +96,7 @@ def _ulp(actual: Array, expected: Array) -> int:
 
 
 def _ordinal(array: Array) -> Array:
-    """The position of each float in the order of all floats of its type; -0.0 and 0.0 are one."""
+    """The position of each float among all floats of its type; -0.0 and 0.0 have the same."""
     bits = np.ascontiguousarray(array).view(_BITS[array.dtype.itemsize]).astype(np.int64)
     lowest = -(2 ** (8 * array.dtype.itemsize - 1))
     return np.where(bits < 0, lowest - bits, bits)

@@ -1,8 +1,9 @@
-"""Executables that are compiled in production, and what is asked of them before they serve.
+"""Compiles executables in production, and checks them before they serve.
 
-The bundled module, compiled here for the sizes of a profile, has to give the results that plain JAX
-recorded at build: this host's compiler makes of it what the build's did. That is asked once, before
-anything else is compiled. And each executable has to find the memory that its calls need.
+The bundled module, compiled here for the sizes of a profile, must give the results that plain JAX
+recorded at build: only then does this host's compiler do what the build's did. That is checked
+once, before anything else is compiled. And for each executable there must be enough memory for its
+calls.
 """
 
 from __future__ import annotations

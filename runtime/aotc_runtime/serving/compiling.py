@@ -1,4 +1,4 @@
-"""Executables that are compiled beside the calls, for sizes that the bundle has none for."""
+"""Compiles executables in the background, for sizes of calls that no profile of the bundle has."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Compiler:
             return ready.served
 
     def request(self, sizes: SizesKey) -> ShapeError:
-        """See to it that there is one, and the error for a call that cannot wait for it.
+        """Have one compiled, and return the error for a call that cannot wait for it.
 
         AOTC-E614: it is being compiled, or will be when others are done; E615: that failed.
         """
@@ -75,7 +75,8 @@ class Compiler:
                 self._waiting[sizes] = None
                 if not self._is_working and self._compile is not None:
                     self._is_working = True
-                    # No daemon: Python ends those inside of XLA, which aborts the process.
+                    # Not a daemon: Python would end the thread inside of XLA, which aborts the
+                    # process.
                     threading.Thread(target=self._work, name="aotc-compile").start()
             state = "being compiled" if sizes in self._waiting else "waiting for others to compile"
             return self._error(sizes, "AOTC-E614", state)

@@ -94,7 +94,7 @@ class LoadedEntryPoint:
             isinstance(parameter.tree, Leaf) for parameter in self.parameters
         )
         self._positional = positional_count(self.parameters)
-        # How many arguments a call has that is nothing but its leaves in order; or never.
+        # The number of positional arguments of a call that are its leaves in order; -1 if never so.
         self._plain_count = self._count if self._flat and self._positional == self._count else -1
         first = resident.profiles[0]
         self._dtypes = [aval.dtype for aval in first.inputs]
@@ -143,8 +143,8 @@ class LoadedEntryPoint:
         return result
 
     def _at_once(self, args: tuple[Any, ...]) -> Served | None:
-        """The profile of plain numpy arguments that need no conversion of any kind, if it may be
-        called directly; None sends the call the long way, which knows every reason.
+        """The profile that serves these arguments, if they are plain numpy arrays that need no
+        conversion. None sends the call through all checks, which find the reason.
         """
         if len(args) != self._plain_count:
             return None
@@ -230,9 +230,8 @@ class LoadedEntryPoint:
         return await asyncio.wrap_future(self.submit(*args, **kwargs))
 
     def warm(self, leaves: list[Array]) -> None:
-        """Call with these input leaves until nothing is left to prepare; counts for nothing.
-
-        Three calls, or fewer if they take long: what they save is a fraction of a millisecond.
+        """Call with these input leaves to warm up; these calls are not counted. Three calls, or
+        fewer if they take long, since they save later calls a fraction of a millisecond.
         """
         positional, named = arguments_of(self.parameters, leaves)
         end = perf_counter_ns() + WARMING_NANOSECONDS
@@ -244,7 +243,7 @@ class LoadedEntryPoint:
 
     @property
     def calls(self) -> dict[str, int]:
-        """Calls served, by the executable that did most of it."""
+        """How many calls each executable served; a split call counts for its largest part."""
         return self.tallies.calls
 
     @property
@@ -267,7 +266,7 @@ class LoadedEntryPoint:
         return tuple([leaves[index].shape for index in self.passed])
 
     def _exact(self, leaves: list[Any]) -> Served | None:
-        """The profile of exactly these leaves, which get what it is supplied with."""
+        """The profile with exactly these sizes; masks and lengths are added to the leaves."""
         served = self._table.get(self._shapes(leaves))
         if served is not None:
             for leaf, array in served.supplied:
@@ -275,7 +274,7 @@ class LoadedEntryPoint:
         return served
 
     def _detoured(self) -> Detour:
-        """Whatever serves calls that no profile fits, or refuses them."""
+        """The part that serves calls which no profile fits, or refuses them; made on first use."""
         with self._lock:
             if self._resident is None:
                 raise self._closed_error()

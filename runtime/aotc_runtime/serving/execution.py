@@ -124,8 +124,8 @@ class Execution:
     def on_host(
         self, leaves: list[Any], label: str, indices: Collection[int]
     ) -> AbstractContextManager[list[Any]]:
-        """The leaves with numpy arrays at these indices, for a block; what is donated there is used
-        up if the block succeeds, as it would be by an executable.
+        """The leaves, as numpy arrays at these indices, during a block. Donated arrays among them
+        are used up if the block succeeds.
 
         Raises ShapeError (AOTC-E631, E632), and ResourceError (AOTC-E553) where the block runs out
         of memory.
@@ -135,8 +135,8 @@ class Execution:
         return _using_up(leaves, claimed, indices, label)
 
     def copied(self, leaves: list[Any], label: str) -> AbstractContextManager[list[Any]]:
-        """As `on_host`, for later: with copies of what the caller may change, and without what is
-        donated.
+        """As `on_host`, for a call that runs later: with copies of arrays that the caller may
+        change, and without donated ones.
         """
         claimed = self.claim(leaves, label, self.donated) if self.donated else []
         copies = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]

@@ -27,7 +27,7 @@ from aotc_runtime.serving.tallies import Path, SizesKey, Tallies
 from aotc_runtime.serving.ways import ExactWay, PaddedWay, SplitWay, Way, shapes_at
 
 REMEMBERED_MAX = 1024
-"""Shapes whose way is remembered: the second such call finds it with one look-up."""
+"""How many shapes are remembered with their way, so that the next such call needs one look-up."""
 
 
 class Outside:

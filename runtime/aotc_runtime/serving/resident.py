@@ -56,9 +56,9 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 
 class ResidentSymbolic(Struct, frozen=True):
-    """What can be compiled for more sizes. arguments: as those of an executable.  options: of XLA,
-    by name, that the target was compiled with.  profile: number of the cheapest, whose fixture
-    tells whether what is compiled here computes the same.
+    """A module that can be compiled for more sizes. arguments: as for an executable. options:
+    XLA's, that the target was compiled with. profile: index of the cheapest one, whose fixture
+    shows whether code compiled on this host computes the same.
     """
 
     module: VerifiedBlob
@@ -242,7 +242,7 @@ def _outputs(spec: EntryPoint, record: ProfileRecord, mesh: Mesh | None) -> tupl
 
 
 def _mesh(manifest: BundleManifest) -> Mesh | None:
-    """None for programs on one device, whether their mesh has one or they have no mesh."""
+    """The mesh, or None for a program on one device."""
     mesh = manifest.mesh
     return None if mesh is UNSET or len(mesh.devices) == 1 else mesh
 

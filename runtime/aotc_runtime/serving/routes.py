@@ -1,5 +1,4 @@
-"""How a call is served whose sizes no profile has exactly: a pure choice, made before anything is
-touched and the same every time.
+"""Chooses how to serve a call whose sizes no profile has exactly: a pure function of the sizes.
 
 Padded: to the cheapest profile that covers it. Split: along one dimension, into parts that profiles
 serve, as many of the largest as leave a rest that the others add up to, and so on.
@@ -17,10 +16,10 @@ from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
 Sizes = Mapping[str, int]
 
 PARTS_MAX = 1024
-"""Calls that one call is split into: more are a mistake of whoever sized the profiles."""
+"""At most so many parts for one call; to need more means that the profiles are badly chosen."""
 
 SUMS_MAX = 2**24
-"""Sums that are looked through for a split, a bit each: profiles up to 4096 never need more."""
+"""Largest sum that is looked at for a split, one bit each; profiles up to 4096 never need more."""
 
 
 class Direct(Struct, frozen=True):

@@ -1,5 +1,5 @@
-"""Whether executables are cut as the manifest says. XLA compares sizes in bytes and nothing else:
-pieces of another axis with as many bytes would run, and give nonsense.
+"""Checks that executables are sharded as the manifest says. XLA compares sizes in bytes only:
+pieces of another axis with the same number of bytes would run and give wrong results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sizes that a call's shapes give to its dimensions, and whether they are accepted.
 
-AOTC-E612: shapes that no sizes lead to.  AOTC-E613: sizes that the bundle does not accept.
-AOTC-E611: sizes that are accepted and that no profile serves.
+AOTC-E612: shapes that no sizes of the dimensions give.  AOTC-E613: sizes that the bundle does not
+accept. AOTC-E611: sizes that are accepted and that no profile serves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Sizes = dict[str, int]
 def solve(
     name: str, tensors: Sequence[TensorSpec], shapes: Shapes, known: Sequence[Shapes]
 ) -> Sizes:
-    """The size of every dimension that these inputs tell, all of their axes agreeing.
+    """The size of every dimension, derived from the shapes of the inputs, whose axes must all
+    agree.
 
     tensors, shapes, known: of the inputs that a caller passes; known: in each profile.
     Raises ShapeError (AOTC-E612).
@@ -126,7 +127,7 @@ def _impossible(
 
 
 def _told(tensors: Sequence[TensorSpec], shapes: Shapes) -> dict[str, list[tuple[str, int]]]:
-    """By dimension, which input has it at what size, from axes that depend on it alone."""
+    """By dimension, the sizes that inputs give it, from axes that depend on it alone."""
     told: dict[str, list[tuple[str, int]]] = {}
     for tensor, shape in zip(tensors, shapes, strict=True):
         for wanted, size in zip(tensor.shape, shape, strict=True):

@@ -1,4 +1,4 @@
-"""One place to call, and one version after the other behind it."""
+"""A place to call behind which one bundle can replace another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Tenancy:
-    """A bundle and the calls that are using it."""
+    """A bundle, and how many calls are running in it."""
 
     __slots__ = ("bundle", "calls")
 

@@ -87,7 +87,7 @@ class ShapeCounts:
 
 
 class Exact(Struct, frozen=True):
-    """Calls that a profile serves exactly. The call path counts them itself, without a lock."""
+    """Counts calls that a profile serves exactly; the call path does this without a lock."""
 
     sizes: SizesKey
     label: str
@@ -133,7 +133,7 @@ class Tallies:
             self._refusals[code] = self._refusals.get(code, 0) + 1
 
     def forget_exact(self) -> None:
-        """What warming up has counted."""
+        """Drop the counts of calls that warmed up."""
         for each in self._exact:
             each.counter.reset()
 

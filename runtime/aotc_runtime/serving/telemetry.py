@@ -34,7 +34,7 @@ class Latency(Struct, frozen=True):
 
 
 PENDING_MAX = 1024
-"""Calls whose latency waits for being sorted into buckets."""
+"""How many latencies may wait to be sorted into buckets."""
 
 
 class CallCounter:

@@ -183,7 +183,9 @@ def shapes_at(
     profile: Sequence[tuple[int, ...]],
     sizes: Mapping[str, int],
 ) -> list[tuple[int, ...]]:
-    """Shapes at these sizes. profile: the shapes in a profile, for axes that nobody can tell."""
+    """Shapes at these sizes. profile: the shapes in a profile, used for axes of unknown
+    expression.
+    """
     return [
         tuple(
             whole if axis == "?" else parse_expression(axis).value(sizes)

@@ -1,1 +1,2 @@
-"""The outside world as facts: files (store), this host (host), jaxlib (pjrt). No decisions here."""
+"""The outside world: files (store), facts about this host (host), jaxlib (pjrt). No
+decisions here."""

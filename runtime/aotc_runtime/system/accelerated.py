@@ -1,4 +1,4 @@
-"""What all devices but the processor have in common: memory of their own, and no compiling."""
+"""What accelerators have in common: memory of their own, and nothing is compiled for them here."""
 
 from __future__ import annotations
 

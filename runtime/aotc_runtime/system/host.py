@@ -74,8 +74,8 @@ def detect_all(devices: int | None = None) -> HostFacts:
 
 
 def accelerator(platform: str) -> Accelerator | None:
-    """What this process may use of a platform: without devices where there are none, None for a
-    platform that nothing is known of here. Starts the driver of its devices, if there is one.
+    """The devices of a platform that this process may use. Without devices where there are none;
+    None for a platform that aotc cannot ask about. May start the driver of these devices.
     """
     match platform:
         case "cuda":

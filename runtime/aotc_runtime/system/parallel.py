@@ -1,4 +1,4 @@
-"""A function of each of several things, on several threads."""
+"""Calls a function on each of several items, on several threads."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 
 
 def each[T, R](function: Callable[[T], R], things: Sequence[T], threads: int) -> list[R]:
-    """The results, in the order of the things; the calling thread is one of the threads.
-
-    function: lets other threads run meanwhile, or nothing is gained.
-    Raises what it raised, of several errors that of the first thing in order, once all threads have
-    ended; none begins another thing by then.
+    """The results, in the order of the items; the calling thread is one of the threads. function:
+    must release Python's global lock, or nothing is gained. Raises the error of the first failed
+    item, once all threads have ended; after an error no item is begun.
     """
     waiting = list(range(len(things)))[::-1]  # taken from the end; a list's pop is atomic
     results: dict[int, R] = {}

@@ -1,4 +1,4 @@
-"""The only file of the runtime that knows jaxlib, but for the guard in `processor`. Names below
+"""The only file of the runtime that knows jaxlib, except for the guard in `processor`. Names below
 are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
 
     jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
@@ -381,8 +381,8 @@ class Device:
         """Executables alive in XLA's client that were neither deserialized nor compiled for calls
         under a policy that allows it: 0, or a bug.
 
-        One that another thread has just let go of is no longer known while XLA still takes it
-        apart, so a count is believed only if it stays.
+        An executable that another thread has just released may still be alive in XLA, so the count
+        is taken twice and believed only if it stays.
         """
         for seconds in (0.001, 0.01, 0.1, 1.0):
             count = self._unknown_executables()
@@ -414,8 +414,9 @@ class Device:
         )
 
     def forget_released(self) -> None:
-        """Let go of arrays that released buffers used in place; XLA otherwise does it at its next
-        call, and until then keeps the files mapped that they lie in."""
+        """Release arrays that freed buffers used in place. XLA would do so at its next call, and
+        until then keep the files mapped that hold them.
+        """
         self._collect_garbage()
 
     def pointer(self, buffer: Buffer) -> int:

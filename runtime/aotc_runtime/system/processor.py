@@ -52,7 +52,7 @@ class _Leaf(ctypes.Structure):
 
 
 def floor(jaxlib: str) -> frozenset[str]:
-    """Features without which this jaxlib does not start; none are known of another version."""
+    """Features without which this jaxlib does not start; empty for versions that were not tried."""
     return FLOORS.get(".".join(jaxlib.split(".")[:2]), frozenset())
 
 

@@ -1,4 +1,4 @@
-"""Arrays over several devices, as jaxlib wants them: what only bundles with a mesh need. `pjrt`
+"""Arrays over several devices in jaxlib's terms; only bundles with a mesh need this module. `pjrt`
 hands over the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
 
     HloSharding: replicate, iota_tile, from_proto, tile_assignment_dimensions,
@@ -22,8 +22,8 @@ type Put = Callable[..., Buffer]
 type Key = tuple[tuple[int, ...], tuple[Piece, ...]]
 
 type Tiles = tuple[tuple[int, ...], ...]
-"""For each device the place of its piece among the pieces, by axis; () for each if all hold
-everything.
+"""For each device, the position of its piece along each axis; () for each if all hold the whole
+array.
 """
 
 ALIGNMENT = 64

@@ -76,7 +76,7 @@ def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
 
 
 def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """format_version: this process reads it, since it does; another host's runtime may be older."""
+    """format_version: this process has read it, but the runtime of another host may be older."""
     needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
     if reads and (needs[0] != reads[0] or needs > reads):
         yield Finding(
@@ -109,13 +109,13 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
 
 
 def _platform(manifest: BundleManifest, host: HostFacts) -> str:
-    """The one of the host's platforms that is nearest to the bundle's."""
+    """The host's accelerator platform if it has devices of the bundle's, else its processor."""
     has = accelerator(manifest, host)
     return has.platform if has.devices else host.platform
 
 
 def check_libc(_: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """What every jaxlib of our range needs, if the host's version is known."""
+    """The glibc that every supported jaxlib needs, if the host's version is known."""
     name, found = _libc(host)
     if name == GLIBC and found and found < GLIBC_FLOOR:
         yield Finding(
@@ -216,10 +216,9 @@ def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
-    """What a padded or split call adds to a profile's, at most and at least.
-
-    A padded one adds its results, cut; copies of the inputs are among what the profile needs
-    anyway. A split one has two parts or more: the results of another part, and all of them joined.
+    """Bytes that a padded or split call needs beyond a call of a profile. A padded call needs its
+    results once more, cut; copies of its inputs are counted for the profile already. A split call
+    of two parts needs the results of the second part, and all results joined.
     """
     return max(
         (
@@ -234,7 +233,7 @@ def padding_bytes(manifest: BundleManifest) -> int:
 
 
 JOINED = 3
-"""Times a part's results, beside those of the other part: its own, and twice as many joined."""
+"""The results of the second part, and those of both parts joined, in multiples of one part's."""
 
 
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:

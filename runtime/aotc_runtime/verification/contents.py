@@ -155,7 +155,7 @@ def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str
 
 
 class WeightsHashing:
-    """docs/trust.md 6, the second half: the weights, while they are being hashed."""
+    """The second half of docs/trust.md 6: weights that are hashed in the background."""
 
     def __init__(self, source: BlobSource, weights: Mapping[str, memoryview]) -> None:
         self._where = source.name
@@ -163,14 +163,14 @@ class WeightsHashing:
         self._hashing = Hashing(tuple(weights.values()), cores())
 
     def finish(self) -> None:
-        """Wait for it. Raises IntegrityError (AOTC-E201)."""
+        """Wait until all are hashed. Raises IntegrityError (AOTC-E201)."""
         for digest, found in zip(self._digests, self._hashing.finish(), strict=True):
             if found != digest:
                 where = f"{self._where} {digest} ({oci.WEIGHTS_TYPE})"
                 raise _integrity_error("AOTC-E201", where, digest, found)
 
     def stop(self) -> None:
-        """Nothing of it is wanted any more."""
+        """Hash no more: the result is not needed."""
         self._hashing.stop()
 
 
@@ -184,8 +184,9 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
 def begin_contents(
     source: BlobSource, root: Root, attested: set[str]
 ) -> tuple[Contents, WeightsHashing]:
-    """docs/trust.md 2, 5 and 6: every blob below the root is the one whose digest was signed, of
-    weights once their hashing is finished. Targets may be absent, as long as one is there.
+    """docs/trust.md 2, 5 and 6: read everything below the root and check that each blob has the
+    digest that was signed. For weights that is known once the returned hashing has finished.
+    Targets may be absent, as long as one is there.
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
     E205 layers that are not what the manifest refers to; BundleFormatError.
@@ -298,16 +299,22 @@ def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) ->
             yield Finding(
                 code="AOTC-E205",
                 where=f"{where} {digest}",
-                expected=f"{wanted.get(digest, 'no such layer')}, as the bundle manifest says",
-                found=str(given.get(digest, "no such layer")),
+                expected=f"{_layer_text(wanted.get(digest))}, as the bundle manifest says",
+                found=_layer_text(given.get(digest)),
                 hint="the bundle was put together wrongly: build it again",
             )
+
+
+def _layer_text(layer: tuple[str, int] | None) -> str:
+    return f"{layer[1]} bytes of {layer[0]}" if layer else "no such layer"
 
 
 def _hash_layers(
     source: BlobSource, layers: Mapping[str, Descriptor]
 ) -> tuple[dict[str, memoryview], WeightsHashing]:
-    """Every layer, copied and hashed; but weights stay mapped, and are being hashed."""
+    """Every layer by digest: copied and hashed, except weights, which stay mapped while they are
+    hashed.
+    """
     data: dict[str, memoryview] = {}
     weights: dict[str, memoryview] = {}
     for digest in sorted(layers):

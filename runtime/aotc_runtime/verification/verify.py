@@ -59,12 +59,12 @@ class Verdict(Struct, frozen=True):
 
 
 def _no_accelerator(_: str) -> Accelerator | None:
-    """What a host has beside its processor, if nobody can tell."""
+    """The default for `accelerators`: none are known."""
     return None
 
 
 def _nothing(_: BundleManifest, __: Mapping[str, VerifiedBlob]) -> None:
-    """What is done while weights are hashed, if nobody has anything to do."""
+    """The default for `meanwhile`: do nothing."""
 
 
 def examine(
@@ -79,14 +79,14 @@ def examine(
 ) -> Verdict:
     """Everything that can be said about a bundle on this host, without loading it.
 
-    host: its facts, or what finds them out, which is asked only once the bundle is trusted, with
-    the number of devices that the bundle wants of a processor.
-    target: one of the bundle's, or None for the best this host can run.  now: the time of checking,
-    seconds since the epoch, or None for this host's clock, which is then read once.  meanwhile:
-    given the manifest of the chosen target and its executables, by digest, while the weights are
-    still being hashed; everything but the weights is verified by then.  accelerators: finds out
-    what the host has of a platform other than its processor; asked only for those that the bundle
-    is for, where the facts do not say it.
+    host: its facts; or a function that finds them out, called only once the bundle is trusted, with
+    the number of devices into which the bundle wants the processor divided. target: one of the
+    bundle's, or None for the best this host can run.  now: the time of checking, seconds since the
+    epoch, or None for this host's clock, which is then read once.  meanwhile: given the manifest of
+    the chosen target and its executables, by digest, while the weights are still being hashed;
+    everything but the weights is verified by then.  accelerators: finds out which devices of a
+    platform the host has; asked only for platforms that the bundle has targets for and that the
+    facts do not mention.
     """
     now = time.time() if now is None else now
     gates: list[str] = []
@@ -146,7 +146,9 @@ def _with_accelerators(
     wanted: str | None,
     ask: Accelerators,
 ) -> HostFacts:
-    """The facts with what the host has of the platforms that the bundle, or its target, is for."""
+    """The facts, with accelerators of the platforms that the bundle (or the wanted target)
+    is for.
+    """
     platforms = {
         manifest.requires.platform
         for name, manifest in manifests.items()
@@ -162,8 +164,8 @@ def _with_accelerators(
 def _certificates(
     envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> AskCertificates | None:
-    """docs/trust.md 8: whom to ask of another jaxlib, if the policy names anybody. Nothing is read
-    and nothing is imported for it unless somebody asks.
+    """docs/trust.md 8: a function that asks certificates about a jaxlib, if the policy names
+    certifiers. Nothing is read or imported before it is called.
     """
     if not policy.certifiers:
         return None
@@ -197,7 +199,7 @@ def check_policy(
     """docs/trust.md 7: everything that the policy refuses in the signed content."""
     manifests = contents.manifests.values()
     yield from rules.check_identity(next(iter(manifests)), policy)
-    # What most policies do not ask about is imported where one does.
+    # Imported here, because most policies do not need it.
     if policy.revoked.blobs:
         from aotc_runtime.verification.roles import roles_by_digest
 
