@@ -37,6 +37,7 @@ RECORDS_KEPT = 200
 RECORD_BYTES_MAX = 256 * 2**20
 """A record has some kilobytes for each task; one of hundreds of executables, some hundred kB."""
 
+_ENTRY = re.compile(r"[0-9a-f]{64}\Z")
 _UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
 
 
@@ -238,7 +239,7 @@ class LocalStore:
         for folder in folders:
             with suppress(OSError):
                 for path in folder.iterdir():
-                    if set(path.name) <= HEX:
+                    if _ENTRY.match(f"{folder.name}{path.name}"):
                         with suppress(FileNotFoundError):
                             yield path, path.lstat()
 

@@ -129,6 +129,19 @@ AREAS = (
         ("tests/unit/signing/test_model_signatures.py", "tests/unit/cli/test_command_attest.py"),
     ),
     Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),
+    Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
+    Area(RUNTIME, ("serving/loading.py",), ("tests/unit/runtime/serving/test_loading.py",)),
+    Area(
+        RUNTIME,
+        ("serving/compare.py",),
+        ("tests/unit/runtime/serving/test_dtypes_and_compare.py",),
+    ),
+    Area(TOOLCHAIN, ("locations.py",), ("tests/unit/test_locations.py",)),
+    Area(
+        TOOLCHAIN,
+        ("parity/isolated.py", "certify/isolated.py"),
+        ("tests/unit/parity/test_isolated.py", "tests/unit/certify/test_isolated.py"),
+    ),
     Area(TOOLCHAIN, ("compat/host_files.py",), ("tests/unit/compat/test_host_files.py",)),
     Area(
         TOOLCHAIN,

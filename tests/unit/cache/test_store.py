@@ -97,7 +97,12 @@ def test_clearing_leaves_nothing_but_names_that_are_not_ours(store: LocalStore) 
     store.put(KEY, b"data")
     store.write_record("0", b"{}")
     (store.folder / "mine.txt").write_bytes(b"")
+    theirs = [store.folder / "entries" / name for name in ("ab/cafe", "a/" + "b" * 62)]
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"")
     assert store.clear().entries == 1
+    assert all(path.exists() for path in theirs)
     assert store.read_record("0") is None and store.contents().entries == 0
     assert (store.folder / "mine.txt").exists()
 
