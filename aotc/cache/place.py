@@ -51,7 +51,7 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
         raise _unusable(folder, "everybody may write there")
     for inner in inner_folders(folder) if found.st_mode & stat.S_IXOTH else ():
         with suppress(FileNotFoundError):
-            if inner.lstat().st_mode & stat.S_IWOTH and not inner.is_symlink():
+            if inner.stat().st_mode & stat.S_IWOTH:
                 raise _unusable(folder, f"everybody may write in {inner.relative_to(folder)}")
     return LocalStore(folder, size)
 

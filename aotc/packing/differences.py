@@ -14,13 +14,19 @@ from msgspec import UNSET
 
 from aotc.comparing.documents import differing
 from aotc.comparing.modules import text_diff
+from aotc.evidence import Evidence
 from aotc.packing.bundle import Data, TargetParts
 from aotc.packing.same_source import program_facts
+from aotc_runtime import canonical
+from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest, ProfileRecord
 from aotc_runtime.verification.contents import Contents
 
 LINES_SHOWN = 24
+
+LINES_COMPARED = 20_000
+"""Comparing takes seconds beyond."""
 """Of the difference between two texts."""
 
 VALUE_SHOWN = 80
@@ -148,11 +154,12 @@ class _Comparison:
         if one.evidence is UNSET or two.evidence is UNSET:
             yield from self._values(Stage.EVIDENCE, "evidence", one.evidence, two.evidence)
             return
-        read = msgspec.json.decode
-        documents = (
-            read(bytes(self.first.blobs[one.evidence.digest])),
-            read(bytes(self.second.blobs[two.evidence.digest])),
-        )
+        data = self.first.blobs[one.evidence.digest], self.second.blobs[two.evidence.digest]
+        try:
+            documents = [canonical.decode(each, Evidence, where="evidence") for each in data]
+        except BundleFormatError:  # that of a bundle which nobody has vouched for, or a newer one
+            yield self._blobs(Stage.EVIDENCE, "evidence", one.evidence, two.evidence)
+            return
         yield from self._values(Stage.EVIDENCE, "evidence", *documents)
 
     def _values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
@@ -169,7 +176,11 @@ class _Comparison:
     def _module_lines(self, one: str, two: str) -> tuple[str, ...]:
         a = self.module_text(bytes(self.first.blobs[one])).splitlines()
         b = self.module_text(bytes(self.second.blobs[two])).splitlines()
+        if max(len(a), len(b)) > LINES_COMPARED:
+            return (f"modules of {len(a)} and {len(b)} lines are not compared line by line",)
         lines = list(text_diff(a, b))
+        if not lines:
+            return ("they differ in constants of many numbers, or in how they are encoded",)
         more = len(lines) - LINES_SHOWN
         return (*lines[:LINES_SHOWN], *([f"… {more} more lines"] if more > 0 else []))
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aotc.build.reproducing.recipe import read_recipe
-from aotc.build.reproducing.reproduce import reproduce
+from aotc.build.reproducing.reproduce import _module_text, reproduce
 from aotc.errors import ReproducibilityError
 from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest
@@ -168,6 +168,10 @@ def test_what_is_no_file_is_no_source_and_is_not_waited_for(
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E943", str(odd))
     assert finding.found == ("Is a directory" if kind == "folder" else "no regular file")
+
+
+def test_a_module_that_jaxlib_cannot_read_is_read_elsewhere_and_told() -> None:
+    assert _module_text(b"ML\xefR no module").startswith("jaxlib cannot read it: exit status")
 
 
 def test_a_manifest_is_found_by_its_name_as_it_is_and_not_as_a_pattern(forged: Forge) -> None:

@@ -34,6 +34,7 @@ RULES = {
     "a mask without the dimension": "a mask of booleans with an axis batch",
     "a mask that is donated": "a mask of booleans with an axis batch",
     "a mask that is a list": "a mask of booleans with an axis batch",
+    "a length that is no parameter": "a length that is an integer scalar",
     "a length of floats": "a length that is an integer scalar",
     "a length with an axis": "a length that is an integer scalar",
     "a mask that is a length": "a parameter for each length",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from aotc.backends.xla.texts import Form, texts
 from aotc.build.reproducing.build_again import findings
 from aotc.build.reproducing.recipe import Recipe, read_recipe
 from aotc.build.reproducing.source_check import check_files, find_manifest, read_elsewhere
@@ -21,8 +22,7 @@ from aotc.build.staging import scratch_folder
 from aotc.build.tasks import identity
 from aotc.capture.packages import normalized
 from aotc.certify.installing import install_packages
-from aotc.errors import quoted, raise_if
-from aotc.lowering.text import module_text
+from aotc.errors import UsageError, quoted, raise_if
 from aotc.packing.differences import Side, differences, side_of
 from aotc.processes import GRACE_SECONDS, Processes, describe_status
 from aotc.tuning import tuning_file
@@ -115,7 +115,7 @@ def reproduce(
                 if name in built.manifests
             }
             second = Side(present, built.blobs)
-            different = differences(side_of(contents), second, module_text)
+            different = differences(side_of(contents), second, _module_text)
             raise_if([*other, *findings(different, str(path), "the new build")])
     first = next(iter(contents.manifests.values()))
     return Reproduced(
@@ -128,6 +128,15 @@ def reproduce(
         installed=bool(changed),
         notes=tuple(_notes(recipe, policy, other)),
     )
+
+
+def _module_text(artifact: bytes) -> str:
+    """In a process of its own: the bundle may be anybody's."""
+    try:
+        (text,) = texts([(Form.STABLEHLO, artifact)], "a module")
+    except UsageError as error:
+        return f"jaxlib cannot read it: {error.findings[0].found}"
+    return text
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:

@@ -213,6 +213,9 @@ CONTRADICTIONS |= {
     "a mask that is a list": supplied(
         "mask", "bool", ["batch"], tree={"node": "list", "items": [{"node": "leaf", "index": 1}]}
     ),
+    "a length that is no parameter": lambda m, e, p: e.update(
+        out_of_profile=policy(length="other")
+    ),
     "a length of floats": supplied("length", "float32", []),
     "a length with an axis": supplied("length", "int32", [1]),
     "a mask that is a length": both,

@@ -52,6 +52,22 @@ def test_a_folder_in_which_everybody_may_write_in_part_is_refused(
     assert open_store(str(tmp_path / "cache"), None, {}), "which nobody else can reach"
 
 
+@pytest.mark.parametrize(("mode", "refused"), [(0o755, False), (0o777, True)])
+def test_a_link_inside_leads_to_what_counts(tmp_path: Path, mode: int, refused: bool) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk").chmod(mode)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o755)
+    (tmp_path / "cache" / "entries").symlink_to(tmp_path / "disk")
+    (tmp_path / "cache" / "records").symlink_to("nowhere")
+    if not refused:
+        assert open_store(str(tmp_path / "cache"), None, {})
+        return
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path / "cache"), None, {})
+    assert caught.value.code == "AOTC-E060"
+
+
 def test_what_a_build_makes_there_is_not_everybodys(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o755)
     before = os.umask(0)

@@ -99,3 +99,24 @@ def test_what_no_stage_looks_at_is_still_told(side: Side) -> None:
     other = changed(side, lambda m: replace(m, accepts_jaxlib=("0.11.2",)))
     (found, *_) = differences(side, other, str)
     assert (found.stage, found.what) == (Stage.MANIFEST, "accepts_jaxlib")
+
+
+def test_evidence_is_told_by_its_fields_or_if_it_is_none_by_its_bytes(side: Side) -> None:
+    manifest = next(iter(side.manifests.values()))
+    assert manifest.evidence is not msgspec.UNSET
+    good = bytes(side.blobs[manifest.evidence.digest])
+    fewer = good.replace(b'"branches":0', b'"branches":1', 1)
+    for data, what in ((fewer, "control_flow.branches"), (b"[" * 100_000, "evidence")):
+        ref = BlobRef(digest=sha256(data), size=len(data))
+        other = changed(side, lambda m, ref=ref: replace(m, evidence=ref), data)
+        (found,) = differences(side, other, str)
+        assert found.stage is Stage.EVIDENCE and found.what.endswith(what)
+
+
+def test_modules_that_are_too_long_or_read_the_same_have_a_line_that_says_so(side: Side) -> None:
+    manifest = next(iter(side.manifests.values()))
+    profiles = next(iter(manifest.entry_points.values())).profiles
+    other = changed(side, lambda m: of_profile(m, module=profiles[1].module))
+    for text, said in (("x\n" * 20_001, "20001 lines"), ("x\n", "constants of many numbers")):
+        (found, *_) = differences(side, other, lambda artifact, text=text: text)
+        assert len(found.lines) == 1 and said in found.lines[0]
