@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from aotc.backends.cuda.disassembly import cubins
+from aotc.backends.xla import elf, objects, records
 from aotc.build.distributed.executor_backend import _executable
 from aotc.build.distributed.wire import _digest, decode_answer
 from aotc.build.reproducing.recipe import recipe_of
@@ -151,6 +153,22 @@ def model_files(data: bytes) -> None:
     assert all(file.startswith("sha256:") for file in openssf._files(data, "x").values())
 
 
+def executable(data: bytes) -> None:
+    """What explain, diff and report take apart; of another layout, it is opaque to them."""
+    for read in (objects.contents, objects.canonical, objects.compile_options):
+        with suppress(objects.UnknownLayoutError):
+            read(data)
+    with suppress(ValueError):
+        assert sum(map(len, records.messages(data))) <= 64 * len(data)
+    objects.optimized_module(data)
+    assert sum(map(len, cubins(data))) <= 100 * len(data)
+
+
+def machine_code(data: bytes) -> None:
+    with suppress(ValueError):
+        assert sum(len(f.code) + len(f.name) for f in elf.functions(data)) <= 4 * len(data)
+
+
 def tuning(data: bytes) -> None:
     with _file("tuning.json", data) as path:
         recorded = tuning_file.read(path)
@@ -194,6 +212,8 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         evidence,
         model_signature,
         model_files,
+        executable,
+        machine_code,
         tuning,
         traffic,
         host,

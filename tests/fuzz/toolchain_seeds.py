@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.backends.xla import objects
 from aotc.build.distributed.wire import Answer
 from aotc.cache.store import MAGIC, _digest
 from aotc.config.target import builtin_folder
@@ -82,6 +83,8 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
     contents, envelopes = read_unverified(open_bundle(bundle))
     manifest = next(iter(contents.manifests.values()))
     assert manifest.evidence is not UNSET
+    profile = next(iter(manifest.entry_points.values())).profiles[0]
+    made = bytes(contents.blobs[profile.executable.digest])
     statements = [base64.b64decode(json.loads(each)["payload"]) for each in envelopes]
     return {
         "sealed_entry": [TRUSTING.seal(KEY, DATA)],
@@ -94,6 +97,8 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "evidence": [bytes(contents.blobs[manifest.evidence.digest])],
         "model_signature": [(signed := model_signature({"a": KEY, "b/c": KEY}, "x", ECDSA))],
         "model_files": [base64.b64decode(json.loads(signed)["dsseEnvelope"]["payload"])],
+        "executable": [made],
+        "machine_code": [*objects.contents(made).objects[:2]],
         "tuning": [tuning_file.encode(TUNING)],
         "traffic": [*_logs()],
         "host": [_json(host_document(host.detect_all()))],

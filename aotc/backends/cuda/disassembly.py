@@ -25,13 +25,18 @@ PACKAGE, TOOL = "nvidia-cuda-nvdisasm", "nvdisasm"
 MACHINE = 190
 """The ELF machine number EM_CUDA."""
 
+DEPTH_MAX = 100
+"""Messages around a kernel: a few, and some more for each loop that it is in."""
+
 SECONDS_MAX = 600.0
 
 
-def cubins(message: bytes) -> Iterator[bytes]:
-    """The ELF files for CUDA devices in a protobuf message, at whatever depth: XLA has one for each
-    kernel.
+def cubins(message: bytes, depth: int = 0) -> Iterator[bytes]:
+    """The ELF files for CUDA devices in a protobuf message, as deep as XLA nests them: it has one
+    for each kernel.
     """
+    if depth > DEPTH_MAX:
+        return
     try:
         fields = protobuf.parse(message)
     except ValueError:
@@ -41,7 +46,7 @@ def cubins(message: bytes) -> Iterator[bytes]:
             if field.value.startswith(elf.MAGIC) and _machine(field.value) == MACHINE:
                 yield field.value
             else:
-                yield from cubins(field.value)
+                yield from cubins(field.value, depth + 1)
 
 
 def _machine(data: bytes) -> int:

@@ -15,6 +15,9 @@ MAGIC = b"\x7fELF\x02\x01"
 X86_64, AARCH64 = 62, 183
 """EM_X86_64, EM_AARCH64."""
 
+_TOGETHER_MAX = 4
+"""Symbols, names and code of an object together, as a multiple of it; aliases share their code."""
+
 _SYMBOL_TABLE = 2
 _FUNCTION = 2
 _HEADER = struct.Struct("<IIQQQQIIQQ")
@@ -42,20 +45,30 @@ class _Section:
 
 
 def functions(elf: bytes) -> Iterator[Function]:
-    """The functions of an object file, by address. Raises ValueError for bytes that are none."""
+    """The functions of an object file, by address.
+
+    Raises ValueError for bytes that are none, or whose tables, names or functions overlap many
+    times: together they would be any multiple of the file.
+    """
     if not elf.startswith(MAGIC):
         raise ValueError("no 64-bit little-endian ELF file")
+    left = _TOGETHER_MAX * len(elf)
     try:
         (machine,) = struct.unpack_from("<H", elf, 0x12)
         sections = list(_sections(elf))
-        found = [
-            Function(name, machine, address, elf[start : start + size])
-            for table in sections
-            if table.kind == _SYMBOL_TABLE
-            for name, section, address, size in _symbols(elf, table, sections[table.link])
-            for start in [sections[section].offset + address]
-        ]
-    except (struct.error, IndexError) as error:
+        tables = [table for table in sections if table.kind == _SYMBOL_TABLE]
+        left -= sum(min(table.size, len(elf)) for table in tables)
+        found: list[Function] = []
+        for table in tables if left >= 0 else ():
+            for name, section, address, size in _symbols(elf, table, sections[table.link]):
+                start = sections[section].offset + address
+                found.append(Function(name, machine, address, elf[start : start + size]))
+                left -= len(name) + len(found[-1].code)
+                if left < 0:
+                    break
+        if left < 0:
+            raise ValueError("functions that overlap")
+    except (struct.error, IndexError, OverflowError) as error:
         raise ValueError(f"damaged ELF file: {error}") from error
     yield from sorted(found, key=lambda f: (f.address, f.name))
 

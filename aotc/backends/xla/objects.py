@@ -20,6 +20,10 @@ _TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 _WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
 
 
+_THUNK_DEPTH_MAX = 200
+"""A loop within a loop is some four levels deeper; each is taken apart once for every level."""
+
+
 class UnknownLayoutError(ValueError):
     """The bytes are not laid out as in any jaxlib this was seen with."""
 
@@ -94,12 +98,17 @@ def _is_thunk_sequence(field: Field) -> bool:
     return bool(steps) and all(map(_thunk_kind, steps))
 
 
-def _count_thunks(field: Field, counts: Counter[str]) -> None:
-    """Count a thunk sequence and those nested in it: bodies of loops, branches of conditionals."""
+def _count_thunks(field: Field, counts: Counter[str], depth: int = 0) -> None:
+    """Count a thunk sequence and those nested in it: bodies of loops, branches of conditionals.
+
+    Raises UnknownLayoutError.
+    """
+    if depth > _THUNK_DEPTH_MAX:
+        raise UnknownLayoutError(f"messages nested more than {_THUNK_DEPTH_MAX} deep")
     for inner in protobuf.message(field) or ():
         if kind := _thunk_kind(inner):
             counts[kind] += 1
-        _count_thunks(inner, counts)
+        _count_thunks(inner, counts, depth + 1)
 
 
 def _module(field: Field) -> bytes | None:

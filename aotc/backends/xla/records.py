@@ -37,19 +37,35 @@ def messages(serialized: bytes) -> Iterator[bytes]:
     read them and not installed.
     """
     length, start = protobuf.read_varint(serialized, 0)  # in front stands IFRT's header
-    yield from _messages(serialized[start + length :], _DEPTH_MAX)
+    yield from _messages(serialized[start + length :], _DEPTH_MAX, _Room(len(serialized)))
 
 
-def _messages(data: bytes, depth: int) -> Iterator[bytes]:
+class _Room:
+    """How many bytes may still be decompressed from so many: files lie in files."""
+
+    def __init__(self, size: int) -> None:
+        self._left = _SNAPPY_RATIO_MAX * size
+
+    def take(self, number: int) -> None:
+        self._left -= number
+        if self._left < 0:
+            raise ValueError("many times as many bytes within")
+
+
+def _messages(data: bytes, depth: int, room: _Room) -> Iterator[bytes]:
     if not data.startswith(SIGNATURE):
         yield data
     elif depth:
-        for record in records(data):
-            yield from _messages(record, depth - 1)
+        for record in _records(data, room):
+            yield from _messages(record, depth - 1, room)
 
 
 def records(data: bytes) -> Iterator[bytes]:
     """The records of a Riegeli file. Raises as `messages`."""
+    yield from _records(data, _Room(len(data)))
+
+
+def _records(data: bytes, room: _Room) -> Iterator[bytes]:
     blocks = range(0, len(data), _BLOCK_BYTES)
     joined = b"".join(data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks)
     at = 0
@@ -63,18 +79,18 @@ def records(data: bytes) -> Iterator[bytes]:
         chunk, at = joined[at : at + size], at + size
         letter, count = bytes([kind & 0xFF]), kind >> 8
         if letter == _SIMPLE:
-            yield from _simple(chunk, count)
+            yield from _simple(chunk, count, room)
         elif letter not in (_SIGNED, _PADDING):
             raise ValueError(f"a chunk of type {letter!r}")
 
 
-def _simple(chunk: bytes, count: int) -> Iterator[bytes]:
+def _simple(chunk: bytes, count: int, room: _Room) -> Iterator[bytes]:
     """A chunk's records: how it is compressed, bytes of sizes, sizes, values."""
     if not chunk:
         raise ValueError("an empty chunk")
     length, at = protobuf.read_varint(chunk, 1)
-    sizes = _decompressed(chunk[0], chunk[at : at + length])
-    values = _decompressed(chunk[0], chunk[at + length :])
+    sizes = _decompressed(chunk[0], chunk[at : at + length], room)
+    values = _decompressed(chunk[0], chunk[at + length :], room)
     at = begin = 0
     for _ in range(count):
         size, at = protobuf.read_varint(sizes, at)
@@ -84,7 +100,7 @@ def _simple(chunk: bytes, count: int) -> Iterator[bytes]:
         begin += size
 
 
-def _decompressed(how: int, data: bytes) -> bytes:
+def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
     if how == _PLAIN:
         return data
     if how != _SNAPPY:
@@ -94,6 +110,7 @@ def _decompressed(how: int, data: bytes) -> bytes:
     again, _ = protobuf.read_varint(data, at)
     if size != again or size > _SNAPPY_RATIO_MAX * len(data):
         raise ValueError(f"{len(data)} bytes that become {again}, or {size}")
+    room.take(size)
     try:
         import cramjam
     except ImportError as error:

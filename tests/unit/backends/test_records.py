@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import sys
+from collections import Counter
 
 import cramjam
 import pytest
@@ -142,3 +143,69 @@ def test_kernels_for_cuda_are_found_at_whatever_depth_and_others_are_not() -> No
     )
     assert MACHINE == 190 and list(cubins(message)) == [file(190)]
     assert list(cubins(b"\xff")) == []
+
+
+def test_files_in_files_that_become_many_times_as_much_are_refused() -> None:
+    bomb = bytes(2**20)
+    for _ in range(3):
+        bomb = riegeli(chunk(bomb, snappy=True))
+    with pytest.raises(ValueError, match="many times"):
+        list(messages(executable(bomb)))
+
+
+@pytest.mark.parametrize("opening", [b"\x0a", b"\x0a\x01a\x12"])
+def test_messages_that_nest_without_end_are_refused(opening: bytes) -> None:
+    nested = elf.MAGIC
+    for _ in range(2000):
+        nested = opening + protobuf.write_varint(len(nested)) + nested
+    assert list(cubins(nested)) == []
+    with pytest.raises(objects.UnknownLayoutError, match="nested"):
+        objects._count_thunks(Field(1, BYTES, nested), Counter())
+
+
+def object_file(sections: list[tuple[int, int, int, int]], data: bytes) -> bytes:
+    """An ELF file of these sections, each a kind, an offset in the data, a size and a link."""
+    start = 64 + 64 * len(sections)
+    head = elf.MAGIC.ljust(0x12, b"\0") + struct.pack("<H", elf.X86_64)
+    head = head.ljust(0x28, b"\0") + struct.pack("<Q", 64)
+    head = head.ljust(0x3A, b"\0") + struct.pack("<HH", 64, len(sections))
+    table = b"".join(
+        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, start + offset, size, link, 0, 0, 0)
+        for kind, offset, size, link in sections
+    )
+    return head.ljust(64, b"\0") + table + data
+
+
+def symbol(name: int, section: int, address: int, size: int) -> bytes:
+    return struct.pack("<IBBHQQ", name, 2, 0, section, address, size)
+
+
+def test_functions_are_found_and_their_aliases() -> None:
+    names, code = b"\0f\0g\0".ljust(100, b"\0"), bytes(100)
+    table = symbol(1, 2, 0, 100) + symbol(3, 2, 0, 100)
+    sections = [(2, 200, len(table), 1), (3, 0, 100, 0), (1, 100, 100, 0)]
+    found = list(elf.functions(object_file(sections, names + code + table)))
+    assert [(f.name, f.code) for f in found] == [("f", code), ("g", code)]
+
+
+@pytest.mark.parametrize("kind", ["code", "names", "tables"])
+def test_functions_that_overlap_many_times_are_refused(kind: str) -> None:
+    names, code = b"f" * 50_000 + b"\0", bytes(50_000)
+    count = 1 if kind == "tables" else 1000
+    size = 50_000 if kind == "code" else 1
+    name = 0 if kind == "names" else 50_000
+    table = symbol(name, 2, 0, size) * count + bytes(24 * 4000)
+    at = len(names) + len(code)
+    sections = [(2, at, len(table), 1), (3, 0, len(names), 0), (1, len(names), len(code), 0)]
+    sections += [(2, at, len(table), 1)] * (60_000 if kind == "tables" else 0)
+    with pytest.raises(ValueError, match="overlap"):
+        list(elf.functions(object_file(sections, names + code + table)))
+
+
+@pytest.mark.parametrize("far", [2**62, 2**63, 2**64 - 1])
+def test_a_table_beyond_everything_is_damage(far: int) -> None:
+    data = bytearray(object_file([], b""))
+    data[0x28:0x30] = struct.pack("<Q", far)
+    data[0x3C:0x3E] = struct.pack("<H", 3)
+    with pytest.raises(ValueError, match="damaged"):
+        list(elf.functions(bytes(data)))
