@@ -25,7 +25,6 @@ from aotc_runtime.schema.manifest import (
     Parameter,
     Target,
     TensorSpec,
-    Tolerance,
     Tuned,
 )
 from aotc_runtime.schema.mesh import Mesh, Sharding
@@ -97,7 +96,6 @@ class CapturedEntryPoint:
     dimensions: tuple[str, ...]
     bound: dict[str, str]
     static: dict[str, str]
-    tolerance: Tolerance
     lifted: tuple[LiftedConstant, ...]
     profiles: tuple[CapturedProfile, ...]
     specialized: dict[str, str] = field(default_factory=dict)

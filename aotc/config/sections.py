@@ -18,10 +18,12 @@ APART: Mapping[tuple[str, ...], str] = {
     ("targets",): "those that are built, in place of which --target may name others, are a part "
     "of their own",
     ("gates",): "compared with what was built, in every build",
+    ("entry_points", "*", "tolerance"): "parity compares with it; so do trials in plain JAX, whose "
+    "plan is a part of their key and holds it",
     ("target", "*", "memory_limit"): "compared with what was built, in every build",
 }
-"""What neither the capture nor plain JAX can see, with the reason; "*" is any name. A program that
-opens the manifest itself depends on all of it: as on any other file that it opens.
+"""What neither the capture nor a fixture's reference depends on, with the reason; "*" is any name.
+A program that opens the manifest itself depends on all of it: as on any other file that it opens.
 """
 
 NAMED = ("weights", "dimensions", "target", "entry_points")

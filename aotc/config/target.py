@@ -89,10 +89,13 @@ def is_path(name: str) -> bool:
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
     """The file of a target. Raises BuildManifestError (AOTC-E811)."""
     close: str | None = None
+    why = "not there"
     if is_path(name):
         path = manifest_folder / name
         if path.is_file():
             return path
+        if path.exists():
+            why = "no file"
         choices = f"the path of a target file, relative to {manifest_folder}"
     else:
         for folder in search_folders(manifest_folder):
@@ -106,7 +109,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
             code="AOTC-E811",
             where=where,
             expected=choices,
-            found=f"{spell(name)}, which is not there",
+            found=f"{spell(name)}, which is {why}",
             hint=f"did you mean {close}?" if close else "`aotc targets list` shows every target",
         )
     )

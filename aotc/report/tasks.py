@@ -62,8 +62,12 @@ def print_tasks(tasks: Sequence[Done], compared: str) -> None:
 
 
 def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:
-    """How many tasks ended how, and which failed. explain: all of them, as `print_tasks` does."""
+    """How many tasks ended how, and which failed; nothing if none was begun. explain: all of them,
+    as `print_tasks` does.
+    """
     done, undone = unfinished.done, unfinished.undone
+    if not done and all(each.end is End.NOT_BEGUN for each in undone):
+        return
     failed = [each for each in undone if each.end is End.FAILED]
     number = Counter([*map(_status, done), *(str(each.end) for each in undone)])
     order = (End.FAILED, "run", "cached", End.STOPPED, End.NOT_BEGUN)

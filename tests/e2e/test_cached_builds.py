@@ -158,6 +158,24 @@ memory_limit = "1GB"
     assert {m.name for m in built.bundle.manifests.values()} == {"three"}
 
 
+def test_another_tolerance_is_compared_with_what_the_program_gave_before(manifest: Project) -> None:
+    manifest.build()
+    split = 'out_of_profile = { batch = "split" }\n'
+    text = MANIFEST.replace(
+        '["batch", 8], dtype = "float32" }', f'["batch", 8], dtype = "float32" }}\n{split}'
+    )
+    first = edited(manifest, text).build()
+    text = text.replace('function = "right:f"', 'function = "right:f"\ntolerance.rtol = 1e-4')
+    built = edited(manifest, text).build()
+    assert set(ran(built)) == {"parity of cpu-x86-64-v3", "pack"}
+    assert built.bundle.root_digest == manifest.build(cached=False).bundle.root_digest
+    assert built.bundle.root_digest != first.bundle.root_digest
+    text = text.replace('function = "left:f"', 'function = "left:f"\ntolerance.rtol = 1e-4')
+    found = ran(edited(manifest, text).build())
+    assert found["reference"] == ("the plan of calls to try changed",)
+    assert "capture" not in found
+
+
 def test_a_gate_is_asked_of_what_the_cache_has(manifest: Project) -> None:
     manifest.build()
     with pytest.raises(BudgetExceededError) as refused:
@@ -170,7 +188,7 @@ def test_a_gate_is_asked_of_what_the_cache_has(manifest: Project) -> None:
     [
         (
             'function = "right:f"',
-            'function = "right:f"\ntolerance.rtol = 1e-4',
+            'function = "right:f"\nfixtures.seed = 7',
             "build manifest entry_points.right changed",
         ),
         ("range = [1, 4]", "range = [1, 8]", "build manifest dimensions.batch changed"),

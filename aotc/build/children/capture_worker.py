@@ -39,7 +39,6 @@ from aotc.stages import (
     CapturedSymbolic,
 )
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.manifest import Tolerance
 from aotc_runtime.schema.mesh import Mesh, mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
@@ -180,7 +179,6 @@ def _freeze(
         dimensions=traced.dimensions,
         bound=dict(plan.bound),
         static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
-        tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),
         lifted=traced.lifted,
         mesh=mesh,
         specialized={name: each.what for name, each in traced.symbolic.specialized.items()},

@@ -239,6 +239,12 @@ def test_a_target_that_is_not_there_is_refused_with_the_place_that_names_it(
     assert f'"{name}"' in finding.found
 
 
+def test_a_path_that_leads_to_no_file_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(BuildManifestError) as caught:
+        read_target("./", tmp_path, "--target")
+    assert caught.value.findings[0].found == '"./", which is no file'
+
+
 def test_a_misspelt_target_is_answered_with_the_one_it_resembles(tmp_path: Path) -> None:
     with pytest.raises(BuildManifestError) as caught:
         read_target("cpu-x86-64-v33", tmp_path)

@@ -73,3 +73,7 @@ def test_tasks_without_a_result_have_no_key_and_codes_if_they_failed() -> None:
     ]
     assert tasks[0]["key"] and tasks[1]["key"] is None
     assert len({tuple(task) for task in tasks}) == 1
+
+
+def test_where_nothing_was_begun_there_is_nothing_to_tell() -> None:
+    assert list(unfinished_lines(Unfinished((), (PACK,), "nothing"), explain=True)) == []

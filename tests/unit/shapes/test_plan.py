@@ -15,7 +15,7 @@ from aotc.config.build_manifest import (
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.stages import CapturedEntryPoint
-from aotc_runtime.schema.manifest import DType, TensorSpec, Tolerance
+from aotc_runtime.schema.manifest import DType, TensorSpec
 from aotc_runtime.schema.tree import Leaf
 
 PAD = PadSpec(fill={}, mask="", length="")
@@ -43,7 +43,6 @@ def planned(
         dimensions=("batch", "seq"),
         bound={},
         static={},
-        tolerance=Tolerance(rtol="0", atol="0"),
         lifted=(),
         profiles=(),
     )
