@@ -81,16 +81,11 @@ def known_targets(manifest_folder: Path) -> list[Target]:
     return [replace(target_of(model), name=path.stem) for path, model in models.items()]
 
 
-def is_path(name: str) -> bool:
-    """Whether a target is named by its file, wherever that lies."""
-    return name.endswith(".toml") or "/" in name
-
-
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
     """The file of a target. Raises BuildManifestError (AOTC-E811)."""
     close: str | None = None
     why = "not there"
-    if is_path(name):
+    if name.endswith(".toml") or "/" in name:
         path = manifest_folder / name
         if path.is_file():
             return path

@@ -90,6 +90,7 @@ AREAS = (
             "cache/bounded.py",
         ),
         (
+            "tests/unit/cache/test_bounded.py",
             "tests/unit/cache/test_remote.py",
             "tests/unit/cache/test_oci_blobs.py",
             "tests/hostile/test_hostile_caches.py",
@@ -127,6 +128,11 @@ AREAS = (
         TOOLCHAIN,
         ("bundles/model_signature.py", "signing/openssf.py"),
         ("tests/unit/signing/test_model_signatures.py", "tests/unit/cli/test_command_attest.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("backends/xla/elf.py", "backends/xla/records.py", "backends/cuda/disassembly.py"),
+        ("tests/unit/backends/test_records.py",),
     ),
     Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),

@@ -86,6 +86,10 @@ def manifest_named(name: str) -> Callable[[dict[str, Any]], None]:
         (dependency(uri="pkg:pypi/x@1.0+local.zip"), "the name and version of a package"),
         (dependency(uri="pkg:pypi/x@1.0.whl"), "the name and version of a package"),
         (dependency(uri="pkg:pypi/x@1 --pre"), "the name and version of a package"),
+        (
+            dependency(name="aotc", uri="pkg:pypi/aotc@1", annotations={"code": "sha256:x"}),
+            "the digest of the code of 'aotc'",
+        ),
         (inner(requested_targets=["a\0b"]), "names of targets"),
         (inner(requested_targets=["x" * 200_000]), "targets of at most 65536 characters"),
         (inner(requested_targets=[""] * 70_000), "targets of at most 65536 characters"),

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from aotc.build.reproducing.recipe import Recipe
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.target import is_path
 from aotc.errors import ReproducibilityError
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import open_regular
@@ -65,7 +64,7 @@ def check_files(
         named = {*(file.text for file in read.files()), *read.targets}
     for name in recipe.targets:
         path = manifest.parent / name
-        if is_path(name) and name not in named and not _is_source(path, manifest, source):
+        if name not in named and not _is_source(path, manifest, source):
             yield _another("AOTC-E943", path, "a target file", LEADS_OUT, hint)
     below, digests = _Below(source), _Digests()
     for name, digest in sorted(recipe.files.items()):

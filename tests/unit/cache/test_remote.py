@@ -213,12 +213,14 @@ def test_who_does_not_take_a_connection_is_not_waited_for_longer_than_connecting
     assert "timed out" in note
 
 
-@pytest.mark.parametrize(("protocol", "made"), [("memory", True), (("s3", "s3a"), False)])
+@pytest.mark.parametrize(
+    ("protocol", "made"), [("memory", True), ("oss", False), (("s3", "s3a"), False)]
+)
 def test_a_folder_that_is_missing_is_made_and_a_bucket_is_not(
     protocol: str | tuple[str, ...], made: bool
 ) -> None:
     class Files:
-        """A file system in which nothing exists."""
+        """A file system in which nothing exists, and that is asked for nothing else."""
 
         def __init__(self) -> None:
             self.protocol, self.made = protocol, list[str]()
@@ -233,6 +235,7 @@ def test_a_folder_that_is_missing_is_made_and_a_bucket_is_not(
 
     files = Files()
     store = RemoteStore(FsspecBlobs(files, "place"), "place", Seals(OURS, TRUSTED), 10_000)
+    assert store.get(KEY) is None and store.notes() == ()
     store.put(KEY, b"data")
     assert files.made == (["place"] if made else [])
     assert ("FileNotFoundError" in str(store.notes())) is not made

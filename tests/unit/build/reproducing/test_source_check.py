@@ -99,6 +99,12 @@ def test_a_file_that_is_nowhere_is_missed_where_it_should_be(source: Path) -> No
     assert {finding.where for finding in found} == {str(manifest.parent / name) for name in files}
 
 
+def test_below_a_manifest_that_is_gone_nothing_is_found(source: Path) -> None:
+    manifest = source / "gone" / "small.toml"
+    found = list(check_files(manifest, source, recipe({".": sha256(b"")}), None))
+    assert [finding.code for finding in found] == ["AOTC-E942", "AOTC-E943"]
+
+
 def test_a_path_that_leads_out_is_looked_for_nowhere_else(source: Path) -> None:
     manifest = source / "deep" / "small.toml"
     (source.parent / "secret").write_bytes(b"secret")
