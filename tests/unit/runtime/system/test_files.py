@@ -35,6 +35,12 @@ def test_what_is_no_file_is_refused_without_being_read(
         assert descriptors() == before
 
 
+@pytest.mark.parametrize("read", READERS)
+def test_a_folder_is_called_one(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    with pytest.raises(IsADirectoryError):
+        read(tmp_path)
+
+
 def test_a_regular_file_is_read_up_to_one_byte_more_than_it_may_have(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"0123456789AB")
