@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from hostile.tampering import Documents, flipped, swap_layer
+from msgspec.structs import replace
 
 from aotc.errors import UsageError
 from aotc.packing.bundle import Assembled, Form, pack
 from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
+from aotc.packing.same_source import check_same_source
 from aotc.packing.weights import write_tensors
 from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 
@@ -144,6 +148,38 @@ def test_every_difference_is_told_at_once_with_both_digests(made: Made) -> None:
     first, second = error.value.findings
     assert "weights params" in first.where and "module predict" in second.where
     assert all("sha256:" in f.expected and "sha256:" in f.found for f in (first, second))
+
+
+def of_profile(manifest: BundleManifest, **fields: Any) -> BundleManifest:
+    name, entry_point = next(iter(manifest.entry_points.items()))
+    first, *others = entry_point.profiles
+    changed = replace(entry_point, profiles=(replace(first, **fields), *others))
+    return replace(manifest, entry_points={name: changed})
+
+
+def of_weights(manifest: BundleManifest, **fields: Any) -> BundleManifest:
+    return replace(manifest, weights={"params": replace(manifest.weights["params"], **fields)})
+
+
+FACTS: dict[str, Callable[[BundleManifest], BundleManifest]] = {
+    "dimensions": lambda m: replace(m, dimensions={}),
+    "weights params origin": lambda m: of_weights(m, origin="init"),
+    "weights params tensors": lambda m: of_weights(m, tensors=()),
+    "predict[batch=1] input_shapes": lambda m: of_profile(m, input_shapes=((7,),)),
+    "predict[batch=1] output_shapes": lambda m: of_profile(m, output_shapes=((7,),)),
+}
+"""What no manifest can say of the same modules and blobs, as long as they are read rightly."""
+
+
+@pytest.mark.parametrize("what", FACTS)
+def test_a_fact_of_a_program_is_told_once_for_all_targets_of_a_bundle(
+    what: str, made: Made
+) -> None:
+    (part,) = parts(made("one", BUILT))
+    other = dataclasses.replace(part, bundle="two", manifest=FACTS[what](part.manifest))
+    (finding,) = check_same_source([part, other, other])
+    assert (finding.code, finding.where) == ("AOTC-E050", f"two {what}")
+    assert finding.expected.startswith("sha256:") == (what == "weights params tensors")
 
 
 def test_proofs_of_policies_belong_to_a_target_and_may_differ(made: Made) -> None:
