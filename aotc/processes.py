@@ -24,6 +24,23 @@ GRACE_SECONDS = 1.0
 """From SIGTERM to SIGKILL, for what a user's program has started: to remove what it shares."""
 
 
+_UNASKED = frozenset(
+    {
+        "PYTHONDUMPREFS",
+        "PYTHONDUMPREFSFILE",
+        "PYTHONINSPECT",
+        "PYTHONMALLOCSTATS",
+        "PYTHONPROFILEIMPORTTIME",
+        "PYTHONSTARTUP",
+        "PYTHONTRACEMALLOC",
+        "PYTHONVERBOSE",
+    }
+)
+"""By these an interpreter prints or counts what nobody asked a child for, or goes on at its end
+(https://docs.python.org/3/using/cmdline.html#environment-variables).
+"""
+
+
 class StoppedError(Exception):
     """Nothing is started any more; whoever said so has the reason."""
 
@@ -153,6 +170,22 @@ def _guard(group: int) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         process_group=0,
     )
+
+
+def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
+    """The variables of this process for one that runs Python and answers somebody. without: how
+    those begin that it must not see.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _UNASKED and not name.startswith(without)
+    }
+
+
+def last_line(printed: bytes) -> bytes:
+    """The answer of a process that prints it in one line, whatever was printed before."""
+    return printed.rstrip(b"\n").rpartition(b"\n")[2]
 
 
 def end_with_parent() -> None:

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import re
+import resource
 import shutil
 import signal
 import tempfile
@@ -232,7 +233,14 @@ def remove_folder(folder: Path) -> None:
 
 
 def require_room(folder: Path) -> None:
-    """Raise OSError if nothing can be written: nor could a process that has just failed there."""
+    """Raise OSError if nothing can be written, or a file is as large as files may be: nor could a
+    process that has just failed there.
+    """
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if largest != resource.RLIM_INFINITY:
+        for path in folder.rglob("*"):
+            if path.is_file() and path.stat().st_size >= largest:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(bytes(PROBE_BYTES))
         probe.flush()

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aotc.build.staging import no_scratch
+from aotc.errors import UsageError
 from aotc.packing.bundle import Form, TargetParts, assemble, pack
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
@@ -34,7 +36,13 @@ def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
     staged = StagedBundle(folder / BUNDLE, folder / "trust.toml")
     assembled = assemble(parts)
     endorsed = attest(assembled.root.digest, "staged", endorsement(), signer)
-    pack(staged.bundle, Form.ARCHIVE, assembled, [endorsed.envelope])
+    try:
+        pack(staged.bundle, Form.ARCHIVE, assembled, [endorsed.envelope])
+    except UsageError as error:
+        if isinstance(error.__cause__, OSError):
+            # Nobody has asked for this file: what has no room is the folder.
+            raise no_scratch(error.__cause__) from error
+        raise
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
     staged.policy.write_text(f'furthest_fallback = "compile"\n{policy}')

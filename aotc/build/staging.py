@@ -16,15 +16,15 @@ from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk that is full, or of a used-up quota."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that is full, of a used-up quota, or of a file that may not be so large."""
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
-    made = temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "")
     try:
+        made = temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "")
         folder = made.__enter__()
     except OSError as error:
         raise no_scratch(error) from error

@@ -29,6 +29,11 @@ def main() -> None:
         code = run_command(arguments, stops)
     finally:
         stops.restore()
+    if os.environ.get("PYTHONINSPECT"):
+        # After `sys.exit` Python would ask for more commands, and end with a code of its own.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
 
 

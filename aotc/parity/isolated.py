@@ -3,7 +3,6 @@ executable is a finding of the build."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.errors import ParityError, quoted
-from aotc.processes import Processes, describe_status
+from aotc.processes import Processes, describe_status, inherited, last_line
 from aotc.shapes.trials import Outcome
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
@@ -78,14 +77,13 @@ def run(
     What trials come to is for the caller to judge. Raises ParityError: AOTC-E951 beyond tolerance,
     E952 the process crashed or hung, E953 the runtime refused the bundle.
     """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TF_"))}
     try:
         with processes.started(
             [
                 *(sys.executable, "-P", "-m", "aotc.parity.worker"),
                 *(str(bundle), str(policy), target, str(folder)),
             ],
-            env=environment,
+            env=inherited(without=("XLA_", "TF_")),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -102,7 +100,7 @@ def run(
             "XLA compiled code that crashes: reduce the program and report it",
         )
     try:
-        answer = msgspec.json.decode(answered, type=Answer)
+        answer = msgspec.json.decode(last_line(answered), type=Answer)
     except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
         found = f"an answer that nobody understands: {error}"
         raise _crash(target, found, "code of the bundle has written into it: report it") from error

@@ -7,7 +7,6 @@ program have the same bytes wherever they run.
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.parity.peak import MALLOC
+from aotc.processes import inherited, last_line
 
 SECONDS_MAX = 1800
 """As for parity: some calls of every fixture."""
@@ -29,7 +29,7 @@ def run(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]
     """
     if platform.libc_ver()[0] != "glibc":
         return {}
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "TF_", "MALLOC_"))}
+    kept = inherited(without=("XLA_", "TF_", "MALLOC_"))
     command = [sys.executable, "-P", "-m", "aotc.parity.memory_worker"]
     try:
         done = subprocess.run(
@@ -45,7 +45,7 @@ def run(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]
     if done.returncode != 0:
         return {}
     try:
-        found: dict[str, int] = msgspec.json.decode(done.stdout, type=dict[str, int])
+        found: dict[str, int] = msgspec.json.decode(last_line(done.stdout), type=dict[str, int])
     except (ValueError, RecursionError):  # MsgspecError is a ValueError
         return {}
     return found

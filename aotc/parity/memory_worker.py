@@ -61,7 +61,7 @@ def main() -> int:
         except Unmeasurable:
             found = {}
     with answers:
-        answers.write(msgspec.json.encode(found) + b"\n")
+        answers.write(b"\n" + msgspec.json.encode(found) + b"\n")
     return 0
 
 

@@ -55,7 +55,7 @@ def main() -> int:
         answer = {"failed": [finding.to_json() for finding in error.findings]}
     assert "jax" not in sys.modules, "the runtime never imports jax"
     with answers:
-        answers.write(msgspec.json.encode(answer) + b"\n")
+        answers.write(b"\n" + msgspec.json.encode(answer) + b"\n")
     return 0
 
 

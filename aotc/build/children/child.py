@@ -21,9 +21,9 @@ from typing import NoReturn
 import msgspec
 
 import aotc
-from aotc.build.children.progress import STARTED, Progress
+from aotc.build.children.progress import FINISHED, STARTED, Progress
 from aotc.errors import quoted, raise_if
-from aotc.processes import GRACE_SECONDS, Processes, describe_status
+from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.temporaries import require_room
 from aotc_runtime.errors import AotcError, Finding
 
@@ -45,8 +45,7 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     Options of the compiler belong in target files, where the bundle records them.
     """
     steering = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
-    return {**kept, **PINNED, **extra}
+    return {**inherited(without=steering), **PINNED, **extra}
 
 
 def ignored_variables() -> list[str]:
@@ -93,8 +92,8 @@ def run(
         for line in process.stdout:
             if line.startswith(STARTED):
                 current = line.removeprefix(STARTED).rstrip("\n")
-            else:
-                on_line(line.rstrip("\n"))
+            elif line.startswith(FINISHED):
+                on_line(line.removeprefix(FINISHED).rstrip("\n"))
         status = process.wait()
         stderr.seek(0)
         said = stderr.read().decode(errors="replace").strip()

@@ -9,8 +9,10 @@ import sys
 from functools import partial
 from typing import TextIO
 
-STARTED = "> "
-"""Begins a line that says what the child does from here on; other lines are finished items."""
+STARTED, FINISHED = "> ", "< "
+"""Begin a line that says what the child does from here on, or which item it has finished. Others
+are nobody's: what the start of an interpreter runs may print, too.
+"""
 
 
 class Progress:
@@ -27,7 +29,8 @@ class Progress:
         place of a crash.
         """
         sys.stdout.flush()
-        stream = os.fdopen(os.dup(1), "w", buffering=1)
+        stream = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+        stream.write("\n")  # ends what was printed before without an end
         # What the user's code forks off may live on; the parent reads until nobody can write.
         os.register_at_fork(after_in_child=partial(os.close, stream.fileno()))
         os.dup2(2, 1)
@@ -43,4 +46,4 @@ class Progress:
 
     def finished(self, item: str) -> None:
         """item: its name."""
-        self._stream.write(f"{item}\n")
+        self._stream.write(f"{FINISHED}{item}\n")

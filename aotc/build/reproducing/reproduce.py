@@ -24,7 +24,7 @@ from aotc.capture.packages import normalized
 from aotc.certify.installing import install_packages
 from aotc.errors import UsageError, quoted, raise_if
 from aotc.packing.differences import Side, differences, side_of
-from aotc.processes import GRACE_SECONDS, Processes, describe_status
+from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.tuning import tuning_file
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
@@ -217,7 +217,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     """Run a build to its end, and raise its findings here. Its temporary files lie in the scratch
     folder, so that they are removed even if the build is killed.
     """
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("AOTC_")}
+    kept = inherited(without=("AOTC_",))
     with processes.started(
         [*command, "--json", "--cache", "off"],
         # It has groups of its own to end.

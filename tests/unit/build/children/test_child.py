@@ -16,7 +16,7 @@ from aotc_runtime.errors import AotcError, Finding
 FINDING = Finding(code="AOTC-E822", where="f", expected="a", found="b", hint="c")
 
 SCRIPTS = {
-    "fine": "print('one'); print('two'); sys.exit(child.finish(folder))",
+    "fine": "print('noise'); print('< one'); print('< two'); sys.exit(child.finish(folder))",
     "refuses": "sys.exit(child.report(folder, CaptureError(FINDING)))",
     "raises": "raise RuntimeError('boom')",
     "exits": "sys.exit(0)",
@@ -26,7 +26,7 @@ SCRIPTS = {
     "lingers": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(60,)).start()\n"
     "child.end(child.finish(folder))",
-    "writes bytes": "sys.stdout.buffer.write(b'\\xff\\n'); sys.exit(child.finish(folder))",
+    "writes bytes": "sys.stdout.buffer.write(b'< \\xff\\n'); sys.exit(child.finish(folder))",
 }
 
 
@@ -102,7 +102,7 @@ def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "a_child.py").write_text(
-        "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+        "import os, time\nprint('<', os.getpid(), flush=True)\ntime.sleep(60)\n"
     )
     with pytest.raises(KeyboardInterrupt):
         child.run(

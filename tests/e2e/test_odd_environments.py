@@ -1,0 +1,106 @@
+"""Whatever an environment makes Python print or do, a build ends as ever, with the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc.processes import inherited
+
+PROGRAM = "def f(x):\n    return x * 2\n"
+MANIFEST = """
+schema = 1
+name = "odd"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "odd:f"
+inputs.x = { shape = [4], dtype = "float32" }
+fixtures.seed = 0
+"""
+
+TALKATIVE = {
+    "PYTHONINSPECT": "1",
+    "PYTHONSTARTUP": "startup.py",
+    "PYTHONVERBOSE": "1",
+    "PYTHONPROFILEIMPORTTIME": "1",
+    "PYTHONMALLOCSTATS": "1",
+}
+
+ODD = {
+    "PYTHONIOENCODING": "utf-16",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+    "PYTHONWARNINGS": "error",
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONHASHSEED": "7",
+    "PYTHONFAULTHANDLER": "1",
+    "PYTHONNODEBUGRANGES": "1",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONMALLOC": "debug",
+    "LC_ALL": "C",
+    "TZ": "Pacific/Apia",
+    "COLUMNS": "0",
+    "TERM": "nonsense",
+    "HOME": "/nonexistent",
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a program, and with a module that every Python prints something by."""
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "odd.py").write_text(PROGRAM)
+    (folder / "odd.toml").write_text(MANIFEST)
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text("print('hello')\nprint('no end', end='')\n")
+    return folder
+
+
+def root_digest(folder: Path, **variables: str) -> str:
+    """Of a build in such an environment, with an exit code of its own."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "aotc.cli.main", "build", "odd.toml", "--json"),
+            *("--cache", "off", "-o", str(folder / "odd.aotb")),
+        ],
+        cwd=folder,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    digest: str = json.loads(done.stdout[done.stdout.index(b"{") :])["root_digest"]
+    return digest
+
+
+@pytest.fixture(scope="module")
+def usual(program: Path) -> str:
+    """The root digest of a build in an ordinary environment."""
+    return root_digest(program)
+
+
+@pytest.mark.parametrize("variables", [TALKATIVE, ODD], ids=["talkative", "odd"])
+def test_variables_of_the_interpreter_and_the_terminal_change_no_byte(
+    variables: dict[str, str], program: Path, usual: str
+) -> None:
+    assert root_digest(program, **variables) == usual
+
+
+def test_what_the_start_of_an_interpreter_prints_is_no_answer(program: Path, usual: str) -> None:
+    before = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, [str(program / "site"), before]))
+    assert root_digest(program, PYTHONPATH=path) == usual
+
+
+def test_children_are_not_told_what_a_terminal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (TALKATIVE | ODD).items():
+        monkeypatch.setenv(name, value)
+    kept = inherited(without=("PYTHONHASH",))
+    assert not kept.keys() & TALKATIVE.keys()
+    assert ODD.keys() - kept.keys() == {"PYTHONHASHSEED"}

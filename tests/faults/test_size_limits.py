@@ -1,0 +1,73 @@
+"""Builds that may write no file beyond a size (setrlimit(2), `ulimit -f`): one error that says so,
+wherever it is met, nothing half-written, and a cache from which the next build goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
+from aotc.cli.main import main
+main()
+"""
+
+PROGRAM = "def f(x):\n    return x + 1\n"
+MANIFEST = """
+schema = 1
+name = "tiny"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[entry_points.f]
+function = "tiny:f"
+inputs.x = { shape = [40000], dtype = "float32" }
+fixtures.seed = 0
+"""
+
+TEMPORARY = "the folder for temporary files"
+
+
+@pytest.mark.parametrize(
+    ("limit", "where"),
+    [
+        pytest.param(0, TEMPORARY, id="before it begins"),
+        pytest.param(100_000, TEMPORARY, id="in the capture"),
+        pytest.param(200_000, TEMPORARY, id="in plain JAX"),
+        pytest.param(330_000, TEMPORARY, id="in what parity is to run"),
+    ],
+)
+def test_a_build_that_may_write_no_large_file_says_so_and_leaves_nothing(
+    limit: int, where: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.py").write_text(PROGRAM)
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    temporary, output = tmp_path / "temporary", tmp_path / "tiny.aotb"
+    temporary.mkdir()
+    cache = tmp_path / "cache"
+    arguments = ["build", "tiny.toml", "-o", str(output), "--cache", str(cache), "--json"]
+
+    def build(bytes_max: int) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-c", LIMITED, str(bytes_max), *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            check=False,
+        )
+
+    done = build(limit)
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["code"], finding["where"], done.returncode) == ("AOTC-E003", where, 2), finding
+    assert done.stderr == b""
+    assert list(temporary.iterdir()) == [] and not output.exists()
+    assert not list(cache.rglob(".*"))
+    again = build(-1)
+    assert again.returncode == 0, again.stdout
+    assert not [note for note in json.loads(again.stdout)["notes"] if "cache" in note]
