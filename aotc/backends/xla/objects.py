@@ -149,10 +149,14 @@ def contents(serialized: bytes) -> Contents:
     thunks: Counter[str] = Counter()
     for field in filter(_is_thunk_sequence, result):
         _count_thunks(field, thunks)
+    try:
+        triple, cpu, features = (part.decode() for part in machine)
+    except UnicodeDecodeError as error:
+        raise UnknownLayoutError(f"a target machine that is no text: {error}") from error
     return Contents(
-        triple=machine[0].decode(),
-        cpu=machine[1].decode(),
-        features=tuple(machine[2].decode().split(",")) if machine[2] else (),
+        triple=triple,
+        cpu=cpu,
+        features=tuple(features.split(",")) if features else (),
         objects=tuple(elf for field in result if (elf := _object_file(field))),
         thunks=dict(sorted(thunks.items())),
         module=module,

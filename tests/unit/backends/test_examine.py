@@ -176,3 +176,9 @@ def test_what_is_no_message_is_refused() -> None:
     for read in (hlo.optimized, memory_plan):
         with pytest.raises(ValueError, match=r"varint|field|wire"):
             read(b"\x1a\xff\xff")
+
+
+def test_a_target_machine_that_is_no_text_is_of_another_layout(varied: Executable) -> None:
+    cpu = objects.contents(varied.serialized).cpu.encode()
+    with pytest.raises(objects.UnknownLayoutError, match="no text"):
+        objects.contents(varied.serialized.replace(cpu, b"\xff" * len(cpu)))

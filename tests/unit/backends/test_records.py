@@ -209,3 +209,13 @@ def test_a_table_beyond_everything_is_damage(far: int) -> None:
     data[0x3C:0x3E] = struct.pack("<H", 3)
     with pytest.raises(ValueError, match="damaged"):
         list(elf.functions(bytes(data)))
+
+
+def test_a_file_that_states_another_size_than_its_compressed_data_is_refused() -> None:
+    values = bytes(5000)
+    sizes = compressed(varints(len(values)), snappy=True)
+    lying = varints(1) + bytes(cramjam.snappy.compress_raw(values))
+    data = b"s" + varints(len(sizes)) + sizes + lying
+    head = struct.pack("<QQQQQ", 0, len(data), 0, ord("r") | 1 << 8, len(values))
+    with pytest.raises(ValueError, match="5000, or 1"):
+        list(messages(executable(riegeli(head + data))))
