@@ -131,7 +131,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("backends/xla/elf.py", "backends/xla/records.py", "backends/cuda/disassembly.py"),
+        ("backends/xla/elf.py", "backends/xla/records.py"),
         ("tests/unit/backends/test_records.py",),
     ),
     Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),

@@ -19,7 +19,7 @@ from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.packing.same_source import check_same_source
 from aotc.packing.weights import write_tensors
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest, Symbolic
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 
@@ -161,8 +161,17 @@ def of_weights(manifest: BundleManifest, **fields: Any) -> BundleManifest:
     return replace(manifest, weights={"params": replace(manifest.weights["params"], **fields)})
 
 
+def symbolic(manifest: BundleManifest) -> BundleManifest:
+    ref = BlobRef(digest="sha256:" + "0" * 64, size=1)
+    changed = replace(manifest.entry_points["predict"], symbolic=Symbolic(module=ref, arguments=()))
+    return replace(manifest, entry_points={"predict": changed})
+
+
 FACTS: dict[str, Callable[[BundleManifest], BundleManifest]] = {
+    "format_version": lambda m: replace(m, format_version="9.9"),
     "dimensions": lambda m: replace(m, dimensions={}),
+    "weights": lambda m: replace(m, weights={}),
+    "predict symbolic": lambda m: symbolic(m),
     "weights params origin": lambda m: of_weights(m, origin="init"),
     "weights params tensors": lambda m: of_weights(m, tensors=()),
     "predict[batch=1] input_shapes": lambda m: of_profile(m, input_shapes=((7,),)),

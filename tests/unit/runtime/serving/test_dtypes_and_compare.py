@@ -68,6 +68,8 @@ def test_the_farthest_doubles_do_not_overflow_the_count() -> None:
 def test_nan_equals_nan_and_nothing_else(dtype: Any) -> None:
     assert difference([np.nan], [np.nan], dtype).within
     assert difference([np.nan], [np.nan], dtype).ulp_max == 0
+    other = difference([np.nan], [-np.nan], dtype)
+    assert other.within and other.ulp_max == 0, "whatever its bits are"
     for actual, expected in ((np.nan, 1.0), (1.0, np.nan), (np.nan, np.inf), (np.inf, np.nan)):
         found = difference([actual], [expected], dtype, rtol=1e9, atol=1e9)
         assert not found.within

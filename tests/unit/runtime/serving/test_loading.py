@@ -114,3 +114,13 @@ def test_a_refusal_is_kept_and_raised_to_whoever_waits(digits_bundle: Bundle) ->
 
 async def _await(loading: Loading) -> LoadedBundle:
     return await loading
+
+
+def test_what_is_no_refusal_is_raised_and_is_no_error_of_ours() -> None:
+    def work(enter: Callable[[State], None]) -> LoadedBundle:
+        raise MemoryError
+
+    loading = Loading(work)
+    with pytest.raises(MemoryError):
+        loading.wait()
+    assert loading.state is State.FAILED and loading.error is None
