@@ -50,22 +50,34 @@ def run(job: dict[str, Any], say: Callable[..., None]) -> None:
 
 
 def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
+    from aotc_runtime.serving.resident import make_resident
+    from aotc_runtime.system import host
+
+    facts = host.detect(None, job["devices"])
+    say(surroundings=_surroundings(facts))
+    say(doing="verifying")
+    bundle = _verified(job, facts)
+    say(verified=bundle.root_digest)
+    say(doing="loading")
+    resident = make_resident(bundle)
+    for entry_point in resident.entry_points.values():
+        _run_fixtures(resident, entry_point, say)
+        if entry_point.symbolic is not None:
+            _compile_symbolic(entry_point, say)
+    say(finished=True)
+
+
+def _verified(job: dict[str, Any], facts: Any) -> Any:
+    """The `VerifiedBundle` of the job, as if the jaxlib of its builder ran here."""
     from pathlib import Path
 
     import msgspec
 
     from aotc_runtime.errors import raise_if
     from aotc_runtime.schema.policy import TrustPolicy
-    from aotc_runtime.serving.compiled_here import CompiledHere
-    from aotc_runtime.serving.readiness import run_fixture
-    from aotc_runtime.serving.resident import make_resident
-    from aotc_runtime.system import host
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.verify import examine
 
-    facts = host.detect(None, job["devices"])
-    say(surroundings=_surroundings(facts))
-    say(doing="verifying")
     policy = msgspec.convert(job["policy"], TrustPolicy, strict=False)
     # The policy's rules on runtimes are for servers; this process is not one.
     accepts = msgspec.structs.replace(policy.accepts, jaxlib=None, aotc_runtime=None)
@@ -78,37 +90,42 @@ def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
     )
     raise_if(verdict.findings)
     assert verdict.bundle is not None, "no findings, so there is a bundle"
-    say(verified=verdict.root_digest)
-    say(doing="loading")
-    resident = make_resident(verdict.bundle)
-    for entry_point in resident.entry_points.values():
-        for index, profile in enumerate(entry_point.profiles):
-            say(doing=profile.label)
-            started = time.perf_counter()
-            result = run_fixture(resident, entry_point, profile, index)
-            seconds = time.perf_counter() - started
-            say(
-                ran={
-                    "label": result.label,
-                    "executable": profile.record.executable.digest,
-                    "fixture": profile.record.fixture.digest,
-                    "withinTolerance": result.within_tolerance,
-                    # Text, since JSON has no infinity.
-                    "maxAbs": repr(result.max_abs),
-                    "maxRel": repr(result.max_rel),
-                    "ulpMax": result.ulp_max,
-                    "elements": result.elements,
-                    "worst": result.worst,
-                    "seconds": f"{seconds:.6f}",
-                }
-            )
-        if entry_point.symbolic is not None:
-            # Calls of other sizes are compiled from it, by this jaxlib.
-            sizes = entry_point.profiles[0].record.sizes
-            say(doing=f"compiling {entry_point.profiles[0].label} from its module")
-            compiled = CompiledHere(entry_point.name, entry_point.spec, entry_point.symbolic)
-            compiled(dict(sizes))
-    say(finished=True)
+    return verdict.bundle
+
+
+def _run_fixtures(resident: Any, entry_point: Any, say: Callable[..., None]) -> None:
+    from aotc_runtime.serving.readiness import run_fixture
+
+    for index, profile in enumerate(entry_point.profiles):
+        say(doing=profile.label)
+        started = time.perf_counter()
+        result = run_fixture(resident, entry_point, profile, index)
+        seconds = time.perf_counter() - started
+        say(
+            ran={
+                "label": result.label,
+                "executable": profile.record.executable.digest,
+                "fixture": profile.record.fixture.digest,
+                "withinTolerance": result.within_tolerance,
+                # Text, since JSON has no infinity.
+                "maxAbs": repr(result.max_abs),
+                "maxRel": repr(result.max_rel),
+                "ulpMax": result.ulp_max,
+                "elements": result.elements,
+                "worst": result.worst,
+                "seconds": f"{seconds:.6f}",
+            }
+        )
+
+
+def _compile_symbolic(entry_point: Any, say: Callable[..., None]) -> None:
+    """Compile the module for calls of other sizes, as this jaxlib would do while it serves."""
+    from aotc_runtime.serving.compiled_here import CompiledHere
+
+    profile = entry_point.profiles[0]
+    say(doing=f"compiling {profile.label} from its module")
+    compiled = CompiledHere(entry_point.name, entry_point.spec, entry_point.symbolic)
+    compiled(dict(profile.record.sizes))
 
 
 def _surroundings(facts: Any) -> dict[str, Any]:

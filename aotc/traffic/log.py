@@ -6,11 +6,10 @@ Lines are counted before they are decoded: a million requests have few distinct 
 
 from __future__ import annotations
 
-import csv
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -19,29 +18,30 @@ import msgspec
 import numpy as np
 
 from aotc.errors import UsageError
+from aotc.traffic.lines import (
+    BadLineError,
+    Decode,
+    Key,
+    cells_of,
+    csv_decoder,
+    json_decoder,
+    sizes_and_count,
+)
 from aotc.traffic.space import Counts, Points
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.tree import INTEGER_MAX
 from aotc_runtime.system.files import open_regular
 
 BLOCK_BYTES = 8 * 2**20
 LINE_BYTES_MAX = 2**20
 REPORT_BYTES_MAX = 16 * 2**20
-"""A size takes some 100 bytes; what is decoded may take thirty times as much as the text."""
+"""Enough for all sizes of a report, at about 100 bytes each. Limited because the decoded document
+may take thirty times as much memory as its text."""
 
 SHOWN = 5
-"""Bad lines that are told one by one; the others are counted."""
+"""How many bad lines are reported one by one; further ones are only counted."""
 
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-type Key = tuple[int, ...]
-type Decode = Callable[[bytes], tuple[Key, int] | None]
-"""A line to its sizes and count; None if it is of another entry point. Raises _BadLineError."""
-
-
-class _BadLineError(Exception):
-    """Why a line says nothing about sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Tra
             _read(stream, entry_point, tuple(dimensions), gathered, path)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, getattr(error, "strerror", None) or str(error)) from error
-    except _BadLineError as error:
-        raise _unreadable(path, f"a first line with {error}") from error
+    except BadLineError as error:
+        raise _unreadable(path, f"a first line that is {error}") from error
     if not gathered.sizes:
         raise _nothing(path, entry_point, dimensions, gathered)
     return _traffic(gathered, len(dimensions))
@@ -121,11 +121,11 @@ def _read(
     head = stream.read(BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
     first, _, rest = head.lstrip().partition(b"\n")
     if first[:1] != b"{":
-        header = [cell.strip() for cell in _cells(first)]
+        header = [cell.strip() for cell in cells_of(first)]
         if missing := [name for name in names if name not in header]:
             raise _nothing_named(path, missing, header)
         into.lines = head[: len(head) - len(rest)].count(b"\n") or 1
-        _lines(rest, stream, _csv_decoder(header, entry_point, names), into)
+        _lines(rest, stream, csv_decoder(header, entry_point, names), into)
         return
     if _is_report(first):
         data = head + stream.read(REPORT_BYTES_MAX - len(head) + 1)
@@ -133,7 +133,7 @@ def _read(
             raise _unreadable(path, f"a report of more than {REPORT_BYTES_MAX} bytes")
         _report(data, entry_point, names, into, path)
         return
-    _lines(head, stream, _json_decoder(entry_point, names), into)
+    _lines(head, stream, json_decoder(entry_point, names), into)
 
 
 def _is_report(first: bytes) -> bool:
@@ -162,13 +162,14 @@ def _report(
         for number, shape in enumerate(shapes, start=1):
             into.lines += 1
             try:
-                key, count = _sizes(shape, names)
-            except _BadLineError as error:
+                key, count = sizes_and_count(shape, names)
+            except BadLineError as error:
                 _bad(into, number, str(error))
             else:
                 into.sizes[key] += count
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise _unreadable(path, f"no report with entry_points and their shapes: {error}") from error
+        found = f"a JSON document that is not a report with entry_points and their shapes: {error}"
+        raise _unreadable(path, found) from error
 
 
 def _lines(head: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> None:
@@ -193,7 +194,7 @@ def _count(lines: list[bytes], decode: Decode, into: _Gathered) -> None:
             continue
         try:
             found = decode(line)
-        except _BadLineError as error:
+        except BadLineError as error:
             wrong[line] = str(error)
             into.bad_lines += times
             continue
@@ -213,66 +214,6 @@ def _bad(into: _Gathered, number: int, reason: str) -> None:
     into.bad_lines += 1
     if len(into.bad) < SHOWN:
         into.bad.append(BadLine(number, reason))
-
-
-def _json_decoder(entry_point: str, names: tuple[str, ...]) -> Decode:
-    decoder = msgspec.json.Decoder()
-
-    def decode(line: bytes) -> tuple[Key, int] | None:
-        try:
-            found = decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _BadLineError(f"no JSON: {error}") from error
-        if not isinstance(found, dict):
-            raise _BadLineError("no JSON object")
-        if found.get("entry_point", entry_point) != entry_point:
-            return None
-        return _sizes(found, names)
-
-    return decode
-
-
-def _sizes(found: dict[str, Any], names: tuple[str, ...]) -> tuple[Key, int]:
-    """Sizes and count of {"batch": 3}, {"batch": 3, "count": 7} or {"sizes": {...}, "count": 7}."""
-    sizes = found.get("sizes", found)
-    if not isinstance(sizes, dict):
-        raise _BadLineError("sizes is no object")
-    return tuple(_positive(sizes, name) for name in names), _positive(
-        {"count": 1, **found}, "count"
-    )
-
-
-def _positive(found: dict[str, Any], name: str) -> int:
-    value = found.get(name)
-    if value is None:
-        raise _BadLineError(f"no {name}")
-    if type(value) is not int or not 1 <= value <= INTEGER_MAX:
-        raise _BadLineError(f"{name} is {value!r}, no positive integer")
-    return value
-
-
-def _csv_decoder(header: list[str], entry_point: str, names: tuple[str, ...]) -> Decode:
-    def decode(line: bytes) -> tuple[Key, int] | None:
-        cells = _cells(line)
-        if len(cells) != len(header):
-            raise _BadLineError(f"{len(cells)} columns instead of {len(header)}")
-        row: dict[str, Any] = dict(zip(header, cells, strict=True))
-        if row.get("entry_point", entry_point) != entry_point:
-            return None
-        for name in (*names, "count"):
-            text = row.get(name, "").strip()
-            if text.isascii() and text.isdigit() and len(text) < 20:
-                row[name] = int(text)
-        return _sizes(row, names)
-
-    return decode
-
-
-def _cells(line: bytes) -> list[str]:
-    try:
-        return next(csv.reader([line.decode()]), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise _BadLineError(f"no CSV: {error}") from error
 
 
 def describe_bad(traffic: Traffic) -> Iterator[str]:

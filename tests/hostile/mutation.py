@@ -160,7 +160,7 @@ AREAS = (
         ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
     ),
     Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
-    Area(TOOLCHAIN, ("traffic/log.py",), ("tests/unit/traffic/test_log.py",)),
+    Area(TOOLCHAIN, ("traffic/lines.py", "traffic/log.py"), ("tests/unit/traffic/test_log.py",)),
 )
 
 SECONDS = 120

@@ -244,7 +244,7 @@ def test_the_text_fits_a_terminal_and_shows_distribution_and_profiles(
     )
     assert done.exit_code == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "line 3001 left out: no JSON" in done.stdout
+    assert "line 3001 left out: not JSON" in done.stdout
     assert "####" in done.stdout and "batch=8,seq=64" in done.stdout
     assert "no 8 profiles cost less than" in done.stdout
     picture = (folder / "profiles.svg").read_text()

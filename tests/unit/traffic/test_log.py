@@ -77,8 +77,8 @@ def test_blocks_end_where_they_like(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "no JSON"),
-        ("[1, 2]", "no JSON object"),
+        ("{", "not JSON"),
+        ("[1, 2]", "not a JSON object"),
         ('{"batch": 1}', "no seq"),
         ('{"batch": 0, "seq": 1}', "batch is 0"),
         ('{"batch": true, "seq": 1}', "batch is True"),
@@ -86,7 +86,7 @@ def test_blocks_end_where_they_like(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ('{"batch": "1", "seq": 1}', "batch is '1'"),
         ('{"batch": 1, "seq": 1, "count": -2}', "count is -2"),
         ('{"batch": 1, "seq": 9223372036854775808}', "seq is 9223372036854775808"),
-        ('{"batch": 1, "seq": "\xff"}', "no JSON"),
+        ('{"batch": 1, "seq": "\xff"}', "not JSON"),
     ],
 )
 def test_a_line_without_sizes_is_left_out_and_told(tmp_path: Path, line: str, reason: str) -> None:
