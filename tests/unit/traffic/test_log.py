@@ -80,6 +80,7 @@ def test_blocks_end_where_they_like(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("{", "not JSON"),
         ("[1, 2]", "not a JSON object"),
         ('{"batch": 1}', "no seq"),
+        ('{"sizes": [1, 2]}', "sizes is not an object"),
         ('{"batch": 0, "seq": 1}', "batch is 0"),
         ('{"batch": true, "seq": 1}', "batch is True"),
         ('{"batch": 1.5, "seq": 1}', "batch is 1.5"),
@@ -117,6 +118,13 @@ def test_lines_of_other_entry_points_are_counted_apart(tmp_path: Path) -> None:
     traffic = read_traffic(written(tmp_path, text), "encode", NAMES)
     assert (traffic.requests, traffic.other, traffic.bad_lines) == (8, 2, 0)
     assert read_traffic(written(tmp_path, json.dumps(REPORT)), "encode", NAMES).other == 7
+
+
+def test_rows_of_other_entry_points_are_counted_apart(tmp_path: Path) -> None:
+    text = "entry_point,batch,seq\nencode,1,2\nscore,3,4\nencode,1,2\n"
+    traffic = read_traffic(written(tmp_path, text), "encode", NAMES)
+    assert (traffic.requests, traffic.other, traffic.bad_lines) == (2, 1, 0)
+    assert traffic.points.tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(
