@@ -11,10 +11,11 @@ import ctypes
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING
 
-from aotc.backends.worker_folder import Made, answer
-from aotc.backends.xla import processors
-from aotc.backends.xla.job import Job
+if TYPE_CHECKING:
+    from aotc.backends.worker_folder import Made
+    from aotc.backends.xla.job import Job
 
 ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
@@ -38,6 +39,8 @@ def fix_address_layout() -> bool:
 def compile_apart(job: Job, artifact: bytes) -> Made:
     """As `compile_job`, where memory is laid out the same way each time."""
     randomized = fix_address_layout()
+    from aotc.backends.xla import processors
+
     own_threads = not processors.pretend(job.threads)
     # Imports leave paths of various lengths on the heap. A new thread has a malloc arena of its
     # own: since it imports nothing, the compiler finds the same heap each time.
@@ -56,5 +59,15 @@ def compile_apart(job: Job, artifact: bytes) -> Made:
     return outcome[0]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Compile what lies in the current folder."""
+    # Before anything else is imported: a process that starts anew would import it twice.
+    fix_address_layout()
+    from aotc.backends.worker_folder import answer
+    from aotc.backends.xla.job import Job
+
     answer(Job, compile_apart)
+
+
+if __name__ == "__main__":
+    main()
