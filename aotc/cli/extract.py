@@ -45,7 +45,7 @@ def extract(
 
     place = output or layout
     assert place is not None, "one of the two was given"
-    require_other_place(place, bundle)
+    require_other_place(place, bundle, lost="other targets")
     form = Form.LAYOUT if layout else Form.ARCHIVE
     report = extract_report(extract_targets(open_bundle(bundle), targets, place, form))
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))

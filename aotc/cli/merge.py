@@ -50,11 +50,14 @@ def merge(
 
     from aotc.bundles.merge import merge_bundles
     from aotc.packing.bundle import Form
+    from aotc.packing.places import require_other_place
     from aotc.report.copies import copy_lines, merge_report
     from aotc_runtime.verification.trust import read_policy
 
     place = output or layout
     assert place is not None, "one of the two was given"
+    for bundle in bundles:
+        require_other_place(place, bundle, lost="root and signatures")
     merged = merge_bundles(
         bundles,
         place,

@@ -125,9 +125,10 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
         places.append(place)
 
 
-def require_other_place(path: Path, source: Path) -> None:
-    """Refuse to write a part of a bundle where the whole of it lies, by whatever path.
+def require_other_place(path: Path, source: Path, lost: str) -> None:
+    """Refuse to write what is made from a bundle in that bundle's place, by whatever path.
 
+    lost: what the bundle has and its successor there would not.
     Raises UsageError (AOTC-E054).
     """
     try:
@@ -139,8 +140,8 @@ def require_other_place(path: Path, source: Path) -> None:
             Finding(
                 code="AOTC-E054",
                 where=str(path),
-                expected="another place than that of the bundle to extract from",
-                found=f"the same as {source}, which would lose its other targets",
+                expected="another place than that of a bundle that is read",
+                found=f"the same as {source}, which would lose its {lost}",
                 hint="name a new file or folder; nothing was written",
             )
         )

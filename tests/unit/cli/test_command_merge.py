@@ -180,13 +180,14 @@ def test_extracting_and_looking_at_it(aotc: Run, one: Path, two: Path, policy: P
 
 
 @pytest.mark.parametrize("option", ["--output", "--layout"])
-def test_the_bundle_to_extract_from_is_never_overwritten(
+def test_a_bundle_that_is_read_is_never_overwritten(
     refused: Run, one: Path, two: Path, aotc: Run, option: str
 ) -> None:
     aotc("merge", one, two, option, "c", "--unsigned-inputs")
     Path("link").symlink_to("c")
     for place in ("c", "./c", "link"):
         refused(["extract", "c", "--target", "other", option, place], 2, "AOTC-E054")
+        refused(["merge", two, "c", option, place, "--unsigned-inputs"], 2, "AOTC-E054")
     assert aotc("inspect", "c", "--json").document["absent_targets"] == []
     assert aotc("extract", "c", "--target", "other", option, "d").exit_code == 0
 
