@@ -15,6 +15,7 @@ from aotc.packing.files import cannot_write, require_short_name
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats import oci
 
+STANDARD_OUTPUT = Path("-")
 HEAD_BYTES = 512
 _ZIP_MEMBER, _ZIP_EMPTY = b"PK\x03\x04", b"PK\x05\x06"
 _ZIP_NAME_LENGTH, _ZIP_NAME = slice(26, 28), 30
@@ -88,7 +89,19 @@ def require_new_file(path: Path) -> None:
 
 
 def _require_writable(path: Path) -> None:
-    """Whether its folder takes files, and this name. Raises OSError."""
+    """Whether its folder takes files, and this name. Raises OSError, and UsageError (AOTC-E003) for
+    `-`, by which a script means standard output.
+    """
+    if path == STANDARD_OUTPUT:
+        raise UsageError(
+            Finding(
+                code="AOTC-E003",
+                where=str(path),
+                expected="the name of a file",
+                found="-, which stands for standard output",
+                hint="name a file; results are files that are written whole or not at all",
+            )
+        )
     require_short_name(path)
     with tempfile.TemporaryFile(dir=path.parent):
         pass

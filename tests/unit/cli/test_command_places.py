@@ -139,7 +139,9 @@ WRITTEN: dict[str, tuple[Sequence[str], str]] = {
     "the manifest": (["--sbom", "m.toml"], "AOTC-E004"),
     "no folder for a tuning file": (["--tune", "--save-tuning", "gone/x.json"], "AOTC-E003"),
     "a folder for a tuning file": (["--tune", "--save-tuning", "folder"], "AOTC-E003"),
+    "standard output": (["--sbom", "-"], "AOTC-E003"),
     "no folder for the bundle": (["-o", "gone/b.aotb"], "AOTC-E003"),
+    "standard output for the bundle": (["-o", "-"], "AOTC-E003"),
     "a folder for the bundle": (["-o", "folder"], "AOTC-E003"),
 }
 
