@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.evidence import ExecutableEvidence
-from aotc.processes import end_with_parent
+from aotc.processes import FULL, NO_ROOM, end_with_parent
 
 JOB, MODULE = "job.json", "module.bin"
 RESULT, EXECUTABLE = "result.json", "executable.bin"
@@ -84,11 +84,17 @@ def answer[Job: Struct](job_type: type[Job], compile_job: Callable[[Job, bytes],
     end_with_parent()
     job = msgspec.json.decode(Path(JOB).read_bytes(), type=job_type)
     result, serialized = compile_job(job, Path(MODULE).read_bytes())
-    Path(EXECUTABLE).write_bytes(serialized)
-    Path(RESULT).write_bytes(msgspec.json.encode(result))
+    status = 0
+    try:
+        Path(EXECUTABLE).write_bytes(serialized)
+        Path(RESULT).write_bytes(msgspec.json.encode(result))
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        status = NO_ROOM
     # Ending here saves the time that it takes to shut down a client or a plugin.
-    sys.stdout.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 def telling[**P](compile_job: Callable[P, Made]) -> Callable[P, Made]:

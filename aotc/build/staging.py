@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,12 +11,10 @@ from pathlib import Path
 import msgspec
 
 from aotc.errors import UsageError
+from aotc.processes import FULL
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a disk that is full, of a used-up quota, or of a file that may not be so large."""
 
 
 @contextmanager

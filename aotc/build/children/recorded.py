@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from aotc.build.children import child
-from aotc.build.staging import FULL, Staging, no_scratch
+from aotc.build.staging import Staging, no_scratch
 from aotc.build.watching.reads import Looking
 from aotc.build.watching.recorder import Recorder
 from aotc.build.watching.recording import Recording
 from aotc.constants import CAPTURE_WORKER
-from aotc.processes import end_with_parent
+from aotc.processes import FULL, NO_ROOM, end_with_parent
 
 
 def main() -> int:
@@ -34,9 +34,10 @@ def main() -> int:
         status: int = importlib.import_module(worker).main()
     except OSError as error:
         if error.errno in FULL:
-            # Nothing of this may fit on the full disk either; then the parent reports that itself.
+            # Nothing of this may fit on the full disk either; then the status says it.
             with suppress(OSError):
                 return child.report(folder, no_scratch(error))
+            return NO_ROOM
         raise
     if status == 0:
         if (unsteady := Staging(folder).unsteady).exists():

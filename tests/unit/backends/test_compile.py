@@ -215,6 +215,27 @@ def test_a_crash_of_the_compiler_is_reported_with_what_it_said(
     assert [words for words in said if words not in error.findings[0].found] == []
 
 
+FULL_DISK = """
+import resource, signal
+from msgspec import Struct
+from aotc.backends.worker_folder import Result, answer
+
+class Any(Struct):
+    pass
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+answer(Any, lambda job, artifact: (Result(), bytes(1000)))
+"""
+
+
+def test_a_worker_without_room_for_its_result_is_understood_although_there_is_room_again(
+    make_job: MakeJob,
+) -> None:
+    with pytest.raises(OSError, match="No space left on device"):
+        worker(FULL_DISK).compile(make_job(ADD))
+
+
 def test_what_a_crash_said_is_shown_without_the_log_of_passes(make_job: MakeJob) -> None:
     line = "I1121 13:45:33.590729 24433 hlo_pass_pipeline.cc:211]   HLO pass dce"
     error = failure(

@@ -80,6 +80,34 @@ def test_any_other_end_is_a_crash_with_what_was_said_last(
     assert found in caught.value.findings[0].found
 
 
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+
+def main():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    Path(sys.argv[2], "result").write_bytes(b"x")
+"""
+
+
+def test_a_child_without_room_to_say_so_is_understood_although_there_is_room_again(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a_worker.py").write_text(FULL_DISK)
+    with pytest.raises(OSError, match="No space left on device"):
+        child.run(
+            "aotc.build.children.recorded",
+            ["a_worker", str(tmp_path / "m.toml"), str(tmp_path)],
+            tmp_path,
+            dict(os.environ) | {"PYTHONPATH": str(tmp_path)},
+            failure_code="AOTC-E835",
+            doing="the capture process",
+            on_line=print,
+            processes=Processes(),
+        )
+
+
 def test_lines_that_a_child_said_are_indented_only_for_people(tmp_path: Path) -> None:
     with pytest.raises(AotcError) as caught:
         run("raises", tmp_path)
