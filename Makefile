@@ -45,7 +45,7 @@ lint: $(STAMP) ## Format, style, types and import floors
 	$(BIN)/lint-imports
 
 test: lint ## Lint, then every test (T=path for some)
-	$(BIN)/python -m pytest -n $(JOBS) $(T)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(T)
 
 test-interop: ## Verify with other people's tools, sign with a PKCS#11 token (installs both in out/interop)
 	scripts/softhsm $(INTEROP)/softhsm
