@@ -18,6 +18,7 @@ from aotc.signing.keys import KeyType, generate_key_pair
 from aotc.signing.trust_file import write_policy
 
 from .mounted import UNSHARE
+from .tiny import MANIFEST, PROGRAM
 
 Bundle = tuple[Path, Path]
 
@@ -67,18 +68,6 @@ WRITING = (
     ("trust", "revoke", "trust.toml", "--key", "ci.pub"),
     ("run", "b.aotb", "predict", "--trust", "genuine.toml", "--output", "x.npz"),
 )
-
-PROGRAM = "def f(x):\n    return x + 1\n"
-MANIFEST = """
-schema = 1
-name = "tiny"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "tiny:f"
-inputs.x = { shape = [40000], dtype = "float32" }
-fixtures.seed = 0
-"""
 
 
 @pytest.fixture

@@ -12,23 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from .tiny import MANIFEST, PROGRAM
+
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
 from aotc.cli.main import main
 main()
-"""
-
-PROGRAM = "def f(x):\n    return x + 1\n"
-MANIFEST = """
-schema = 1
-name = "tiny"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "tiny:f"
-inputs.x = { shape = [40000], dtype = "float32" }
-fixtures.seed = 0
 """
 
 TEMPORARY = "the folder for temporary files"
