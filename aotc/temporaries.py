@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from aotc.processes import NO_ROOM
+
 PART = ".part"
 """The end of every such name beside a result; `mkstemp` puts eight letters before it."""
 
@@ -232,9 +234,9 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def require_room(folder: Path) -> None:
-    """Raise OSError if nothing can be written, or a file is as large as files may be: nor could a
-    process that has just failed there.
+def require_room(folder: Path, status: int) -> None:
+    """Raise OSError if a child that ended with this status had no room: it says so, nothing can be
+    written, or a file is as large as files may be.
     """
     largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if largest != resource.RLIM_INFINITY:
@@ -244,6 +246,8 @@ def require_room(folder: Path) -> None:
     with tempfile.TemporaryFile(dir=folder) as probe:
         probe.write(bytes(PROBE_BYTES))
         probe.flush()
+    if status == NO_ROOM:  # there is room again, which others have given back meanwhile
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from aotc.backends import pass_log, worker_folder
 from aotc.backends.refusals import LINES_SHOWN, failure
 from aotc.backends.worker_folder import Result
 from aotc.errors import quoted
-from aotc.processes import NO_ROOM, Processes, describe_status
+from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob
 from aotc.temporaries import require_room, temporary_folder
 from aotc_runtime.schema.manifest import Cost, Memory
@@ -86,9 +85,7 @@ class CompileWorkers:
                 "simplify the program, or report it to XLA",
             ) from error
         if status != 0 or not (folder / worker_folder.RESULT).exists():
-            require_room(folder)
-            if status == NO_ROOM:  # there is room again, which others have given back meanwhile
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+            require_room(folder, status)
             last = pass_log.split(said)[1][-LINES_SHOWN:]
             raise failure(
                 "AOTC-E902",

@@ -9,7 +9,6 @@ what it was doing and the last lines of what it said.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -24,7 +23,7 @@ import msgspec
 import aotc
 from aotc.build.children.progress import FINISHED, STARTED, Progress
 from aotc.errors import quoted, raise_if
-from aotc.processes import GRACE_SECONDS, NO_ROOM, Processes, describe_status, inherited
+from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.temporaries import require_room
 from aotc_runtime.errors import AotcError, Finding
 
@@ -106,9 +105,7 @@ def run(
         if findings_file.exists():
             raw = msgspec.json.decode(findings_file.read_bytes(), type=list[dict[str, str]])
             raise_if(Finding(**finding) for finding in raw)
-    require_room(folder)
-    if status == NO_ROOM:  # there is room again, which others have given back meanwhile
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+    require_room(folder, status)
     raise_if([_crash(failure_code, doing, current, status, _last_lines(said))])
 
 
