@@ -62,7 +62,7 @@ class SectionedGroup(click.Group):
     """Its help lists the commands in SECTIONS."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [command.name or "" for commands in SECTIONS.values() for command in commands]
+        return list(self.commands)  # as they were added, and not by the alphabet
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.list_commands(ctx)))
