@@ -1,4 +1,7 @@
-"""Names shared by the build's processes."""
+"""What the build's processes agree on."""
+
+import errno
+import os
 
 CAPTURE_WORKER = "aotc.build.children.capture_worker"
 """The module that traces the program."""
@@ -7,3 +10,9 @@ CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
 """Environment variable, read when jax is imported: with "1", jax lowers arrays a function closed
 over (above 32 bytes, at any depth of nested jit, scan or cond) as leading arguments instead of
 literals, and keeps their values beside the lowered module. Seen in jax 0.11.2 to 0.12.0.1."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that is full, of a used-up quota, or of a file that may not be so large."""
+
+NO_ROOM = os.EX_IOERR
+"""The status of a child that met one of these, and had no room to leave word of it either."""

@@ -6,7 +6,6 @@ programs of users start processes, too.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -20,12 +19,6 @@ from typing import IO, Any
 from aotc import group_guard
 
 PR_SET_PDEATHSIG = 1
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a disk that is full, of a used-up quota, or of a file that may not be so large."""
-
-NO_ROOM = os.EX_IOERR
-"""The status of a child that met one of these, and had no room to leave word of it either."""
 
 GRACE_SECONDS = 1.0
 """From SIGTERM to SIGKILL, for what a user's program has started: to remove what it shares."""

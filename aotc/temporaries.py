@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from aotc.processes import NO_ROOM
+from aotc.constants import NO_ROOM
 
 PART = ".part"
 """The end of every such name beside a result; `mkstemp` puts eight letters before it."""

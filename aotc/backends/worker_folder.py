@@ -15,8 +15,9 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
+from aotc.constants import FULL, NO_ROOM
 from aotc.evidence import ExecutableEvidence
-from aotc.processes import FULL, NO_ROOM, end_with_parent
+from aotc.processes import end_with_parent
 
 JOB, MODULE = "job.json", "module.bin"
 RESULT, EXECUTABLE = "result.json", "executable.bin"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from aotc.constants import FULL
 from aotc.errors import UsageError
-from aotc.processes import FULL
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding

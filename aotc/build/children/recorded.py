@@ -18,8 +18,8 @@ from aotc.build.staging import Staging, no_scratch
 from aotc.build.watching.reads import Looking
 from aotc.build.watching.recorder import Recorder
 from aotc.build.watching.recording import Recording
-from aotc.constants import CAPTURE_WORKER
-from aotc.processes import FULL, NO_ROOM, end_with_parent
+from aotc.constants import CAPTURE_WORKER, FULL, NO_ROOM
+from aotc.processes import end_with_parent
 
 
 def main() -> int:
