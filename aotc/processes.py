@@ -29,6 +29,7 @@ _UNASKED = frozenset(
         "PYTHONDUMPREFS",
         "PYTHONDUMPREFSFILE",
         "PYTHONINSPECT",
+        "PYTHONIOENCODING",
         "PYTHONMALLOCSTATS",
         "PYTHONPROFILEIMPORTTIME",
         "PYTHONSTARTUP",
@@ -36,7 +37,8 @@ _UNASKED = frozenset(
         "PYTHONVERBOSE",
     }
 )
-"""By these an interpreter prints or counts what nobody asked a child for, or goes on at its end
+"""By these an interpreter prints what nobody asked a child for, or in a way that its parent does
+not read, or goes on at its end
 (https://docs.python.org/3/using/cmdline.html#environment-variables).
 """
 

@@ -39,7 +39,7 @@ def finish(processes: Sequence[subprocess.Popen[str]]) -> None:
 
 def status(process: subprocess.Popen[str]) -> dict[str, int]:
     """The kernel's account of a process' memory, in bytes by name (VmHWM, RssAnon, ...)."""
-    text = Path(f"/proc/{process.pid}/status").read_text()
+    text = Path(f"/proc/{process.pid}/status").read_text("utf-8")
     return {name: int(kib) * 1024 for name, kib in re.findall(r"(\w+):\s+(\d+) kB", text)}
 
 
@@ -47,7 +47,7 @@ def mapped(process: subprocess.Popen[str], path: Path) -> dict[str, int]:
     """Resident (Rss) and proportional (Pss) bytes of a file's maps in a process."""
     found = {"Rss": 0, "Pss": 0}
     inside = False
-    for line in Path(f"/proc/{process.pid}/smaps").read_text().splitlines():
+    for line in Path(f"/proc/{process.pid}/smaps").read_text("utf-8").splitlines():
         if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
             inside = line.endswith(str(path.resolve()))
         elif inside and (name := line.partition(":")[0]) in found:

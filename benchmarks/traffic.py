@@ -29,7 +29,7 @@ def write_log(path: Path, requests: int) -> None:
     batch = np.minimum(random.geometric(0.5, requests), 32).tolist()
     seq = np.clip(random.lognormal(2.6, 0.8, requests), 1, 64).astype(int).tolist()
     lines = (f'{{"batch": {b}, "seq": {s}}}\n' for b, s in zip(batch, seq, strict=True))
-    path.write_text("".join(lines))
+    path.write_text("".join(lines), "utf-8")
 
 
 def suggest(log: Path) -> tuple[float, dict[str, object]]:

@@ -116,7 +116,7 @@ def _git(git: str, folder: Path, *arguments: str) -> str | None:
             env={**kept, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=GIT_SECONDS,
             check=False,
         )

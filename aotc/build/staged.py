@@ -45,5 +45,5 @@ def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
         raise
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
-    staged.policy.write_text(f'furthest_fallback = "compile"\n{policy}')
+    staged.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
     return staged

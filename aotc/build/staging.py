@@ -114,11 +114,11 @@ class Staging:
         """Say how many threads may compile plain JAX. In a file and not an argument of the process,
         whose arguments are parts of its key: the result is the same with any number.
         """
-        self._threads.write_text(str(count))
+        self._threads.write_text(str(count), "utf-8")
 
     def read_threads(self) -> int:
         """What `write_threads` left."""
-        return int(self._threads.read_text())
+        return int(self._threads.read_text("utf-8"))
 
     @property
     def _keep_going(self) -> Path:

@@ -50,7 +50,7 @@ _libc.free.argtypes = [ctypes.c_void_p]
 
 def address_space() -> tuple[int, int]:
     """The highest and the present size of this process' address space, bytes."""
-    text = Path("/proc/self/status").read_text()
+    text = Path("/proc/self/status").read_text("utf-8")
     highest, present = (re.search(rf"{key}:\s+(\d+)", text) for key in ("VmPeak", "VmSize"))
     assert highest and present, "Linux has both"
     return int(highest[1]) * 1024, int(present[1]) * 1024

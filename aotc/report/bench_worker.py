@@ -172,7 +172,7 @@ def peak_bytes() -> int | None:
     Not from `getrusage`: that starts with what the parent had when it started this process.
     """
     try:
-        status = Path("/proc/self/status").read_text()
+        status = Path("/proc/self/status").read_text("utf-8")
     except OSError:
         return None
     for line in status.splitlines():

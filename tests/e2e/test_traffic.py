@@ -48,7 +48,7 @@ def seen(bundle: Path, trust: Path, batches: list[int], log: Path) -> None:
         for batch in batches:
             x = np.arange(4.0 * batch, dtype=np.float32).reshape(batch, 4)
             np.testing.assert_array_equal(loaded["double"](x), 2 * x)
-        log.write_text(json.dumps(loaded.report()))
+        log.write_text(json.dumps(loaded.report()), "utf-8")
 
 
 def test_a_bundle_with_the_suggested_profiles_serves_all_of_its_own_report(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def seeds(bundle: Path, policy: Path) -> Mapping[str, list[bytes]]:
         "certificate": [CERTIFICATE],
         "tensors": [data for kind, data in layers if kind == oci.FIXTURE_TYPE][:3],
         "policy": [policy.read_bytes()],
-        "key": [_between(policy.read_text(), "-----BEGIN", "KEY-----\n")],
+        "key": [_between(policy.read_text("utf-8"), "-----BEGIN", "KEY-----\n")],
         "version": [b"1.0.0", b"1.2.3-rc1+cuda", b"1.0.post2"],
         **toolchain_seeds.seeds(bundle),
     }

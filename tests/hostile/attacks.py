@@ -31,7 +31,7 @@ def build(bundle: Path, policy: Path) -> None:
 
     signer = LocalSigner.ephemeral()
     build_bundle(Path("manifests/digits.toml"), output=bundle, signer=signer)
-    policy.write_text(policy_text("digits", [signer.public_pem()]))
+    policy.write_text(policy_text("digits", [signer.public_pem()]), "utf-8")
 
 
 def all_checks() -> Iterator[Check]:

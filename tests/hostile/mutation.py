@@ -218,7 +218,7 @@ def mutants(texts: Sequence[str] = ()) -> Iterator[Mutant]:
 
 
 def _of(area: Area, file: Path) -> Iterator[Mutant]:
-    text = file.read_text()
+    text = file.read_text("utf-8")
     for node, by in _changes(ast.parse(text), answers=not area.attacks):
         yield _replaced(area, file, text, node, by)
 

@@ -243,7 +243,7 @@ def test_every_code_of_the_rules_has_its_check_here() -> None:
 def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     """A field that decides nothing would promise what nobody keeps."""
     source = "".join(
-        Path(module.__file__ or "").read_text()
+        Path(module.__file__ or "").read_text("utf-8")
         for module in (keys, provenance, rules, signatures, trust, verify)
     )
     for table in (TrustPolicy, TrustedKey, Revoked, Accepts, SizeLimits):

@@ -65,7 +65,7 @@ class Doors:
             capfd,
             monkeypatch,
         )
-        self._trusted = trusted.read_text()
+        self._trusted = trusted.read_text("utf-8")
         digests = roles(genuine)
         (key,) = policy_keys(read_policy(trusted))
         manifest = json.loads(genuine.blobs[digests["bundle manifest"]])

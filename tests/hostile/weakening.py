@@ -80,7 +80,7 @@ def remove(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     function = check.function
     assert isinstance(function, FunctionType)
     path = Path(function.__code__.co_filename)
-    module = path.read_text()
+    module = path.read_text("utf-8")
     part = next(
         ast.get_source_segment(module, node) or ""
         for node in ast.walk(ast.parse(module))
@@ -115,5 +115,5 @@ def codes_in(*modules: Any) -> set[str]:
     return {
         code
         for module in modules
-        for code in re.findall(r'"(AOTC-E\d{3})"', Path(module.__file__).read_text())
+        for code in re.findall(r'"(AOTC-E\d{3})"', Path(module.__file__).read_text("utf-8"))
     }

@@ -16,7 +16,7 @@ HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec", "matplotlib"
 
 def imported_by(path: Path) -> set[str]:
     """Modules of ours that a command imports, at its top or when it runs."""
-    nodes = ast.walk(ast.parse(path.read_text()))
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
     every = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     return {name for name in every if name.startswith("aotc")}
 

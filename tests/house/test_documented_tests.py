@@ -23,7 +23,7 @@ def threats() -> list[list[str]]:
 
 
 def names_in(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text("utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

@@ -21,7 +21,7 @@ FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")
 def imports_of(path: Path) -> set[str]:
     """Top-level packages a file imports, also inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -76,7 +76,7 @@ SCRATCH = {
 
 def writes_in(path: Path) -> Iterator[ast.Call]:
     """The calls in a file that can change files."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and _writes(node):
             yield node
 

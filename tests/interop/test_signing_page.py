@@ -84,15 +84,17 @@ def test_securesystemslib_and_in_toto_verify_both_kinds_of_signatures(unpacked: 
 
 
 def other_payload(envelope: Path) -> None:
-    document = json.loads(envelope.read_text())
+    document = json.loads(envelope.read_text("utf-8"))
     payload = base64.b64decode(document["payload"])
     document["payload"] = base64.b64encode(payload.replace(b"digits", b"digitz")).decode()
-    envelope.write_text(json.dumps(document))
+    envelope.write_text(json.dumps(document), "utf-8")
 
 
 def other_type(envelope: Path) -> None:
-    document = json.loads(envelope.read_text())
-    envelope.write_text(json.dumps({**document, "payloadType": "application/vnd.in-toto+jsom"}))
+    document = json.loads(envelope.read_text("utf-8"))
+    envelope.write_text(
+        json.dumps({**document, "payloadType": "application/vnd.in-toto+jsom"}), encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("name", ["ci", "release"])

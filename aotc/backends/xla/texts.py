@@ -46,7 +46,7 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
         status, said = _run(folder)
         made = [folder / f"{number}.txt" for number in range(len(modules))]
         if status == 0 and all(path.exists() for path in made):
-            return [path.read_text(errors="replace") for path in made]
+            return [path.read_text("utf-8", "replace") for path in made]
         missing = next((i for i, path in enumerate(made) if not path.exists()), 0)
     raise UsageError(
         Finding(
@@ -79,7 +79,7 @@ def main() -> None:
             text = readers[Form(path.suffix[1:])](path.read_bytes())
         except (private.XlaError, private.MlirError, ValueError) as error:
             sys.exit(str(error))
-        path.with_suffix(".txt").write_text(text, errors="replace")
+        path.with_suffix(".txt").write_text(text, "utf-8", "replace")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def main() -> int:
         raise
     if status == 0:
         if (unsteady := Staging(folder).unsteady).exists():
-            recorder.refuse(unsteady.read_text())
+            recorder.refuse(unsteady.read_text("utf-8"))
         reads = recorder.finish()
         parts = {} if reads.refusals else Looking(root, environment, recorder.path).parts(reads)
         if not reads.refusals and not recorder.is_unchanged():

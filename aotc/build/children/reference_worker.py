@@ -97,7 +97,8 @@ def _require_steady(
             values[name][path].tobytes() != array.tobytes()
             for path, array in loaded.tensors.items()
         ):
-            staging.unsteady.write_text(f"weights {name} have other values each time")
+            reason = f"weights {name} have other values each time"
+            staging.unsteady.write_text(reason, "utf-8")
 
 
 def main() -> int:

@@ -31,5 +31,5 @@ def toolchain_copy() -> Iterator[Path]:
             metadata.mkdir()
             for file in ("METADATA", "entry_points.txt"):
                 if text := found.read_text(file):
-                    (metadata / file).write_text(text)
+                    (metadata / file).write_text(text, "utf-8")
         yield folder

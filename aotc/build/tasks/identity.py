@@ -136,7 +136,7 @@ def host_parts() -> Parts:
 def _processor(path: Path) -> str:
     """The digest of what the system says about the first processor."""
     try:
-        block = path.read_text().partition("\n\n")[0]
+        block = path.read_text("utf-8").partition("\n\n")[0]
     except OSError:
         block = ""
     facts = [line for line in block.splitlines() if line.partition(":")[0].strip() in CPU_FACTS]

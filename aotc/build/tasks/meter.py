@@ -37,7 +37,8 @@ class Meter:
         with self._lock:
             stage = STAGES[kind]
             self._total[stage] = total
-            self._on_stage(stage, min(self._done[stage], total), total)
+            if total:
+                self._on_stage(stage, min(self._done[stage], total), total)
 
     def finish(self, kind: Kind) -> None:
         """Count no more tasks of this kind: the candidates of `--tune` are executables as well."""

@@ -24,7 +24,6 @@ def prepare(case: Path) -> Sequence[Path]:
 
 def imports() -> None:
     import numpy  # noqa: F401
-    import torch
     import torch._inductor  # noqa: F401
 
 

@@ -34,7 +34,6 @@ def prepare(case: Path) -> Sequence[Path]:
 
 
 def imports() -> None:
-    import jax
     import jax.export  # noqa: F401
 
 

@@ -159,6 +159,6 @@ def _left(folder: Path, limit_file: str, usage_file: str, prefix: str) -> int:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text("utf-8", "replace")
     except OSError:
         return ""

@@ -80,8 +80,8 @@ def read_chips(folder: Path) -> list[Chip]:
     found = []
     for device in sorted(folder.glob("*.0")):
         try:
-            vendor = (device / "vendor").read_text().strip()
-            number = (device / "device").read_text().strip()
+            vendor = (device / "vendor").read_text("utf-8").strip()
+            number = (device / "device").read_text("utf-8").strip()
         except OSError:
             continue
         if vendor == GOOGLE and number in CHIPS:

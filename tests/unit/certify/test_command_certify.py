@@ -54,7 +54,7 @@ def certificates(bundle: Path) -> list[dict[str, Any]]:
 def with_certifier(policy: Path, key: Path) -> Path:
     more = f'\n[[certifiers]]\nname = "fleet"\npublic_key_file = "{key.with_suffix(".pub")}"\n'
     changed = policy.with_name("with-certifier.toml")
-    changed.write_text(policy.read_text() + more)
+    changed.write_text(policy.read_text("utf-8") + more)
     return changed
 
 

@@ -72,7 +72,7 @@ def test_the_least_recently_used_go_until_the_rest_fits(tmp_path: Path) -> None:
 
 def test_what_is_in_use_stays(tmp_path: Path) -> None:
     places = [sealed(tmp_path, str(n), used=n) for n in range(2)]
-    with Path(f"{places[0]}{LOCK}").open("w") as lock:
+    with Path(f"{places[0]}{LOCK}").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         make_room(tmp_path, 0, keep=places[1])
         assert all(place.exists() for place in places)

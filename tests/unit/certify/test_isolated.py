@@ -131,7 +131,7 @@ def test_the_worker_runs_where_only_the_runtime_is() -> None:
     """It is started by its path, in an environment that has neither aotc nor jax."""
     imported = {
         name.partition(".")[0]
-        for node in ast.walk(ast.parse(Path(worker.__file__).read_text()))
+        for node in ast.walk(ast.parse(Path(worker.__file__).read_text("utf-8")))
         for name in (
             [alias.name for alias in node.names]
             if isinstance(node, ast.Import)

@@ -95,7 +95,7 @@ def test_hosts_may_be_named_in_every_way_a_shell_expands_them(
 def test_a_jaxlib_without_evidence_is_unknown_and_fails(
     aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]
 ) -> None:
-    own = json.loads(Path(describe("web1")).read_text())["facts"]["jaxlib"]
+    own = json.loads(Path(describe("web1")).read_text("utf-8"))["facts"]["jaxlib"]
     done = aotc(
         "compat", digits_bundle[0], "web1.json", "--jaxlib", own, "--jaxlib", "9.9", "--json"
     )

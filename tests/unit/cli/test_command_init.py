@@ -93,7 +93,7 @@ def run(aotc: Run, tmp_path: Path) -> Run:
 
 
 def read(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text())
+    return tomllib.loads(path.read_text("utf-8"))
 
 
 def test_a_function_described_by_options_becomes_a_manifest_that_traces(

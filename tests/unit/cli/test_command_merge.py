@@ -43,9 +43,9 @@ def two(aotc: Run, one: Path, tmp_path: Path) -> Path:
 def policy(aotc: Run, digits_bundle: Bundle, two: Path, tmp_path: Path) -> Path:
     """Who signed either of the two is trusted."""
     aotc("trust", "init", "--key", "k.pub", "--name", "digits")
-    text = Path("trust.toml").read_text()
+    text = Path("trust.toml").read_text("utf-8")
     keys = digits_bundle[1].read_text()
-    Path("trust.toml").write_text(text + "\n" + keys[keys.index("[[keys]]") :])
+    Path("trust.toml").write_text(text + "\n" + keys[keys.index("[[keys]]") :], "utf-8")
     return tmp_path / "trust.toml"
 
 

@@ -90,7 +90,7 @@ def write_log(path: Path, requests: int) -> None:
     batch = np.minimum(random.geometric(0.4, requests), 8)
     seq = np.clip(random.lognormal(2.5, 0.8, requests).astype(np.int64), 1, 64)
     rows = zip(batch.tolist(), seq.tolist(), strict=True)
-    path.write_text("".join(f'{{"batch": {b}, "seq": {s}}}\n' for b, s in rows))
+    path.write_text("".join(f'{{"batch": {b}, "seq": {s}}}\n' for b, s in rows), "utf-8")
 
 
 def test_the_text_encoder_gets_profiles_from_a_million_requests(aotc: Run, folder: Path) -> None:

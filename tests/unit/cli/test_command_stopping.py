@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +96,19 @@ def building(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "slow.toml").write_text(MANIFEST)
 
-    def start(source: str, under_way: Callable[[], object], *options: str) -> subprocess.Popen[str]:
+    def start(
+        source: str,
+        under_way: Callable[[], object],
+        *options: str,
+        terminal: dict[str, Any] | None = None,
+    ) -> subprocess.Popen[str]:
         (tmp_path / "slow.py").write_text(source)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(
             [*AOTC, "build", "slow.toml", *options],
             cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
+            **(terminal or pipes),
         )
         while not under_way():
             assert process.poll() is None, process.communicate()
@@ -139,6 +146,35 @@ def test_a_stopped_build_ends_its_compilers_and_says_so_in_json(
     assert working_folders(tmp_path) == []
 
 
+def said_at(terminal: int) -> str:
+    """What a process writes to its terminal, to the end."""
+    said = b""
+    while True:
+        try:
+            said += os.read(terminal, 4096)
+        except OSError:  # EIO: nobody has the terminal open any more
+            return said.decode()
+
+
+def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_was(
+    building: Callable[..., Any], tmp_path: Path
+) -> None:
+    ours, its = os.openpty()
+    before = termios.tcgetattr(ours)
+    terminal = {"preexec_fn": partial(os.login_tty, its), "pass_fds": (its,)}
+    process = building(PROGRAM, (tmp_path / "traced").exists, terminal=terminal)
+    os.close(its)
+    os.write(ours, b"\x03")
+    said = said_at(ours)
+    assert process.wait() == 130
+    assert "capture" in said and said.endswith("aborted\r\n") and "Traceback" not in said
+    assert said.count("\x1b[?25l") == said.count("\x1b[?25h")  # the cursor, hidden and shown
+    assert termios.tcgetattr(ours) == before
+    os.close(ours)
+    wait_for_the_end(int((tmp_path / "traced").read_text("utf-8")))
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
 def test_the_capture_of_a_build_that_is_killed_ends_with_it(
     building: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -151,7 +187,7 @@ def test_the_capture_of_a_build_that_is_killed_ends_with_it(
 def wait_for_the_end(process: int) -> None:
     started = time.monotonic()
     while Path(f"/proc/{process}").exists():
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
         if state == "Z":
             return  # nobody has asked how it ended
         assert time.monotonic() < started + ENDED_SECONDS_MAX

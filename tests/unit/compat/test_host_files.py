@@ -19,7 +19,7 @@ FACTS = host(isa=frozenset({"sse2", "avx2", "fma"}))
 
 
 def written(path: Path, document: Any) -> Path:
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document), "utf-8")
     return path
 
 

@@ -17,7 +17,7 @@ from aotc.report.arrays import write_npz
 
 
 def private_key(path: Path) -> None:
-    path.write_text("-----BEGIN PRIVATE KEY-----\n")
+    path.write_text("-----BEGIN PRIVATE KEY-----\n", "utf-8")
 
 
 def document(path: Path) -> None:

@@ -94,7 +94,7 @@ def test_lines_of_the_program_stand_where_the_provenance_has_them(
     coverage = read.targets["cpu-x86-64-v3"].coverage("predict")
     assert coverage is not None
     lines = read.lines("predict").of("digits/model.py", coverage.files["digits/model.py"])
-    source = Path("manifests/digits/model.py").read_text().splitlines()
+    source = Path("manifests/digits/model.py").read_text("utf-8").splitlines()
     for function, at in zip(coverage.files["digits/model.py"], lines, strict=True):
         assert at is not None and f"def {function.name}(" in source[at.line - 1]
     assert not any("at which lines" in text for text in paragraphs(page_read(read)).splitlines())

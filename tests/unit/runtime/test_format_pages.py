@@ -121,7 +121,7 @@ def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
     assert list(rows()) == list(range(1, 11))
     named: set[int] = set()
     for module in (verify, contents, rules, provenance, signatures, trust, compatibility):
-        text = Path(module.__file__ or "").read_text()
+        text = Path(module.__file__ or "").read_text("utf-8")
         for match in re.findall(r"docs/trust\.md (\d+(?:(?:, | and | to )\d+)*)", text):
             numbers = [int(number) for number in re.findall(r"\d+", match)]
             named |= set(range(*(numbers[0], numbers[-1] + 1))) if "to" in match else set(numbers)
@@ -129,7 +129,7 @@ def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
 
 
 def test_the_gates_stand_in_the_order_of_the_code() -> None:
-    source = ast.parse(Path(verify.__file__ or "").read_text())
+    source = ast.parse(Path(verify.__file__ or "").read_text("utf-8"))
     in_code = [
         node.args[0].value
         for node in ast.walk(source)
@@ -159,6 +159,6 @@ def test_every_code_of_the_verification_stands_at_a_step() -> None:
         consistency,
         keys,
     ):
-        source = Path(module.__file__ or "").read_text()
+        source = Path(module.__file__ or "").read_text("utf-8")
         for code in re.findall(r'"AOTC-E(\d{3})"', source):
             assert int(code) in stated or code == "308", code

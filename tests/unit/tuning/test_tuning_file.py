@@ -71,7 +71,10 @@ def test_a_file_of_another_program_target_or_jaxlib_is_refused(written: Path) ->
 
 @pytest.mark.parametrize("choice", ["wide", "o2", "captured"])
 def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -> None:
-    written.write_text(written.read_text().replace('"choice": "eigen"', f'"choice": "{choice}"'))
+    written.write_text(
+        written.read_text("utf-8").replace('"choice": "eigen"', f'"choice": "{choice}"'),
+        encoding="utf-8",
+    )
     assert refusals(tuning_file.read(written), {KEY: job()}, "0.12.0") == [
         f"a choice that was measured; {choice}, 0 weights captured"
     ]

@@ -30,3 +30,9 @@ def test_time_counts_once_however_many_tasks_of_a_kind_ran_in_it(
     assert counted.seconds(Kind.REFERENCE) == 45.0
     assert counted.seconds(Kind.PARITY) == 0.0
     assert seen[0] == ("compile", 0, 3)
+
+
+def test_a_stage_without_tasks_is_not_shown() -> None:
+    seen: list[tuple[str, int, int]] = []
+    Meter(lambda *stage: seen.append(stage), lambda done: None).expect(Kind.PARITY, 0)
+    assert seen == []

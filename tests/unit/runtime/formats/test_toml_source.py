@@ -81,7 +81,7 @@ def test_keys_are_found_and_text_that_looks_like_keys_is_not() -> None:
     ids=lambda p: p.stem,
 )
 def test_every_key_of_our_own_files_has_a_line_that_holds_it(path: Path) -> None:
-    text = path.read_text()
+    text = path.read_text("utf-8")
     lines = key_lines(text)
     assert set(paths_of(tomllib.loads(text))) <= set(lines)
     for keys, line in lines.items():

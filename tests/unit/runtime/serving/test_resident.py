@@ -105,7 +105,7 @@ def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
 def ranges(path: Path) -> list[tuple[int, int]]:
     """Where a file is mapped into this process."""
     found = []
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
         if line.endswith(str(path.resolve())):
             start, end = line.split()[0].split("-")
             found.append((int(start, 16), int(end, 16)))
@@ -118,7 +118,7 @@ def held() -> tuple[int, int, int]:
     # What was dropped without closing, XLA lets go of at its next call; this is one.
     pjrt.device().forget_released()
     files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    maps = len(Path("/proc/self/maps").read_text().splitlines())
+    maps = len(Path("/proc/self/maps").read_text("utf-8").splitlines())
     return files, maps, executables()
 
 
@@ -133,7 +133,9 @@ def executables() -> int:
 
 def private_bytes() -> int:
     """Memory of this process alone."""
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "RssAnon" in x)
+    line = next(
+        x for x in Path("/proc/self/status").read_text("utf-8").splitlines() if "RssAnon" in x
+    )
     return int(line.split()[1]) * 1024
 
 
