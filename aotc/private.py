@@ -104,7 +104,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
     """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first."""
     for equation in jaxpr.eqns:
         yield equation
-        for inner in _nested(equation):
+        for inner in nested_jaxprs(equation):
             yield from equations(inner)
 
 
@@ -112,11 +112,12 @@ def constant_variables(jaxpr: Any) -> Iterator[Any]:
     """The variables of a jaxpr, and of those nested in it, that stand for closed-over values."""
     yield from jaxpr.constvars
     for equation in jaxpr.eqns:
-        for inner in _nested(equation):
+        for inner in nested_jaxprs(equation):
             yield from constant_variables(inner)
 
 
-def _nested(equation: Any) -> Iterator[Any]:
+def nested_jaxprs(equation: Any) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation: bodies, branches, called functions."""
     for parameter in equation.params.values():
         for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
             inner = getattr(value, "jaxpr", value)

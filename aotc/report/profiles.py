@@ -33,6 +33,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
             "unit": model.unit,
             "probes": suggestion.probed.probes,
             "largest_error": model.error,
+            "open_loops": suggestion.probed.open_loops,
             "formula": model.text(names) if isinstance(model, Polynomial) else "",
         },
         "method": choice.method,
@@ -152,6 +153,9 @@ def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[
     how = f", from {model['probes']} probes" if model["probes"] else ""
     off = f", off by up to {100 * model['largest_error']:.2g} % there" if how else ""
     yield f"cost of a call: {model['unit']}{how}{off}"
+    if loops := model["open_loops"]:
+        what = "a loop" if loops == 1 else f"each of {loops} loops"
+        yield f"of {what} whose length is not known, one step is counted; --measure times all"
 
 
 def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:

@@ -17,12 +17,17 @@ class Job(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """XLA's cost analysis before optimization, of one call; seconds: the median of some, or 0."""
+    """XLA's cost analysis before optimization, of one call, all steps of loops included.
+
+    open_loops: loops of which one step is counted, since how many there are is not known.
+    seconds: the median of some, or 0.
+    """
 
     sizes: dict[str, int]
     flops: float
     transcendentals: float
     bytes_accessed: float
+    open_loops: int
     seconds: float
 
 

@@ -23,6 +23,7 @@ from aotc.build.children import asking, child
 from aotc.build.children.progress import Progress
 from aotc.capture import fixtures, tree
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.cost import cost_of_call
 from aotc.capture.spreading import on_one_device
 from aotc.capture.trace import TracedProfile, trace_profile
 from aotc.capture.weights import Weights, load
@@ -70,17 +71,13 @@ def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManif
 
 
 def _probe(traced: TracedProfile, seconds: float) -> Probe:
-    found = traced.lowered.cost_analysis() or {}
-
-    def count(key: str) -> float:
-        # XLA says -1 for what it cannot count.
-        return max(0.0, float(found.get(key, 0.0)))
-
+    cost = cost_of_call(traced.traced, traced.lowered)
     return Probe(
         sizes=traced.sizes,
-        flops=count("flops"),
-        transcendentals=count("transcendentals"),
-        bytes_accessed=count("bytes accessed"),
+        flops=cost.flops,
+        transcendentals=cost.transcendentals,
+        bytes_accessed=cost.bytes_accessed,
+        open_loops=cost.open_loops,
         seconds=seconds,
     )
 

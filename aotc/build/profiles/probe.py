@@ -48,12 +48,14 @@ class Artifact:
 @dataclass(frozen=True, slots=True)
 class Probed:
     """What probing found. artifact: the most expensive of the compiled probes; None if none was
-    compiled.  probes: how many were traced.
+    compiled.  probes: how many were traced.  open_loops: loops of which the model counts one step,
+    since how many there are is not known.
     """
 
     model: CostModel
     artifact: Artifact | None
     probes: int
+    open_loops: int
 
 
 def probe(
@@ -61,7 +63,7 @@ def probe(
 ) -> Probed:
     """A cost model for the sizes of these points. Raises CaptureError, CompileError."""
     if kind is CostKind.ELEMENTS:
-        return Probed(Elements(), None, 0)
+        return Probed(Elements(), None, probes=0, open_loops=0)
     levels = {name: np.unique(points[:, i]).tolist() for i, name in enumerate(space.names)}
     sizes = probe_sizes(levels)
     kept = sorted({0, len(sizes) - 1})
@@ -77,13 +79,15 @@ def probe(
     if kind is CostKind.MEASURED:
         seconds = np.array([each.seconds for each in answer.probes])
         model: CostModel = interpolate(where, seconds, "seconds")
+        open_loops = 0
     else:
         work = [
             each.flops + each.transcendentals + BYTES_PER_FLOP * each.bytes_accessed
             for each in answer.probes
         ]
         model = fit(where, np.maximum(np.array(work), 1.0), "operations")
-    return Probed(model, _compile(space, sizes, answer, target), len(sizes))
+        open_loops = max(each.open_loops for each in answer.probes)
+    return Probed(model, _compile(space, sizes, answer, target), len(sizes), open_loops)
 
 
 def _compile(

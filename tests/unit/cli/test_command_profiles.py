@@ -15,6 +15,7 @@ from aotc.config.build_manifest import read_build_manifest
 Run = Callable[..., Any]
 
 MODEL = """
+import jax
 import jax.numpy as jnp
 
 def encode(tokens, mask):
@@ -23,6 +24,12 @@ def encode(tokens, mask):
 
 def double(x):
     return x * 2
+
+def doubled_times(x):
+    return jax.lax.scan(lambda c, row: (jnp.tanh(c @ c) + row, None), jnp.eye(4), x)[0]
+
+def doubled_until(x):
+    return jax.lax.while_loop(lambda c: c.sum() < 100, lambda c: c * 2, x)
 """
 
 ENCODER = """\
@@ -221,6 +228,28 @@ def test_measured_costs_come_from_this_host(aotc: Run, folder: Path) -> None:
     assert done.document["cost_model"]["unit"] == "seconds"
     assert 0 < done.document["suggested"]["cost"] < 86
     assert len(done.document["suggested"]["profiles"]) <= 2
+
+
+def test_every_step_of_a_loop_over_the_dimension_costs(aotc: Run, folder: Path) -> None:
+    manifest = DOUBLE.replace(":double", ":doubled_times")
+    (folder / "double.toml").write_text(manifest)
+    arguments = ("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl", "--max", "2")
+    found = aotc(*arguments, "--json").document
+    assert found["suggested"]["profiles"][0]["sizes"] == {"batch": 9}
+    # 80 calls of 9 rows and 5 of 30 for 50 of 1, 30 of 9, 5 of 30. With one step counted, calls
+    # would cost almost the same whatever their size.
+    assert found["suggested"]["extra_cost"] == pytest.approx(870 / 470 - 1, rel=0.2)
+    assert found["cost_model"]["open_loops"] == 0
+
+
+def test_a_loop_of_unknown_length_is_noted(aotc: Run, folder: Path) -> None:
+    manifest = DOUBLE.replace(":double", ":doubled_until")
+    (folder / "double.toml").write_text(manifest)
+    arguments = ("profiles", "suggest", "double.toml", "--traffic", "batches.jsonl")
+    assert aotc(*arguments, "--json").document["cost_model"]["open_loops"] == 1
+    noted = "of a loop whose length is not known, one step is counted"
+    assert noted in aotc(*arguments).stdout
+    assert noted not in aotc(*arguments, "--cost", "elements").stdout
 
 
 def test_a_size_budget_allows_fewer_profiles(aotc: Run, folder: Path) -> None:
