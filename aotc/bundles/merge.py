@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from aotc.bundles.believe import read_believed
 from aotc.packing.bundle import Form, pack, require_place
 from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.signing.attest import attest
+from aotc.signing.believe import read_believed
 from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle

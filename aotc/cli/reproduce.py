@@ -9,6 +9,7 @@ import click
 
 from aotc.cli.common import Output, command, print_notes
 from aotc.cli.progress import progress
+from aotc.cli.verified import verified_options
 
 if TYPE_CHECKING:
     from aotc.build.reproducing.reproduce import Reproduced
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="The folder with the sources.",
 )
-@click.option(
-    "--trust", type=click.Path(path_type=Path), help="Take provenance of this policy's keys only."
-)
+@verified_options
 @click.option(
     "--manifest",
     type=click.Path(path_type=Path),
@@ -42,6 +41,7 @@ def reproduce(
     bundle: Path,
     source: Path,
     trust: Path | None,
+    untrusted: bool,
     manifest: Path | None,
     tuning: Path | None,
     install: bool,
@@ -54,9 +54,13 @@ def reproduce(
     \b
     aotc reproduce digits-1.0.0.aotb --source . --trust trust.toml
     """
+    if trust and untrusted:
+        raise click.UsageError("--trust and --untrusted exclude each other: ask a policy, or not")
+    from aotc.build.reproducing.reproduce import Install
     from aotc.build.reproducing.reproduce import reproduce as run
     from aotc_runtime.verification.trust import read_policy
 
+    installing = Install.UNTRUSTED if untrusted else Install.TRUSTED
     with progress(quiet=out.json) as on_stage:
         done = run(
             bundle,
@@ -64,7 +68,7 @@ def reproduce(
             policy=read_policy(trust) if trust else None,
             manifest=manifest,
             tuning=tuning,
-            install=install,
+            install=installing if install else Install.NOTHING,
             on_stage=lambda stage: on_stage(stage, 0, 0),
         )
     out.result(_document(bundle, done), lambda: _print(bundle, done))

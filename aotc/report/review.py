@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from aotc.bundles.believe import read_believed
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
+from aotc.signing.believe import read_believed
 from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import dsse, oci

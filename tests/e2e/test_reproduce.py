@@ -13,7 +13,7 @@ import pytest
 
 from aotc.build.pipeline import build
 from aotc.build.reproducing.build_again import BuildAgain
-from aotc.build.reproducing.reproduce import reproduce
+from aotc.build.reproducing.reproduce import Install, reproduce
 from aotc.build.tasks import identity
 from aotc.errors import CaptureError, ReproducibilityError
 from aotc.packing.attestations import with_attestations
@@ -194,7 +194,7 @@ def test_another_aotc_is_never_installed_for_it(copy: Path) -> None:
 
     with_provenance(copy / "small.aotb", change)
     with pytest.raises(ReproducibilityError) as caught:
-        reproduce(copy / "small.aotb", copy / "elsewhere", install=True)
+        reproduce(copy / "small.aotb", copy / "elsewhere", policy=POLICY, install=Install.TRUSTED)
     assert [(f.code, f.where) for f in caught.value.findings] == [("AOTC-E944", "package aotc")]
 
 

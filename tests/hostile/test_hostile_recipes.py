@@ -15,14 +15,16 @@ from typing import Any
 import pytest
 
 from aotc.build.reproducing.recipe import read_recipe
-from aotc.build.reproducing.reproduce import _module_text, reproduce
-from aotc.errors import ReproducibilityError
+from aotc.build.reproducing.reproduce import Install, _module_text, reproduce
+from aotc.errors import ReproducibilityError, UsageError
 from aotc.packing.attestations import with_attestations
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import ResourceError, TrustError
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.trust import read_policy
 from tests.conftest import MANIFESTS, Bundle
 
 NONE = {"sha256": "0" * 64}
@@ -115,8 +117,61 @@ def test_a_package_of_an_unsigned_recipe_never_becomes_an_option_of_an_installer
 ) -> None:
     path = forged(dependency(uri="pkg:pypi/--index-url=http://localhost@1"))
     with pytest.raises(ReproducibilityError) as caught:
-        reproduce(path, MANIFESTS, install=True)
+        reproduce(path, MANIFESTS, install=Install.UNTRUSTED)
     assert caught.value.code == "AOTC-E945"
+
+
+@pytest.fixture
+def installer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is there once an installer was started."""
+    asked = tmp_path / "asked"
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(f"#!/bin/sh\necho asked > {asked}\nexit 1\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=os.pathsep)
+    return asked
+
+
+ANYBODYS_PACKAGE = dependency(name="evil", uri="pkg:pypi/evil@1.0")
+
+
+def test_packages_of_a_bundle_that_nobody_was_asked_about_are_not_installed(
+    forged: Forge, installer: Path
+) -> None:
+    path = forged(ANYBODYS_PACKAGE)
+    with pytest.raises(UsageError) as caught:
+        reproduce(path, MANIFESTS, install=Install.TRUSTED)
+    assert caught.value.code == "AOTC-E066"
+    assert not installer.exists()
+
+
+def test_packages_that_a_stranger_names_are_not_installed_for_a_policy(
+    forged: Forge, digits_bundle: Bundle, installer: Path
+) -> None:
+    policy = read_policy(digits_bundle[1])
+    with pytest.raises(TrustError) as caught:
+        reproduce(forged(ANYBODYS_PACKAGE), MANIFESTS, policy=policy, install=Install.TRUSTED)
+    assert (caught.value.code, installer.exists()) == ("AOTC-E302", False)
+
+
+def test_packages_of_a_bundle_that_the_policy_has_revoked_are_not_installed(
+    digits_bundle: Bundle, installer: Path, tmp_path: Path
+) -> None:
+    bundle, trusted = digits_bundle
+    contents, _ = read_unverified(open_bundle(bundle))
+    revoking = tmp_path / "trust.toml"
+    revoking.write_text(f'{trusted.read_text()}\n[revoked]\nroots = ["{contents.root_digest}"]\n')
+    policy = read_policy(revoking)
+    with pytest.raises(TrustError) as caught:
+        reproduce(bundle, MANIFESTS, policy=policy, install=Install.TRUSTED)
+    assert (caught.value.code, installer.exists()) == ("AOTC-E313", False)
+
+
+def test_whoever_says_untrusted_gets_what_anybody_names(forged: Forge, installer: Path) -> None:
+    with pytest.raises(ResourceError):
+        reproduce(forged(ANYBODYS_PACKAGE), MANIFESTS, install=Install.UNTRUSTED)
+    assert installer.exists()
 
 
 def test_files_outside_of_the_sources_are_named_and_not_read(forged: Forge, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.errors import ReproducibilityError, raise_if
+from aotc.signing.believe import read_believed
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.foreign import decode_foreign
@@ -19,7 +20,7 @@ from aotc_runtime.formats.statement import BUILD_TYPE, PROVENANCE_TYPE, Statemen
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import Contents, read_envelopes, read_root, read_unverified
+from aotc_runtime.verification.contents import Contents, read_unverified
 
 TARGETS_CHARACTERS_MAX = 2**16
 """Of the names of all targets; they become arguments of a process, whose length is limited."""
@@ -106,23 +107,19 @@ class Recipe(Struct, frozen=True):
 def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recipe]:
     """A bundle with every digest checked, and how its provenance says that it was built.
 
-    policy: whose keys count; None to believe any statement, signed or not.
-    Raises what the first six steps of verification raise (docs/trust.md), and ReproducibilityError:
-    AOTC-E941 no statement describes one build, E945 one that names what no build records.
+    policy: must accept the bundle, except for its rules on the host; None to believe any statement,
+    signed or not.
+    Raises what the first seven steps of verification raise (docs/trust.md), and
+    ReproducibilityError: AOTC-E941 no statement describes one build, E945 one that names what no
+    build records.
     """
     source = open_bundle(path)
-    contents, _ = read_unverified(source)
-    envelopes, _ = read_envelopes(source, read_root(source))
-    signers: tuple[str, ...] = ()
     if policy is None:
-        predicates = list(_unchecked(envelopes, str(path)))
-    else:
-        found = signatures.vouchers_for(
-            envelopes, contents.root_digest, policy, source.name, time.time()
-        )
-        signers = signatures.signers_of(found)
-        predicates = [voucher.predicate for voucher in found]
-    return contents, recipe_of(predicates, signers, str(path))
+        contents, envelopes = read_unverified(source)
+        return contents, recipe_of(_unchecked(envelopes, str(path)), (), str(path))
+    contents, found = read_believed(source, policy, datetime.now(UTC))
+    predicates = [voucher.predicate for voucher in found]
+    return contents, recipe_of(predicates, signatures.signers_of(found), str(path))
 
 
 def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str) -> Recipe:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
@@ -43,6 +44,16 @@ LINES_SHOWN = 15
 type OnStage = Callable[[str], None]
 
 
+class Install(Enum):
+    """Which packages may be installed where others are here. TRUSTED: those of a bundle that a
+    policy accepts.  UNTRUSTED: whatever a provenance names, whoever wrote it.
+    """
+
+    NOTHING = "nothing"
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+
+
 @dataclass(frozen=True, slots=True)
 class Reproduced:
     """A bundle that was built again to the same root digest.
@@ -68,20 +79,27 @@ def reproduce(
     policy: TrustPolicy | None = None,
     manifest: Path | None = None,
     tuning: Path | None = None,
-    install: bool = False,
+    install: Install = Install.NOTHING,
     on_stage: OnStage = lambda stage: None,
 ) -> Reproduced:
     """Build what a bundle's provenance describes, in a clean process without a cache, and compare.
 
-    source: the folder with the sources.  policy: whose provenance counts; without one, whoever's.
+    source: the folder with the sources.  policy: must accept the bundle, except for its rules on
+    the host; without one, anybody's provenance counts.
     manifest: the build manifest, looked for by its digest by default.  tuning: the tuning file of a
-    tuned build.  install: where versions of packages differ from those of the build, make an
-    environment that has them.
+    tuned build.  install: where versions of packages differ from those of the build, whether to
+    make an environment that has them.
     Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
     such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
-    build records; what a build raises; UsageError (AOTC-E030) for what is no tuning file;
-    ResourceError (AOTC-E557 to E559) for an environment that cannot be had.
+    build records; what a build raises; what the policy refuses; UsageError: AOTC-E030 what is no
+    tuning file, E066 `Install.TRUSTED` without a policy; ResourceError (AOTC-E557 to E559) for an
+    environment that cannot be had.
+
+    Unsafety: whoever wrote the provenance says what is installed, and the build imports it. With
+    `Install.UNTRUSTED` the caller vouches for that.
     """
+    if install is Install.TRUSTED and policy is None:
+        raise UsageError(_nobody_to_trust(path))
     if tuning:
         tuning_file.read(tuning)
     on_stage("reading the bundle")
@@ -89,7 +107,7 @@ def reproduce(
     found = manifest or find_manifest(source, recipe)
     raise_if(check_files(found, source, recipe, tuning))
     changed = _changed_packages(recipe.packages)
-    if changed and (not install or any(name in OURS for name in changed)):
+    if changed and (install is Install.NOTHING or any(name in OURS for name in changed)):
         raise_if(_check_packages(changed, recipe))
     other = tuple(_other_code(recipe))
     processes = Processes()
@@ -127,6 +145,17 @@ def reproduce(
         manifest=found,
         installed=bool(changed),
         notes=tuple(_notes(recipe, policy, other)),
+    )
+
+
+def _nobody_to_trust(path: Path) -> Finding:
+    return Finding(
+        code="AOTC-E066",
+        where=f"{path} --install",
+        expected="--trust, a policy that accepts the bundle before what it names is installed",
+        found="none: the packages could be anybody's",
+        hint="pass --trust POLICY; or --untrusted, if you know who made this bundle and where it "
+        "has been",
     )
 
 
@@ -179,7 +208,8 @@ def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Find
             found=here,
             hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}"
             if ours
-            else "--install makes an environment with the recorded versions for this one build",
+            else "--install, with --trust, makes an environment with the recorded versions for "
+            "this one build",
         )
 
 
