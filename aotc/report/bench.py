@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from aotc.errors import BUILD_FAMILIES, quoted
-from aotc.processes import Processes, describe_status
+from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
@@ -182,7 +182,12 @@ def _run(
     with (
         tempfile.TemporaryFile() as answered,
         Processes().started(
-            command, stdin=subprocess.DEVNULL, stdout=answered, stderr=subprocess.PIPE
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=answered,
+            stderr=subprocess.PIPE,
+            # What is measured is the bundle as it is.
+            env=inherited(without=("XLA_",)),
         ) as process,
     ):
         assert process.stderr is not None

@@ -103,6 +103,7 @@ class LoadedBundle:
             "jaxlib": self.manifest.built_with.jaxlib,
             "certified": self._choice.certified.to_json() if self._choice.certified else None,
             "threads": pjrt.device().threads,
+            "xla_flags": pjrt.device().xla_flags or None,
             "devices": self.manifest.requires.devices,
             "mesh": mesh_report(self.manifest),
             "timings": dict(self.timings),

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 # jaxlib is loaded.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
+_READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
+"""What makes XLA read `XLA_FLAGS`, and starts nothing."""
+
 Buffer = Any
 """An array on the device (jaxlib's ArrayImpl)."""
 
@@ -123,6 +126,12 @@ class Device:
             from jaxlib import xla_client
 
             self.jaxlib: str = jaxlib.__version__
+            # As XLA reads them: once in a process, now or when somebody used it before.
+            self.xla_flags = os.environ.get("XLA_FLAGS", "")
+            if self.xla_flags:
+                from aotc_runtime.system import xla_flags
+
+                xla_flags.require(_READING_FLAGS, self.jaxlib)
             self._xla = xla_client._xla
             with _thread_count(threads):
                 self._client = self.make_client(xla_client, devices)
@@ -664,8 +673,9 @@ def processor_device(threads: int | None = None, devices: int | None = None) -> 
 
     threads: of XLA's pool.  devices: how many to make of the processor, if nobody has asked before.
     The first who asks decides, since a process has one client.
-    Raises BackendError (AOTC-E754) in a process forked after first use, ResourceError (AOTC-E552)
-    for another number of threads than there are.
+    Raises BackendError: AOTC-E754 in a process forked after first use, E750 if XLA refuses the
+    flags of the environment; ResourceError (AOTC-E552) for another number of threads than there
+    are.
     """
     global _device
     current = _device
