@@ -68,7 +68,7 @@ def test_flags_that_xla_refuses_are_told_in_its_words_and_the_server_lives_on(
 ) -> None:
     if flags == "FILE":
         flags = str(tmp_path / "flags")
-        Path(flags).write_text("--xla_of_a_file")
+        Path(flags).write_text("--xla_of_a_file", encoding="utf-8")
     first, second = loaded_twice(digits_bundle, flags)["said"]
     assert (first[0], second) == ("AOTC-E750", None)
     assert first[1].startswith(words)
