@@ -27,12 +27,20 @@ from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, default_path, require_place
-from aotc.packing.places import require_apart
+from aotc.packing.places import (
+    BILL_OF_MATERIALS,
+    require_apart,
+    require_file_place,
+)
+from aotc.packing.places import Kind as FileKind
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
+from aotc.tuning import tuning_file
 from aotc.tuning.tuning_file import TuningFile
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
+
+TUNING_FILE = FileKind("a tuning file", tuning_file.begins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +83,10 @@ def build(
     on_done: OnDone = lambda done: None,
     on_failed: OnFailed = lambda unfinished: None,
     builder: str | None = None,
-    with_sbom: bool = False,
+    sbom: Path | None = None,
+    save_tuning: Path | None = None,
     before_packing: BeforePacking | None = None,
     executor: Executor | None = None,
-    beside: Sequence[Path] = (),
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -93,14 +101,15 @@ def build(
     cache: where earlier builds kept their results; none by default.
     keep_going: after a failure, build what does not depend on it, then raise all findings at once.
     builder: the URI that provenance names as the builder.
-    with_sbom: make the bill of materials even if nobody signs it.
+    sbom: where to write the bill of materials, signed or not, beside what the bundle holds.
+    save_tuning: where to write what was tuned.
     before_packing: called with what is about to be written; an exception from it ends the build.
     executor: its workers compile instead of this host; the caller shuts it down.
-    beside: other files that the caller is going to write, none of which may be the bundle's.
 
-    Nothing is written to `output` unless everything succeeded. Raises BuildManifestError,
-    CaptureError, CompileError, ParityError, UsageError, and BudgetExceededError: AOTC-E973 for a
-    profile beyond its target's memory limit, E975 for a gate of the manifest.
+    Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
+    BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
+    BudgetExceededError: AOTC-E973 for a profile beyond its target's memory limit, E975 for a gate
+    of the manifest.
     """
     stated = stated_time(os.environ)
     started = time_of_build(None)
@@ -108,7 +117,11 @@ def build(
     manifest = read_build_manifest(manifest_path)
     path = output or default_path(manifest.name, manifest.version)
     require_place(path, form)
-    require_apart(path, beside)
+    if save_tuning:
+        require_file_place(save_tuning, TUNING_FILE)
+    if sbom:
+        require_file_place(sbom, BILL_OF_MATERIALS)
+    require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_running(
         request, cache, jobs, executor, on_stage, on_output, on_done, on_failed
@@ -147,7 +160,8 @@ def build(
                     file,
                     builder,
                 ),
-                with_sbom=with_sbom,
+                sbom_path=sbom,
+                beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (
             *unproven(program, running.staging),

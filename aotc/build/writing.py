@@ -1,19 +1,25 @@
-"""The last step of a build: the bundle is written together with its attestations, in one step."""
+"""The last step of a build: the bundle is written together with its attestations and with what
+else was asked for, in one step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.packing.bundle import Form, TargetParts, assemble, pack
+from aotc.packing.files import prepared
 from aotc.signing.attest import attest
 from aotc.signing.provenance import Materials, provenance
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
 from aotc_runtime import canonical
 from aotc_runtime.formats.statement import SBOM_TYPE
+
+NO_FILES: Mapping[Path, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +42,21 @@ def write_bundle(
     signer: Signer | None,
     gather: Callable[[], Materials],
     *,
-    with_sbom: bool,
+    sbom_path: Path | None = None,
+    beside: Mapping[Path, bytes] = NO_FILES,
 ) -> Written:
-    """Write the bundle with its attestations, so that no unsigned one is ever seen.
+    """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
+    results of the build with it: all of them or none.
 
     gather: finds out what the bundle was made from; called only for a signer or a bill of
-    materials.  with_sbom: make the bill of materials without a signer too.
+    materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
     Raises UsageError (AOTC-E003, E004, and the signer's).
     """
     assembled = assemble(parts)
-    if signer is None and not with_sbom:
-        return Written(pack(path, form, assembled), None, None)
+    if signer is None and sbom_path is None:
+        with prepared(beside) as put_in_place:
+            bundle = pack(path, form, assembled, before=put_in_place)
+        return Written(bundle, None, None)
     from aotc.signing.sbom import sbom
 
     root = assembled.root
@@ -54,11 +64,15 @@ def write_bundle(
     materials = gather()
     bill = sbom(root.digest, program, built, materials.finished)
     data = canonical.encode(bill)
-    if signer is None:
-        return Written(pack(path, form, assembled), None, data)
-    subject = f"{manifest.name}-{manifest.version}"
-    predicate = provenance(manifest, program, built, materials)
-    attestation = attest(root.digest, subject, predicate, signer)
-    inventory = attest(root.digest, subject, bill, signer, SBOM_TYPE)
-    bundle = pack(path, form, assembled, [attestation.envelope, inventory.envelope])
+    attestation: Attestation | None = None
+    envelopes: list[bytes] = []
+    if signer is not None:
+        subject = f"{manifest.name}-{manifest.version}"
+        predicate = provenance(manifest, program, built, materials)
+        attestation = attest(root.digest, subject, predicate, signer)
+        inventory = attest(root.digest, subject, bill, signer, SBOM_TYPE)
+        envelopes = [attestation.envelope, inventory.envelope]
+    files = {**beside, sbom_path: data} if sbom_path else beside
+    with prepared(files) as put_in_place:
+        bundle = pack(path, form, assembled, envelopes, put_in_place)
     return Written(bundle, attestation, data)

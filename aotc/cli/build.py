@@ -118,14 +118,8 @@ def build(
     from aotc.build.reproducing.build_again import BuildAgain
     from aotc.build.tuning.tune import Measure
     from aotc.packing.bundle import Form
-    from aotc.packing.files import write_atomically
-    from aotc.packing.places import BILL_OF_MATERIALS, Kind, require_file_place
     from aotc.tuning import tuning_file as tuning_files
 
-    if save_tuning:
-        require_file_place(save_tuning, Kind("a tuning file", tuning_files.begins))
-    if sbom:
-        require_file_place(sbom, BILL_OF_MATERIALS)
     if ignored := ignored_variables():
         note_ignored(ignored)
     store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
@@ -148,20 +142,16 @@ def build(
                 tuning=tuning,
                 cache=store,
                 builder=builder_id,
-                with_sbom=sbom is not None,
+                sbom=sbom,
+                save_tuning=save_tuning,
                 before_packing=again.check if again else None,
                 keep_going=keep_going,
                 executor=cluster,
-                beside=[path for path in (sbom, save_tuning) if path is not None],
                 on_done=_print_task if out.verbose and not out.json else lambda done: None,
                 on_failed=left.append,
             )
     except AotcError as error:
         return _failed(out, error, left, explain=explain)
-    if sbom and built.sbom:
-        write_atomically(sbom, [built.sbom])
-    if save_tuning and built.tuning_file:
-        write_atomically(save_tuning, [tuning_files.encode(built.tuning_file)])
     from aotc.report.build import build_report
 
     report = {**build_report(built), "reproduced": True if again else None}

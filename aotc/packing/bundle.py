@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -16,7 +16,14 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.packing.files import write_atomically, write_folder_atomically
+from aotc.packing.files import (
+    Before,
+    Check,
+    no_check,
+    nothing,
+    write_atomically,
+    write_folder_atomically,
+)
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
 from aotc_runtime import canonical
@@ -174,15 +181,16 @@ def write(
     form: Form,
     index: Index,
     blobs: Mapping[str, Blob],
-    check: Callable[[Path], None] = lambda written: None,
+    check: Check = no_check,
+    before: Before = nothing,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003).
+    Raises UsageError (AOTC-E003).
     """
     layout = canonical.encode(oci.Layout(oci.LAYOUT_VERSION))
     files = {oci.LAYOUT_FILE: layout, oci.INDEX_FILE: canonical.encode(index)}
-    return write_files(path, form, files, blobs, check)
+    return write_files(path, form, files, blobs, check, before)
 
 
 def write_files(
@@ -190,31 +198,37 @@ def write_files(
     form: Form,
     files: Mapping[str, Data],
     blobs: Mapping[str, Blob],
-    check: Callable[[Path], None],
+    check: Check,
+    before: Before = nothing,
 ) -> int:
     """As `write`. files: oci-layout and index.json, as they are to stand there."""
     members = _members(files, blobs)
     if form is Form.ARCHIVE:
-        return write_atomically(path, _archive(members), check=check)
-    return write_folder_atomically(path, members, check)
+        return write_atomically(path, _archive(members), check=check, before=before)
+    return write_folder_atomically(path, members, check, before)
 
 
-def pack(path: Path, form: Form, assembled: Assembled, envelopes: Sequence[bytes] = ()) -> Bundle:
+def pack(
+    path: Path,
+    form: Form,
+    assembled: Assembled,
+    envelopes: Sequence[bytes] = (),
+    before: Before = nothing,
+) -> Bundle:
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
-    envelopes: DSSE envelopes about the root. Raises UsageError (E003, E004).
+    envelopes: DSSE envelopes about the root.  before: as of `write_atomically`. Raises UsageError
+    (E003, E004).
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
     references = [add_attestation(root, envelope, blobs) for envelope in envelopes]
     index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
     require_place(path, form)
-    size = write(path, form, index, blobs, reading_back(root.digest, manifests))
+    size = write(path, form, index, blobs, reading_back(root.digest, manifests), before)
     return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)
 
 
-def reading_back(
-    root_digest: str, manifests: Mapping[str, BundleManifest]
-) -> Callable[[Path], None]:
+def reading_back(root_digest: str, manifests: Mapping[str, BundleManifest]) -> Check:
     """A check that what was written holds these targets under this root."""
 
     def check(written: Path) -> None:

@@ -6,8 +6,8 @@ import errno
 import glob
 import os
 import stat
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from aotc.errors import UsageError
@@ -39,39 +39,99 @@ FILE_MODE, FOLDER_MODE = 0o644, 0o755
 """Of what did not exist before; what is replaced keeps its mode and, if possible, its owner."""
 
 
+type Check = Callable[[Path], None]
+"""Looks at what was written, under its temporary name, before it replaces anything."""
+
+type Before = Callable[[], None]
+"""Called when everything was written and checked, and nothing but the renaming is left."""
+
+
+def no_check(written: Path) -> None:
+    """The default for a `Check`."""
+
+
+def nothing() -> None:
+    """The default for a `Before`."""
+
+
 def write_atomically(
     path: Path,
     chunks: Iterable[bytes | memoryview],
     mode: int | None = None,
-    check: Callable[[Path], None] = lambda written: None,
+    check: Check = no_check,
+    before: Before = nothing,
 ) -> int:
     """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
 
-    mode: instead of that of the file that is replaced.  check: what was written, before it replaces
-    anything. Raises UsageError (AOTC-E003) if the place
+    mode: instead of that of the file that is replaced. Raises UsageError (AOTC-E003) if the place
     cannot be written.
     """
     try:
-        with temporary_file(path) as (temporary, descriptor):
-            size = 0
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                for chunk in chunks:
-                    size += file.write(chunk)
-            kept = _keep_owner(descriptor, path, FILE_MODE)
-            os.fchmod(descriptor, kept if mode is None else mode)
-            os.fsync(descriptor)
+        with _written(path, chunks, mode) as (temporary, size):
             check(temporary)
-            temporary.replace(path)
+            with uninterrupted():
+                before()
+                temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     return size
 
 
+@contextmanager
+def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
+    """Write files under temporary names, for a command with several results; what it gives renames
+    all of them. So the last result, for which that is a `Before`, is there only with all others,
+    and if there is no room for one of them, there is none.
+
+    Raises UsageError (AOTC-E003) if a place cannot be written.
+    """
+    with ExitStack() as stack:
+        written: list[tuple[Path, Path]] = []
+        for path, data in files.items():
+            # Also for removing it, where that fails.
+            stack.enter_context(_refused(path))
+            temporary, _ = stack.enter_context(_written(path, [data]))
+            written.append((temporary, path))
+
+        def put_in_place() -> None:
+            for temporary, path in written:
+                with _refused(path):
+                    temporary.replace(path)
+                    sync_folder(path.parent)
+
+        yield put_in_place
+
+
+@contextmanager
+def _refused(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+@contextmanager
+def _written(
+    path: Path, chunks: Iterable[bytes | memoryview], mode: int | None = None
+) -> Iterator[tuple[Path, int]]:
+    """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
+    with temporary_file(path) as (temporary, descriptor):
+        size = 0
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            for chunk in chunks:
+                size += file.write(chunk)
+        kept = _keep_owner(descriptor, path, FILE_MODE)
+        os.fchmod(descriptor, kept if mode is None else mode)
+        os.fsync(descriptor)
+        yield temporary, size
+
+
 def write_folder_atomically(
     path: Path,
     members: Iterable[tuple[str, bytes | memoryview]],
-    check: Callable[[Path], None] = lambda written: None,
+    check: Check = no_check,
+    before: Before = nothing,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
@@ -94,7 +154,9 @@ def write_folder_atomically(
                     os.fsync(stream.fileno())
             _keep_folders(temporary, path)
             check(temporary)
-            _put_in_place(temporary, path)
+            with uninterrupted():
+                before()
+                _put_in_place(temporary, path)
         sync_folder(path.parent)
         tidy(path)
     except OSError as error:

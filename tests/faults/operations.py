@@ -15,7 +15,7 @@ from aotc.bundles.endorse import endorse
 from aotc.bundles.merge import merge_bundles
 from aotc.bundles.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
-from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
+from aotc.packing.bundle import Assembled, Blob, Form, TargetParts, assemble, pack
 from aotc.packing.extracting import extract
 from aotc.signing.keys import (
     KeyType,
@@ -35,6 +35,7 @@ from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.trust import read_policy
 
 OLD, NEW, NONE = "old", "new", "none"
+BILL = b"the second result of one command"
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 SIGNERS = (LocalSigner.ephemeral(), LocalSigner.ephemeral())
@@ -78,6 +79,9 @@ def operations(bundle: Path) -> dict[str, Operation]:
         ),
         "build a new folder": Operation(
             lambda folder: None, packed(Form.LAYOUT, "b"), _there("b"), (NONE, NEW)
+        ),
+        "build two files": Operation(
+            lambda folder: None, _with_a_bill(assembled), _beside_its_bill, (NONE, "a bill", NEW)
         ),
         "build over a file": Operation(
             _then(packed(Form.ARCHIVE, "b.aotb"), signed("b.aotb")),
@@ -161,6 +165,23 @@ def _small(bundle: Path) -> TargetParts:
     ]
     changed = msgspec.structs.replace(manifest, entry_points={name: small}, evidence=msgspec.UNSET)
     return TargetParts(changed, blobs)
+
+
+def _with_a_bill(assembled: Assembled) -> Callable[[Path], Bundle]:
+    def run(folder: Path) -> Bundle:
+        with files.prepared({folder / "b.json": BILL}) as put_in_place:
+            return pack(folder / "b.aotb", Form.ARCHIVE, assembled, before=put_in_place)
+
+    return run
+
+
+def _beside_its_bill(folder: Path) -> str:
+    bundle, bill = folder / "b.aotb", folder / "b.json"
+    if bill.exists() and bill.read_bytes() != BILL:
+        return "half"
+    if not bundle.exists():
+        return "a bill" if bill.exists() else NONE
+    return NEW if bill.exists() and _envelopes(bundle) == 0 else "half"
 
 
 def _then(*steps: Callable[[Path], object]) -> Callable[[Path], None]:

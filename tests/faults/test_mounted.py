@@ -99,6 +99,43 @@ def test_every_writing_command_says_that_the_place_is_read_only(
 
 
 @needs_mounts
+def test_without_room_for_a_second_result_there_is_no_first_one(work: Path) -> None:
+    build = ["build", "tiny.toml", "-o", str(work / "tiny.aotb"), "--sbom", "bill.json"]
+    answer = mounted(work, "12k", "rw", [build], PYTHONDONTWRITEBYTECODE="1")
+    (ended,) = answer["ended"]
+    (finding,) = ended["document"]["findings"]
+    assert (finding["code"], finding["where"], ended["code"]) == ("AOTC-E003", "bill.json", 2)
+    assert finding["found"] == "No space left on device"
+    assert answer["litter"] == [] and not (work / "tiny.aotb").exists()
+
+
+SIZES = """
+[dimensions.batch]
+range = [1, 64]
+profiles = [1, 64]
+[entry_points.g]
+function = "tiny:f"
+inputs.x = { shape = ["batch"], dtype = "float32" }
+out_of_profile = { batch = "pad" }
+fixtures.seed = 0
+"""
+
+
+@needs_mounts
+def test_without_room_for_the_manifest_nothing_is_drawn(work: Path) -> None:
+    contents = work / "contents"
+    (contents / "tiny.toml").write_text(MANIFEST + SIZES, encoding="utf-8")
+    (contents / "log.jsonl").write_text('{"batch": 9}\n' * 9, encoding="utf-8")
+    command = ["profiles", "suggest", "tiny.toml", "--traffic", "log.jsonl", "--cost", "elements"]
+    both = [*command, "--entry", "g", "--write", "--plot", str(work / "p.svg")]
+    answer = mounted(work, "12k", "rw", [both], PYTHONDONTWRITEBYTECODE="1")
+    (ended,) = answer["ended"]
+    (finding,) = ended["document"]["findings"]
+    assert (finding["code"], Path(finding["where"]).name) == ("AOTC-E003", "tiny.toml")
+    assert answer["litter"] == [] and not (work / "p.svg").exists()
+
+
+@needs_mounts
 @pytest.mark.parametrize("size", ["100k", "140k", "180k", "600k"])
 def test_a_build_without_room_for_its_temporary_files_says_so_and_leaves_nothing(
     size: str, work: Path

@@ -8,16 +8,16 @@ from pathlib import Path
 from aotc.build.profiles.suggest import Suggestion
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import UsageError
-from aotc.packing.files import write_atomically
+from aotc.packing.files import Before, nothing, write_atomically
 from aotc.traffic.manifest_edit import with_profiles
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import render_path
 
 
-def write_profiles(suggestion: Suggestion) -> str:
+def write_profiles(suggestion: Suggestion, before: Before = nothing) -> str:
     """Write suggested profiles in one step; returns the key that now holds them.
 
-    The file keeps its mode and its comments.
+    The file keeps its mode and its comments.  before: as of `write_atomically`.
 
     Raises UsageError: AOTC-E043 where this cannot be done in place, E003 for a place that cannot be
     written, E044 for a manifest that has changed meanwhile; BuildManifestError for a manifest that
@@ -41,5 +41,5 @@ def write_profiles(suggestion: Suggestion) -> str:
             )
 
     # Through a link, the file it leads to is replaced, not the link.
-    write_atomically(manifest.path.resolve(), [text.encode()], check=check)
+    write_atomically(manifest.path.resolve(), [text.encode()], check=check, before=before)
     return render_path(place)

@@ -72,7 +72,7 @@ def suggest(
     from aotc.build.profiles.probe import CostKind
     from aotc.build.profiles.suggest import suggest as find
     from aotc.build.profiles.write_profiles import write_profiles
-    from aotc.packing.files import write_atomically
+    from aotc.packing.files import prepared
     from aotc.report.drawing import drawn, require_drawable
     from aotc.report.profiles import print_suggestion, suggestion_document
     from aotc.report.profiles_picture import picture
@@ -90,11 +90,12 @@ def suggest(
         bytes_max=max_bytes,
         kind=CostKind.MEASURED if measure else CostKind(cost),
     )
-    if plot:
-        write_atomically(plot, [drawn(picture(found), plot)])
     document = suggestion_document(found)
-    if write:
-        document["written"] = write_profiles(found)
+    with prepared({plot: drawn(picture(found), plot)} if plot else {}) as put_in_place:
+        if write:
+            document["written"] = write_profiles(found, put_in_place)
+        else:
+            put_in_place()
 
     def text() -> None:
         print_suggestion(found)
