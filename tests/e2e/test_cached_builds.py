@@ -395,3 +395,22 @@ def test_another_checkout_is_built_from_where_its_imports_lead(
     assert "capture" in ran(second := two.build())
     assert second.bundle.root_digest != first.bundle.root_digest
     assert second.bundle.root_digest == two.build(cached=False).bundle.root_digest
+
+
+def test_a_program_beside_the_manifests_folder_runs_once_for_all_checkouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`PYTHONPATH=src aotc build project/two.toml`, in a pipeline with a new folder each time."""
+    kept = LocalStore(tmp_path / "cache", 10**9)
+    for name in ("one", "other"):
+        top = tmp_path / name
+        (top / "src").mkdir(parents=True)
+        (top / ".git").touch()
+        project = Project(top)
+        project.store = kept
+        for module in ("left", "right", "shared"):
+            (project.root / f"{module}.py").rename(top / "src" / f"{module}.py")
+        monkeypatch.chdir(top)
+        monkeypatch.setenv("PYTHONPATH", "src")
+        again = ran(project.build())
+        assert again.keys() == {"pack"} if name == "other" else "capture" in again

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
@@ -30,15 +31,43 @@ def stated_path(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(os.path.abspath(entry) for entry in entries)  # noqa: PTH100
 
 
+@lru_cache
+def checkout(root: Path) -> Path:
+    """The folder that was checked out with the manifest's folder: the nearest one with `.git`, or
+    without any with `pyproject.toml`; without either, the manifest's folder itself.
+    """
+    for marker in (".git", "pyproject.toml"):
+        for folder in (root, *root.parents):
+            if (folder / marker).exists():
+                return folder
+    return root
+
+
 def place(path: str, root: Path) -> str:
-    """A path relative to the manifest's folder if it lies below that, else as it is."""
-    found = Path(path)
-    return found.relative_to(root).as_posix() if found.is_relative_to(root) else path
+    """A path relative to the manifest's folder if it lies below that or in the same checkout, such
+    as `../src/model.py`; else as it is. `path_at` is its inverse.
+    """
+    whole = Path(path)
+    if whole.is_relative_to(root):
+        return whole.relative_to(root).as_posix()
+    # With ".." after a link, a path is not what its text says.
+    if os.pardir not in whole.parts and whole.is_relative_to(checkout(root)):
+        return Path(os.path.relpath(path, root)).as_posix()
+    return path
+
+
+def path_at(name: str, root: Path) -> Path:
+    """The path that has this place. The manifest's folder itself may be a link, so that what is
+    beside it is not beside where it leads.
+    """
+    if name.startswith(os.pardir + "/"):
+        return Path(os.path.normpath(root / name))
+    return root / name
 
 
 def place_of(name: str, root: Path, path: Sequence[str]) -> str:
-    """Where an import of a top-level module leads: a file, or the folders of a namespace package;
-    relative to the manifest's folder where they lie below it. path: searched after that folder.
+    """Where an import of a top-level module leads: the place of a file, or of the folders of a
+    namespace package. path: searched after the manifest's folder.
     """
     spec = PathFinder.find_spec(name, [os.fspath(root), *path])
     for finder in sys.meta_path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.build.tasks import identity
-from aotc.build.watching.import_places import path_of, place, place_of, stated_path
+from aotc.build.watching.import_places import path_at, path_of, place, place_of, stated_path
 from aotc.cache.keys import Parts
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.files import open_regular
@@ -37,8 +37,8 @@ that lies beside the program."""
 
 
 class Reads(Struct, frozen=True):
-    """The names of everything that was read, sorted. Paths below the manifest's folder are
-    relative.
+    """The names of everything that was read, sorted. Paths in the checkout are relative to the
+    manifest's folder.
 
     files: opened, whether or not they existed.  looked: asked whether they exist.  links: asked
     where they lead.  folders: listed.  searched: folders that imports searched.  modules: names
@@ -84,16 +84,16 @@ class Looking:
     def _parts(self, reads: Reads) -> Iterator[tuple[str, str]]:
         for name in reads.files:
             kind = "source file" if name.endswith(".py") else "file"
-            yield f"{kind} {name}", self._digest(self._root / name)
+            yield f"{kind} {name}", self._digest(path_at(name, self._root))
         for name in reads.looked:
-            yield f"whether there is {name}", kind_of(self._root / name)
+            yield f"whether there is {name}", kind_of(path_at(name, self._root))
         for name in reads.links:
-            yield f"where {name} leads", _where(self._root / name, self._root)
+            yield f"where {name} leads", _where(path_at(name, self._root), self._root)
         for name in reads.folders:
-            yield f"names in folder {name}", names_in(self._root / name)
+            yield f"names in folder {name}", names_in(path_at(name, self._root))
         asked = frozenset(reads.modules)
         for name in reads.searched:
-            yield f"modules in folder {name}", _names(self._root / name, asked)
+            yield f"modules in folder {name}", _names(path_at(name, self._root), asked)
         for name in reads.own:
             yield f"place of module {name}", place_of(name, self._root, self._path)
         for name in reads.environment:
@@ -126,8 +126,7 @@ class Looking:
 
 def native_parts(environment: Mapping[str, str], root: Path) -> Parts:
     """Parts for variables that count whether or not they were seen to be read. Folders of
-    PYTHONPATH below the manifest's folder count by their place there, so that a moved checkout is
-    the same.
+    PYTHONPATH in the checkout count by their place there, so that a moved checkout is the same.
     """
     parts = {
         f"environment {name}": variable(name, environment)
@@ -164,10 +163,8 @@ def kind_of(path: Path) -> str:
 
 
 def _where(path: Path, root: Path) -> str:
-    """The digest of a link's text and of where it ends, relative to `root` if it ends below it."""
-    end = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
-    if end.startswith(os.pardir):
-        end = os.path.realpath(path)
+    """The digest of a link's text and of where it ends."""
+    end = place(os.path.realpath(path), Path(os.path.realpath(root)))
     link = path.readlink() if path.is_symlink() else ABSENT
     return sha256(f"{link}\0{end}".encode(errors="surrogateescape"))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from aotc.build.watching import sources_only
 from aotc.build.watching.calls import Calls
-from aotc.build.watching.import_places import steady
+from aotc.build.watching.import_places import place, steady
 from aotc.build.watching.listening import Environment, Imports
 from aotc.build.watching.reads import Reads, kind_of, names_in
 from aotc.capture import libraries
@@ -238,13 +238,9 @@ class Recorder:
         return name
 
     def _relative(self, paths: set[str]) -> tuple[str, ...]:
-        """Paths below the manifest's folder relative to it, so that the same program in another
-        folder reads the same names.
-        """
-        inside = self._root + os.sep
-        return tuple(
-            sorted("." if path == self._root else path.removeprefix(inside) for path in paths)
-        )
+        """The places of paths, so that the same program in another folder reads the same names."""
+        root = Path(self._root)
+        return tuple(sorted(place(path, root) for path in paths))
 
     def _import_path(self) -> set[str]:
         """Folders that imports search; Python lists them again only where it must."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aotc.build.watching.import_places import path_at, place
 from aotc.build.watching.reads import ABSENT, Looking, Reads, native_parts
 from aotc.build.watching.recording import Recording
 
@@ -362,6 +363,57 @@ def test_folders_of_the_import_path_below_the_manifest_are_the_same_in_every_che
             found.append(native_parts({"PYTHONPATH": path}, tmp_path / name))
     assert all(each == found[0] for each in found)
     assert native_parts({"PYTHONPATH": "lib"}, tmp_path / "two") != found[0]
+
+
+@pytest.mark.parametrize("marker", [".git", "pyproject.toml"])
+def test_what_was_checked_out_with_the_manifest_is_the_same_in_every_checkout(
+    tmp_path: Path, marker: str
+) -> None:
+    """A manifest in `deploy`, the program in `src` beside it."""
+    made: list[tuple[Recording, dict[str, str]]] = []
+    for name in ("one", "another"):
+        deploy, src = tmp_path / name / "deploy", tmp_path / name / "src"
+        for folder in (deploy, src):
+            folder.mkdir(parents=True)
+        (tmp_path / name / marker).touch()
+        (src / "shared.py").write_text("from pathlib import Path\nWHERE = Path(__file__).parent\n")
+        (src / "weights.txt").write_text("1")
+        (src / "link").symlink_to("weights.txt")
+        code = "import shared\n(shared.WHERE / 'link').resolve().read_text()"
+        path = {"PYTHONPATH": f"{deploy}:{src}"}
+        made.append((record(deploy, code, **path), native_parts(path, deploy)))
+    (one, its), (_, others) = made
+    assert {"../src/shared.py", "../src/weights.txt"} <= set(one.reads.files)
+    assert one.parts["place of module shared"] == "../src/shared.py"
+    assert its["environment PYTHONPATH"] == others["environment PYTHONPATH"]
+    elsewhere = tmp_path / "another" / "deploy"
+    path = {"PYTHONPATH": f"{elsewhere}:{tmp_path / 'another' / 'src'}"}
+    assert parts(elsewhere, one.reads, **path) == one.parts
+    (tmp_path / "another" / "src" / "weights.txt").write_text("2")
+    assert parts(elsewhere, one.reads, **path) != one.parts
+
+
+def test_what_lies_beside_a_manifest_that_belongs_to_no_checkout_keeps_its_path(
+    tmp_path: Path,
+) -> None:
+    for name in ("deploy", "src"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "src" / "shared.py").touch()
+    path = f"{tmp_path / 'deploy'}:{tmp_path / 'src'}"
+    found = record(tmp_path / "deploy", "import shared", PYTHONPATH=path)
+    assert str(tmp_path / "src" / "shared.py") in found.reads.files
+
+
+def test_what_is_beside_a_link_to_a_folder_is_not_beside_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / ".git").touch()
+    (tmp_path / "far" / "deploy").mkdir(parents=True)
+    (tmp_path / "deploy").symlink_to("far/deploy")
+    root = tmp_path / "deploy"
+    assert place(str(tmp_path / "data"), root) == "../data"
+    assert path_at("../data", root) == tmp_path / "data"
+    assert path_at("data", root) == root / "data"
+    above_a_link = str(tmp_path / "far" / "link" / ".." / "data")
+    assert place(above_a_link, root) == above_a_link
 
 
 def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> None:
