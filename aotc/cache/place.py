@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from aotc.cache.store import LocalStore, inner_folders
 from aotc.config.fields import bytes_of
 from aotc.errors import UsageError
+from aotc.ownership import other_writers
 from aotc_runtime.errors import Finding
 
 OFF = "off"
@@ -42,17 +42,16 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         # Where links lead now: whose they are, they could lead elsewhere once this was looked at.
         folder = folder.resolve()
-        found = folder.stat()
+        others = other_writers(folder)
+        reachable = folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
     except OSError as error:
         raise _unusable(folder, error.strerror or str(error)) from error
-    if found.st_uid not in (os.geteuid(), 0):
-        raise _unusable(folder, f"it belongs to another user, {found.st_uid}")
-    if found.st_mode & stat.S_IWOTH:
-        raise _unusable(folder, "everybody may write there")
-    for inner in inner_folders(folder) if found.st_mode & stat.S_IXOTH else ():
+    if others:
+        raise _unusable(folder, f"{others} may write there")
+    for inner in inner_folders(folder) if reachable else ():
         with suppress(FileNotFoundError):
-            if inner.stat().st_mode & stat.S_IWOTH:
-                raise _unusable(folder, f"everybody may write in {inner.relative_to(folder)}")
+            if others := other_writers(inner):
+                raise _unusable(folder, f"{others} may write in {inner.relative_to(folder)}")
     return LocalStore(folder, size)
 
 
@@ -87,6 +86,7 @@ def _unusable(folder: Path | str, found: str) -> UsageError:
             where=f"the cache in {folder}",
             expected="a folder that only you can write to, since executables are taken from it",
             found=found,
-            hint="name another one with --cache, or build with --cache off",
+            hint="take the others' right to write away (chmod go-w), name another folder with "
+            "--cache, or build with --cache off; to share entries, there is --remote-cache",
         )
     )

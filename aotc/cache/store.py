@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from aotc.ownership import is_ours
 from aotc.temporaries import PART, locked, remove_abandoned, remove_folder, temporary_file
 from aotc_runtime.digest import sha256_bytes
 
@@ -26,7 +27,7 @@ MAGIC = b"aotc-entry-1\n"
 DIGEST_BYTES = 32
 HEX = frozenset("0123456789abcdef")
 
-INNER_MODE = 0o770
+INNER_MODE = 0o700
 
 ENTRIES = "entries"
 RECORDS = "records"
@@ -219,7 +220,7 @@ class LocalStore:
                 path.unlink(missing_ok=True)
 
     def _make(self, folder: Path) -> None:
-        """A folder of this one, and none that everybody may write, whatever the umask is."""
+        """A folder of this one, and none that others may write, whatever the umask is."""
         inner = folder.relative_to(self.folder)
         for each in (*reversed(inner.parents), inner):
             (self.folder / each).mkdir(mode=INNER_MODE, parents=True, exist_ok=True)
@@ -258,7 +259,8 @@ def _digest(key: str, data: bytes) -> bytes:
 
 def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
     """The first `head` bytes of a file, and the rest of at most `limit` bytes. Both are empty for
-    anything but a regular file: reading a device or a pipe might never end.
+    anything but a regular file, since reading a device or a pipe might never end, and for another
+    user's.
 
     Raises OSError, with EFBIG for a larger file.
     """
@@ -270,7 +272,8 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
         raise
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        # Others put files there only by exchanging a folder above this one.
+        if not stat.S_ISREG(status.st_mode) or not is_ours(status):
             return b"", b""
         if status.st_size > head + limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))

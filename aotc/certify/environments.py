@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from aotc.certify.installing import install
+from aotc.ownership import other_writers
 from aotc.processes import Processes
 from aotc.temporaries import remove_folder, temporary_folder
 from aotc_runtime.digest import cores
@@ -28,6 +29,8 @@ from aotc_runtime.errors import Finding, ResourceError
 
 CACHE_BYTES_MAX = 8 * 2**30
 """Of all environments together, each of about 0.6 GB; those used least recently go first."""
+
+FOLDER_MODE = 0o700
 
 SEAL = "sealed.json"
 LOCK = ".lock"
@@ -53,7 +56,10 @@ class Environments:
         for this Python, E559 the environment cannot be made.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.folder.parent, self.folder):
+                folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                if others := other_writers(folder):
+                    raise _unusable(folder, f"a folder to which {others} may write")
             with _locked(self.folder, jaxlib) as descriptor:
                 place = self.folder / _name(jaxlib)
                 if self.refresh or not is_whole(place):
@@ -62,7 +68,8 @@ class Environments:
                 fcntl.flock(descriptor, fcntl.LOCK_SH)  # others may use it too
                 yield place / "bin" / "python"
         except OSError as error:
-            raise _unusable(self.folder, error) from error
+            where = error.filename if isinstance(error.filename, str) else self.folder
+            raise _unusable(where, error.strerror or str(error)) from error
 
     def _make(self, place: Path, jaxlib: str) -> None:
         self.note(f"installing jaxlib {jaxlib} into {place}")
@@ -173,13 +180,14 @@ def _last_used(place: Path) -> float:
         return 0.0
 
 
-def _unusable(folder: Path, error: OSError) -> ResourceError:
+def _unusable(where: Path | str, found: str) -> ResourceError:
     return ResourceError(
         Finding(
             code="AOTC-E559",
-            where=error.filename if isinstance(error.filename, str) else str(folder),
-            expected="a cache folder that can be written, with room for the environment",
-            found=error.strerror or str(error),
-            hint="free some space, or set XDG_CACHE_HOME to another folder",
+            where=str(where),
+            expected="a cache folder that only you can write to, with room for the environment",
+            found=found,
+            hint="free some space, take others' right to write away (chmod go-w), or set "
+            "XDG_CACHE_HOME to another folder",
         )
     )

@@ -35,6 +35,46 @@ def test_a_folder_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
     assert "everybody" in caught.value.findings[0].found
 
 
+def of_several(folder: Path) -> None:
+    """Let a group write there that is not the user's own."""
+    others = [4242] if os.geteuid() == 0 else [g for g in os.getgroups() if g != os.getgid()]
+    if not others:
+        pytest.skip("this user has no other group")
+    os.chown(folder, -1, others[0])
+    folder.chmod(0o775)
+
+
+def test_a_folder_that_a_group_may_write_is_refused(tmp_path: Path) -> None:
+    of_several(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(tmp_path), None, {})
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E060"
+    assert finding.found.startswith("the group ") and "chmod go-w" in finding.hint
+
+
+def test_a_folder_in_which_a_group_may_write_in_part_is_refused(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "cache"), None, {})
+    store.put(sha256(b"key"), b"data")
+    of_several(store.folder / "entries")
+    assert open_store(str(store.folder), None, {}), "which nobody else can reach"
+    store.folder.chmod(0o750)
+    with pytest.raises(UsageError) as caught:
+        open_store(str(store.folder), None, {})
+    assert caught.value.findings[0].found.endswith("may write in entries")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_entry_of_another_user_is_not_used(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "cache"), None, {})
+    store.put(sha256(b"key"), b"data")
+    store.write_record("ab", b"{}")
+    for path in store.folder.rglob("*"):
+        if path.is_file():
+            os.chown(path, 4242, -1)
+    assert (store.get(sha256(b"key")), store.read_record("ab") or b"") == (None, b"")
+
+
 @pytest.mark.parametrize("inner", ["records", "entries", "entries/ab"])
 def test_a_folder_in_which_everybody_may_write_in_part_is_refused(
     tmp_path: Path, inner: str
@@ -68,7 +108,7 @@ def test_a_link_inside_leads_to_what_counts(tmp_path: Path, mode: int, refused: 
     assert caught.value.code == "AOTC-E060"
 
 
-def test_what_a_build_makes_there_is_not_everybodys(tmp_path: Path) -> None:
+def test_what_a_build_makes_there_is_its_users_alone(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o755)
     before = os.umask(0)
     try:
@@ -79,7 +119,7 @@ def test_what_a_build_makes_there_is_not_everybodys(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     folders = [path for path in (tmp_path / "cache").rglob("*") if path.is_dir()]
-    assert len(folders) == 3 and not any(path.stat().st_mode & 0o007 for path in folders)
+    assert len(folders) == 3 and not any(path.stat().st_mode & 0o077 for path in folders)
     assert open_store(str(tmp_path / "cache"), None, {}).get(sha256(b"key")) == b"data"
 
 
@@ -93,7 +133,9 @@ def test_a_folder_of_another_user_is_refused(
     with pytest.raises(UsageError) as caught:
         open_store(str(tmp_path), None, {})
     assert caught.value.code == "AOTC-E060"
-    assert caught.value.findings[0].found.startswith("it belongs to another user")
+    assert caught.value.findings[0].found.startswith(
+        "another user, 4242" if os.geteuid() == 0 else "another user, "
+    )
 
 
 def test_a_link_that_leads_elsewhere_later_leads_nobody_there(tmp_path: Path) -> None:

@@ -97,7 +97,20 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ResourceError) as refused, made.environment("0.12.0"):
         pass
     (found,) = refused.value.findings
-    assert (found.code, found.where) == ("AOTC-E559", str(tmp_path / "file" / "cache"))
+    assert (found.code, found.where) == ("AOTC-E559", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("inner", [".", "certify"])
+def test_no_code_is_run_from_where_others_may_write(tmp_path: Path, inner: str) -> None:
+    made = Environments(tmp_path / "aotc" / "certify", False, lambda line: None, Processes())
+    made.folder.mkdir(parents=True)
+    folder = tmp_path / "aotc" / inner
+    folder.chmod(0o777)
+    with pytest.raises(ResourceError) as refused, made.environment("no version"):
+        pass
+    (found,) = refused.value.findings
+    assert (found.code, found.where) == ("AOTC-E559", str(folder))
+    assert found.found == "a folder to which everybody may write"
 
 
 def test_what_was_cut_off_while_it_was_installed_leaves_nothing(
@@ -112,14 +125,15 @@ def test_what_was_cut_off_while_it_was_installed_leaves_nothing(
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     lines: list[str] = []
-    made = Environments(tmp_path, False, lines.append, Processes())
+    made = Environments(tmp_path / "aotc" / "certify", False, lines.append, Processes())
     with pytest.raises(ResourceError) as refused, made.environment("0.12.0"):
         pass
     (found,) = refused.value.findings
     assert (found.code, found.where) == ("AOTC-E557", "jaxlib 0.12.0")
+    assert {path.stat().st_mode & 0o777 for path in (made.folder, made.folder.parent)} == {0o700}
     assert "jaxlib==0.12.0" in found.expected
     assert len(lines) == 1 and "jaxlib 0.12.0" in lines[0]
-    assert [path.suffix for path in tmp_path.iterdir()] == [LOCK]
+    assert [path.suffix for path in made.folder.iterdir()] == [LOCK]
 
 
 @pytest.mark.parametrize("kind", ["nothing", "file", "link", "dangling", "folder"])

@@ -1,0 +1,66 @@
+"""Who else could put files where this user's code is taken from."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+ROOT = 0
+
+ACCESS_LIST = "system.posix_acl_access"
+"""Of a file whose access list says more than its mode (acl(5)); the mode's bits of the group are
+then what anybody in the list may do at most."""
+
+
+def other_writers(folder: Path) -> str:
+    """In words, who but this user and root may write to a folder; "" for nobody. Raises OSError.
+
+    A group that is the user's own, as most systems make one for each user, is nobody else.
+    """
+    status = folder.stat()
+    if not is_ours(status):
+        return f"another user, {status.st_uid}"
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody"
+    if status.st_mode & stat.S_IWGRP:
+        if _has_access_list(folder):
+            return "whoever its access list names"
+        return _others_of_group(status.st_gid)
+    return ""
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user, or to root."""
+    return status.st_uid in (os.geteuid(), ROOT)
+
+
+def is_private(group: grp.struct_group, user: pwd.struct_passwd) -> bool:
+    """Whether a group is one user's: their main one, named after them, without other members. Whose
+    main one it may be besides, systems do not always list.
+    """
+    return (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name) and {*group.gr_mem} <= {
+        user.pw_name
+    }
+
+
+def _others_of_group(number: int) -> str:
+    try:
+        group = grp.getgrgid(number)
+    except KeyError:
+        return f"the group {number}"
+    try:
+        private = is_private(group, pwd.getpwuid(os.geteuid()))
+    except KeyError:
+        private = False
+    return "" if private else f"the group {group.gr_name}"
+
+
+def _has_access_list(folder: Path) -> bool:
+    try:
+        os.getxattr(folder, ACCESS_LIST)
+    except OSError:  # ENODATA, or a file system without such lists
+        return False
+    return True
