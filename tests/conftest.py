@@ -18,6 +18,8 @@ os.environ["AOTC_CACHE"] = "off"
 Bundle = tuple[Path, Path]
 """A bundle and the trust policy it loads with."""
 
+Once = Callable[[str, Callable[[Path], object]], Path]
+
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,23 +29,38 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(shared_folder: Path) -> Callable[[str], Bundle]:
-    """Build an example by name, once per test run whatever the number of workers."""
+def once(shared_folder: Path) -> Once:
+    """Fill a folder of this name, once per test run whatever the number of workers."""
 
-    def build(name: str) -> Bundle:
-        from aotc.build.pipeline import build as build_bundle
-        from aotc.signing.signer import LocalSigner
-        from aotc.signing.trust_file import policy_text
-
+    def filled(name: str, fill: Callable[[Path], object]) -> Path:
         folder = shared_folder / "bundles" / name
         folder.mkdir(parents=True, exist_ok=True)
-        bundle, policy = folder / f"{name}.aotb", folder / "trust.toml"
         with FileLock(folder / "lock"):
-            if not policy.exists():
-                signer = LocalSigner.ephemeral()
-                build_bundle(MANIFESTS / f"{name}.toml", output=bundle, signer=signer)
-                policy.write_text(policy_text(name, [signer.public_pem()]))
-        return bundle, policy
+            if not (folder / "filled").exists():
+                fill(folder)
+                (folder / "filled").touch()
+        return folder
+
+    return filled
+
+
+@pytest.fixture(scope="session")
+def built(once: Once) -> Callable[[str], Bundle]:
+    """Build an example by name, once per test run."""
+
+    def build(name: str) -> Bundle:
+        def fill(folder: Path) -> None:
+            from aotc.build.pipeline import build as build_bundle
+            from aotc.signing.signer import LocalSigner
+            from aotc.signing.trust_file import policy_text
+
+            signer = LocalSigner.ephemeral()
+            output = folder / f"{name}.aotb"
+            build_bundle(MANIFESTS / f"{name}.toml", output=output, signer=signer)
+            (folder / "trust.toml").write_text(policy_text(name, [signer.public_pem()]))
+
+        folder = once(name, fill)
+        return folder / f"{name}.aotb", folder / "trust.toml"
 
     return build
 

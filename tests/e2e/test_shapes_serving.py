@@ -28,8 +28,9 @@ Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return build_signed(tmp_path_factory.mktemp("shapes"), "shapes", PROGRAM, MANIFEST)
+def built(once: Callable[[str, Callable[[Path], object]], Path]) -> tuple[Path, Path]:
+    folder = once("shapes", lambda folder: build_signed(folder, "shapes", PROGRAM, MANIFEST))
+    return folder / "shapes.aotb", folder / "trust.toml"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,15 +53,19 @@ inputs.x = { shape = [4, 4], dtype = "float32" }
 tolerance = { rtol = 1e-3, atol = 1e-3 }
 """
 
+type Once = Callable[[str, Callable[[Path], object]], Path]
+
 V3, V4 = "f for cpu-x86-64-v3", "f for cpu-x86-64-v4"
 
 
 @pytest.fixture(scope="module")
-def gated(tmp_path_factory: pytest.TempPathFactory) -> tuple[BuildManifest, list[TargetParts]]:
-    folder = tmp_path_factory.mktemp("gated")
-    (folder / "gated.py").write_text(PROGRAM)
-    (folder / "gated.toml").write_text(MANIFEST)
-    build(folder / "gated.toml", output=folder / "gated.aotb")
+def gated(once: Once) -> tuple[BuildManifest, list[TargetParts]]:
+    def fill(folder: Path) -> None:
+        (folder / "gated.py").write_text(PROGRAM)
+        (folder / "gated.toml").write_text(MANIFEST)
+        build(folder / "gated.toml", output=folder / "gated.aotb")
+
+    folder = once("gated", fill)
     contents, _ = read_unverified(open_bundle(folder / "gated.aotb"))
     parts = [
         TargetParts(

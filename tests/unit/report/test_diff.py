@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -51,18 +53,23 @@ tolerance = { rtol = 1e-4, atol = 1e-4 }
 """
 
 type Make = Callable[..., Review]
+type Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+def make(once: Once) -> Make:
     def run(old: str = "", new: str = "", *, weight: float = 1.0) -> Review:
         """The bundle with one piece of the program or the manifest changed."""
-        folder = tmp_path_factory.mktemp("compared")
         assert old in PROGRAM + MANIFEST
-        (folder / "compared.py").write_text(PROGRAM.replace(old, new) if old else PROGRAM)
-        (folder / "compared.toml").write_text(MANIFEST.replace(old, new) if old else MANIFEST)
-        save_file({"w": np.full((8, 8), weight, "float32")}, folder / "p.safetensors")
-        build(folder / "compared.toml", output=folder / "compared.aotb")
+
+        def fill(folder: Path) -> None:
+            (folder / "compared.py").write_text(PROGRAM.replace(old, new) if old else PROGRAM)
+            (folder / "compared.toml").write_text(MANIFEST.replace(old, new) if old else MANIFEST)
+            save_file({"w": np.full((8, 8), weight, "float32")}, folder / "p.safetensors")
+            build(folder / "compared.toml", output=folder / "compared.aotb")
+
+        change = sha256(repr((old, new, weight)).encode()).hexdigest()[:8]
+        folder = once(f"compared-{change}", fill)
         return review(open_bundle(folder / "compared.aotb"), None, NOW)
 
     return run

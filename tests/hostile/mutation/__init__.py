@@ -1,0 +1,1 @@
+"""Removing every check in turn: `make mutate`."""

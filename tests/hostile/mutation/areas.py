@@ -1,0 +1,269 @@
+"""What `make mutate` removes checks from, and the tests that have to notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import aotc
+import aotc_runtime
+
+ROOT = Path(__file__).parents[3]
+
+RUNTIME, TOOLCHAIN = Path(aotc_runtime.__file__).parent, Path(aotc.__file__).parent
+
+
+class Area(NamedTuple):
+    """Modules, and the tests that have to notice what is missing there.
+
+    root: of the package.  attacks: whether those on bundles run before the tests.  in_file: what
+    child processes run, or the import of a module, is changed in the file, in a copy of
+    everything; else a function is changed in a process that has imported it, which takes less time.
+    """
+
+    root: Path
+    places: tuple[str, ...]
+    tests: tuple[str, ...]
+    attacks: bool = False
+    in_file: bool = False
+
+    @property
+    def label(self) -> str:
+        more = f" and {len(self.places) - 1} more" if len(self.places) > 1 else ""
+        return f"{self.root.name}/{self.places[0]}{more}"
+
+
+AREAS = (
+    Area(
+        RUNTIME,
+        (
+            "formats",
+            "verification",
+            "canonical.py",
+            "schema/tree.py",
+            "system/store.py",
+            "serving/readiness.py",
+            "serving/weights.py",
+        ),
+        # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
+        # which of several rules it is that refuses.
+        (
+            "tests/unit/runtime/verification",
+            "tests/hostile/test_archives.py",
+            "tests/hostile/test_certificates.py",
+            "tests/hostile/test_contradictions.py",
+            "tests/hostile/test_policy_rules.py",
+            "tests/hostile/test_readiness.py",
+            "tests/hostile/test_shape_contradictions.py",
+        ),
+        attacks=True,
+    ),
+    Area(TOOLCHAIN, ("cache/seal.py",), ("tests/unit/cache/test_seal.py",)),
+    Area(
+        TOOLCHAIN,
+        ("cache/store.py", "cache/place.py"),
+        ("tests/unit/cache/test_store.py", "tests/unit/cache/test_place.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        (
+            "cache/remote.py",
+            "cache/sharing.py",
+            "cache/http_requests.py",
+            "cache/http_blobs.py",
+            "cache/oci_blobs.py",
+            "cache/fsspec_blobs.py",
+            "cache/bounded.py",
+        ),
+        (
+            "tests/unit/cache/test_bounded.py",
+            "tests/unit/cache/test_remote.py",
+            "tests/unit/cache/test_oci_blobs.py",
+            "tests/hostile/test_hostile_caches.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("build/watching/remembered.py",),
+        ("tests/unit/build/watching/test_remembered.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("build/reproducing/recipe.py", "build/reproducing/source_check.py"),
+        ("tests/unit/build/reproducing", "tests/hostile/test_hostile_recipes.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        (
+            "build/distributed/wire.py",
+            "build/distributed/worker.py",
+            "build/distributed/executor_backend.py",
+        ),
+        ("tests/unit/build/distributed/test_distributed.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("bundles/trust_files.py", "signing/trust_edit.py", "signing/trust_file.py"),
+        (
+            "tests/unit/signing/test_trust_edit.py",
+            "tests/unit/cli/test_command_trust_changes.py",
+            "tests/unit/cli/test_command_trust.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("bundles/model_signature.py", "signing/openssf.py"),
+        ("tests/unit/signing/test_model_signatures.py", "tests/unit/cli/test_command_attest.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("backends/xla/elf.py", "backends/xla/records.py"),
+        ("tests/unit/backends/test_records.py",),
+    ),
+    Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),
+    Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
+    Area(RUNTIME, ("serving/loading.py",), ("tests/unit/runtime/serving/test_loading.py",)),
+    Area(
+        RUNTIME,
+        ("serving/compare.py",),
+        ("tests/unit/runtime/serving/test_dtypes_and_compare.py",),
+    ),
+    Area(TOOLCHAIN, ("locations.py",), ("tests/unit/test_locations.py",)),
+    Area(
+        TOOLCHAIN,
+        ("parity/isolated.py", "certify/isolated.py"),
+        ("tests/unit/parity/test_isolated.py", "tests/unit/certify/test_isolated.py"),
+    ),
+    Area(TOOLCHAIN, ("compat/host_files.py",), ("tests/unit/compat/test_host_files.py",)),
+    Area(
+        TOOLCHAIN,
+        ("certify/environments.py", "certify/installing.py"),
+        ("tests/unit/certify/test_environments.py", "tests/unit/certify/test_installing.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("bundles/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
+        ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
+    ),
+    Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
+    Area(TOOLCHAIN, ("traffic/lines.py", "traffic/log.py"), ("tests/unit/traffic/test_log.py",)),
+    Area(
+        TOOLCHAIN,
+        (
+            "bundles/certify.py",
+            "bundles/compat.py",
+            "compat/matrix.py",
+            "signing/certificates.py",
+            "report/certify.py",
+            "report/compat.py",
+        ),
+        (
+            "tests/unit/compat",
+            "tests/unit/certify/test_command_certify.py",
+            "tests/unit/cli/test_command_compat.py",
+        ),
+    ),
+    # It runs in environments of its own.
+    Area(
+        TOOLCHAIN,
+        ("certify/worker.py",),
+        ("tests/unit/certify/test_isolated.py", "tests/unit/certify/test_command_certify.py"),
+        in_file=True,
+    ),
+    Area(
+        TOOLCHAIN,
+        ("bundles/endorse.py", "bundles/trust_check.py", "bundles/coverage.py"),
+        (
+            "tests/unit/bundles",
+            "tests/unit/cli/test_command_sign.py",
+            "tests/unit/cli/test_command_trust.py",
+            "tests/unit/cli/test_command_profiles.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("build/children",),
+        ("tests/unit/build/children",),
+        in_file=True,
+    ),
+    Area(
+        TOOLCHAIN,
+        ("comparing/documents.py", "comparing/modules.py"),
+        ("tests/unit/comparing", "tests/unit/report/test_diff.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("report/diff.py", "report/diff_rules.py", "report/diff_numbers.py"),
+        ("tests/unit/report/test_diff.py", "tests/unit/cli/test_command_diff.py"),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("build/gates.py",),
+        ("tests/unit/build/test_gates.py",),
+    ),
+    # Read when a module is imported.
+    Area(
+        TOOLCHAIN,
+        ("config/gates.py", "config/fields.py"),
+        ("tests/unit/config",),
+        in_file=True,
+    ),
+    Area(
+        RUNTIME,
+        (
+            "serving/arrays.py",
+            "serving/foreign_arrays.py",
+            "serving/signature.py",
+            "serving/trees.py",
+            "serving/dtypes.py",
+        ),
+        (
+            "tests/unit/runtime/serving/test_arguments.py",
+            "tests/unit/runtime/serving/test_loaded.py",
+        ),
+    ),
+    Area(
+        RUNTIME,
+        (
+            "serving/entry_point.py",
+            "serving/execution.py",
+            "serving/loaded.py",
+            "serving/slot.py",
+            "serving/resident.py",
+            "serving/sharded.py",
+        ),
+        (
+            "tests/unit/runtime/serving/test_loaded.py",
+            "tests/unit/runtime/serving/test_slot.py",
+            "tests/unit/runtime/serving/test_concurrency.py",
+            "tests/unit/runtime/serving/test_processes.py",
+        ),
+    ),
+    Area(
+        RUNTIME,
+        (
+            "serving/sizes.py",
+            "serving/routes.py",
+            "serving/padding.py",
+            "serving/splitting.py",
+            "serving/supplied.py",
+        ),
+        (
+            "tests/unit/runtime/serving/test_routes.py",
+            "tests/unit/runtime/serving/test_padding.py",
+            "tests/unit/runtime/serving/test_sizes.py",
+            "tests/e2e/test_shapes_serving.py",
+        ),
+    ),
+    Area(
+        RUNTIME,
+        (
+            "serving/ways.py",
+            "serving/detour.py",
+            "serving/outside.py",
+            "serving/compiling.py",
+            "serving/compiled_here.py",
+        ),
+        ("tests/unit/runtime/serving/test_compiling.py", "tests/e2e/test_shapes_serving.py"),
+    ),
+)

@@ -1,0 +1,183 @@
+"""Every check of a module, removed: what the source is without it.
+
+A check raises, yields or collects a finding, skips what others have to pass, or answers whether
+something holds; each side of the `or` or `and` that it asks is one of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import NamedTuple
+
+from ..weakening import inside
+from .areas import AREAS, Area
+
+NOT_CHECKS = ("report.py",)
+
+_CHECKING = re.compile(r"_?(raise_if|check|require|refuse)")
+"""How functions begin that are called for what they raise."""
+
+_ANSWERS = {"all", "any", "bool", "isinstance"}
+
+type Change = tuple[ast.stmt | ast.expr, str]
+"""What is removed, and what stands there then."""
+
+
+class Mutant(NamedTuple):
+    """One check less. text: of the check.  source: of the file without it."""
+
+    area: Area
+    file: Path
+    line: int
+    text: str
+    by: str
+    source: str
+
+    @property
+    def label(self) -> str:
+        text = " ".join(self.text.split())
+        by = f" -> {self.by}" if self.by in ("True", "False") else ""
+        return f"{self.file.relative_to(self.area.root.parent)}:{self.line} {text[:90]}{by}"
+
+
+def mutants(texts: Sequence[str] = ()) -> Iterator[Mutant]:
+    """Every check, removed. texts: of which one has to stand in the path; none for all."""
+    for area in AREAS:
+        for place in area.places:
+            path = area.root / place
+            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+                wanted = not texts or any(text in str(file) for text in texts)
+                if wanted and file.name not in NOT_CHECKS:
+                    yield from _of(area, file)
+
+
+def apply(mutant: Mutant) -> None:
+    """Let the functions of this process be those of the mutant.
+
+    Raises LookupError if none of them becomes another one.
+    """
+    root = mutant.area.root.parent
+    name = ".".join(mutant.file.relative_to(root).with_suffix("").parts)
+    module = importlib.import_module(name)
+    code = compile(mutant.source, str(mutant.file), "exec")
+    changed = {part.co_qualname: part for part in inside(code)}
+    owners = [module, *(value for value in vars(module).values() if isinstance(value, type))]
+    is_another = False
+    for owner in owners:
+        for value in list(vars(owner).values()):
+            if isinstance(value, property):
+                value = value.fget
+            is_function = callable(value) or isinstance(value, classmethod)
+            function = inspect.unwrap(value) if is_function else value
+            if isinstance(function, FunctionType) and function.__module__ == name:
+                # What dataclasses make is in no source.
+                made = changed.get(function.__code__.co_qualname, function.__code__)
+                is_another |= made != function.__code__
+                function.__code__ = made
+    if not is_another:
+        raise LookupError(mutant.label)
+
+
+def _of(area: Area, file: Path) -> Iterator[Mutant]:
+    text = file.read_text()
+    seen = set()
+    for node, by in _changes(ast.parse(text), answers=not area.attacks):
+        place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, by)
+        if place not in seen:
+            seen.add(place)
+            yield _replaced(area, file, text, node, by)
+
+
+def _changes(tree: ast.AST, *, answers: bool) -> Iterator[Change]:
+    """Everything that can be removed. answers: values may be refusals."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            yield node, "pass"
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield | ast.YieldFrom):
+            yield node, "yield from ()"
+        elif _collects(node) or (isinstance(node, ast.Expr) and _checks(node.value)):
+            yield node, "pass"
+        elif isinstance(node, ast.If) and _refuses(node.body):
+            yield from _operands(node.test)
+        elif answers and isinstance(node, ast.If) and _leaves(node.body[0]):
+            yield node.test, "False"
+            yield from _operands(node.test)
+        elif answers and isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+            yield node.value.test, "True"
+            yield node.value.test, "False"
+        elif answers and isinstance(node, ast.Return) and _answers(node.value):
+            yield node.value, "True"
+            yield node.value, "False"
+            yield from _operands(node.value)
+
+
+def _operands(test: ast.expr) -> Iterator[Change]:
+    """Each side of an `or` (which holds never), or of an `and` (which holds always)."""
+    if isinstance(test, ast.BoolOp):
+        neutral = "False" if isinstance(test.op, ast.Or) else "True"
+        for operand in test.values:
+            yield operand, neutral
+
+
+def _refuses(body: list[ast.stmt]) -> bool:
+    return any(
+        isinstance(node, ast.Raise | ast.Yield | ast.YieldFrom) or _collects(node)
+        for statement in body
+        for node in ast.walk(statement)
+    )
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Return | ast.Continue)
+
+
+def _answers(value: ast.expr | None) -> bool:
+    """Whether an expression is true or false by its form."""
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id in _ANSWERS
+    if isinstance(value, ast.BoolOp):
+        return all(_answers(operand) for operand in value.values)
+    return isinstance(value, ast.Compare) or (
+        isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
+    )
+
+
+def _collects(node: ast.AST) -> bool:
+    """Whether a statement adds to findings, to be raised together."""
+    if isinstance(node, ast.AugAssign):
+        return _name_of(node.target).endswith("findings")
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+        and _name_of(node.value.func.value).endswith("findings")
+    )
+
+
+def _checks(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and bool(_CHECKING.match(_name_of(node.func)))
+
+
+def _name_of(node: ast.expr) -> str:
+    """The last part of a name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _replaced(area: Area, file: Path, text: str, node: ast.stmt | ast.expr, by: str) -> Mutant:
+    lines = text.splitlines(keepends=True)
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    first, last = node.lineno - 1, node.end_lineno - 1
+    # Columns of the syntax tree count bytes.
+    head = lines[first].encode()[: node.col_offset].decode()
+    tail = lines[last].encode()[node.end_col_offset :].decode()
+    padding = "\n" * (last - first) if isinstance(node, ast.stmt) else ""
+    source = "".join([*lines[:first], head + by + padding + tail, *lines[last + 1 :]])
+    return Mutant(area, file, node.lineno, ast.get_source_segment(text, node) or "", by, source)

@@ -1,0 +1,27 @@
+"""Survivors that no input can tell."""
+
+from __future__ import annotations
+
+UNREACHABLE: dict[tuple[str, str], str] = {
+    (
+        "tar.py",
+        'raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")',
+    ): "a part of a header has a wrong sum, and none at all is no end mark (E103)",
+    (
+        "tar.py",
+        'raise _refuse("AOTC-E103", f"{where} {member.name}", f"{member.size} bytes", found)',
+    ): "behind the end of the file there is no header (E103)",
+    (
+        "tensors.py",
+        'raise _refuse("AOTC-E131", where, "at least 8 bytes", f"{len(data)} bytes")',
+    ): "so short a header is no JSON object (E131)",
+    (
+        "trust_edit.py",
+        'raise _not_in_place("a policy that would say something else afterwards")',
+    ): "tomlkit writes what it was told to; nobody knows when it does not",
+    (
+        "tensors.py",
+        "length > limits.TENSOR_HEADER_BYTES_MAX",
+    ): "would take a file of 100 MiB",
+}
+"""Survivors that no input can tell, by file and text, each with the reason."""
