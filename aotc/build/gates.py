@@ -114,7 +114,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
     if coverage.lines == 0:
         found = "no traced function is in a file of the program: installed packages do not count"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
-    elif coverage.traced < limit * coverage.lines:
+    elif coverage.traced / coverage.lines < limit:
         missed = [
             f"{':'.join([file, *([','.join(at.missed)] if at else [])])} in {function.name}"
             for file, functions in coverage.files.items()
@@ -123,7 +123,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         ]
         more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []
         shown = "; ".join([*missed[:SHOWN_MAX], *more])
-        part = coverage.traced / coverage.lines
+        part = coverage.traced * 1000 // coverage.lines / 1000
         found = f"{part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
 

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from aotc.report.arrays import usage
 from aotc.report.diff import KINDS, Change, Diff
@@ -41,7 +42,7 @@ class Rule:
     text: str
     kind: str
     sign: int = 0
-    limit: float = 0.0
+    limit: Fraction = Fraction(0)
     is_part: bool = False
 
     def meets(self, change: Change) -> bool:
@@ -71,7 +72,7 @@ def _rule(text: str) -> Rule:
     found = _LIMIT.match(text)
     unit = found["unit"] if found else ""
     if found and found["name"] in NUMBERS and (unit == "%" or unit in _units(found["name"])):
-        amount = float(found["amount"])
+        amount = Fraction(found["amount"])
         limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
         return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
     raise usage(

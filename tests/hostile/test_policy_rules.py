@@ -302,6 +302,16 @@ def test_an_entry_point_that_falls_back_further_than_the_policy_allows_is_named(
     assert all("predict" in finding.where and finding.found == declared for finding in found)
 
 
+def test_a_bundle_is_asked_how_far_it_falls_back(
+    documents: Documents, ours: LocalSigner, host: HostFacts
+) -> None:
+    split = {"batch": {"policy": "split", "proof": []}}
+    documents.manifest["entry_points"]["predict"]["out_of_profile"] = split
+    bundle = signed(documents, ours)
+    assert codes(bundle, policy_for(ours, furthest_fallback="split"), host) == []
+    assert codes(bundle, policy_for(ours, furthest_fallback="pad"), host) == ["AOTC-E319"]
+
+
 def test_sizes_up_to_the_limits_are_accepted_and_one_more_is_refused(
     documents: Documents, ours: LocalSigner, host: HostFacts
 ) -> None:

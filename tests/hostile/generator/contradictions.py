@@ -55,6 +55,9 @@ CONTRADICTIONS: dict[str, Any] = {
         tree=pair("namedtuple", "T\n", "a")
     ),
     "a hidden field": lambda m, e, p: e["parameters"][0].update(tree=pair("namedtuple", "T", "_a")),
+    "a hidden field further in": lambda m, e, p: e["parameters"][0].update(
+        tree={"node": "list", "items": [pair("namedtuple", "T", "_a")]}
+    ),
     "weights without a blob": lambda m, e, p: m["weights"]["params"].update(blobs=[]),
     "a blob twice": lambda m, e, p: m["weights"]["params"].update(
         blobs=m["weights"]["params"]["blobs"] * 2

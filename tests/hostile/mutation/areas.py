@@ -19,6 +19,7 @@ class Area(NamedTuple):
     root: of the package.  attacks: whether those on bundles run before the tests.  in_file: what
     child processes run, or the import of a module, is changed in the file, in a copy of
     everything; else a function is changed in a process that has imported it, which takes less time.
+    decisions: these modules decide; whatever depends on a condition has to be missed, too.
     """
 
     root: Path
@@ -26,6 +27,7 @@ class Area(NamedTuple):
     tests: tuple[str, ...]
     attacks: bool = False
     in_file: bool = False
+    decisions: bool = False
 
     @property
     def label(self) -> str:

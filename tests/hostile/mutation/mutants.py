@@ -1,7 +1,8 @@
 """Every check of a module, removed: what the source is without it.
 
 A check raises, yields or collects a finding, skips what others have to pass, or answers whether
-something holds; each side of the `or` or `and` that it asks is one of its own.
+something holds; each side of the `or` or `and` that it asks is one of its own, and so is which side
+of a limit the limit itself is on.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Mutant(NamedTuple):
     @property
     def label(self) -> str:
         text = " ".join(self.text.split())
-        by = f" -> {self.by}" if self.by in ("True", "False") else ""
+        by = "" if self.by in ("pass", "yield from ()") else f" -> {self.by}"
         return f"{self.file.relative_to(self.area.root.parent)}:{self.line} {text[:90]}{by}"
 
 
@@ -87,15 +88,15 @@ def apply(mutant: Mutant) -> None:
 def _of(area: Area, file: Path) -> Iterator[Mutant]:
     text = file.read_text()
     seen = set()
-    for node, by in _changes(ast.parse(text), answers=not area.attacks):
+    for node, by in _changes(ast.parse(text), answers=not area.attacks, decisions=area.decisions):
         place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, by)
         if place not in seen:
             seen.add(place)
             yield _replaced(area, file, text, node, by)
 
 
-def _changes(tree: ast.AST, *, answers: bool) -> Iterator[Change]:
-    """Everything that can be removed. answers: values may be refusals."""
+def _changes(tree: ast.AST, *, answers: bool, decisions: bool) -> Iterator[Change]:
+    """Everything that can be removed. answers: values may be refusals.  decisions: as `Area`'s."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
             yield node, "pass"
@@ -105,16 +106,37 @@ def _changes(tree: ast.AST, *, answers: bool) -> Iterator[Change]:
             yield node, "pass"
         elif isinstance(node, ast.If) and _refuses(node.body):
             yield from _operands(node.test)
+            yield from _limits(node.test)
         elif answers and isinstance(node, ast.If) and _leaves(node.body[0]):
             yield node.test, "False"
             yield from _operands(node.test)
-        elif answers and isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
-            yield node.value.test, "True"
-            yield node.value.test, "False"
+            yield from _limits(node.test)
         elif answers and isinstance(node, ast.Return) and _answers(node.value):
             yield node.value, "True"
             yield node.value, "False"
             yield from _operands(node.value)
+            yield from _limits(node.value)
+        elif answers and isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+            yield node.value.test, "True"
+            yield node.value.test, "False"
+        if decisions:
+            yield from _decisions(node)
+
+
+def _decisions(node: ast.AST) -> Iterator[Change]:
+    """What else depends on a condition, as if it held always or never."""
+    if isinstance(node, ast.comprehension):
+        for test in node.ifs:
+            yield test, "True"
+            yield from _operands(test)
+            yield from _limits(test)
+    elif isinstance(node, ast.IfExp):
+        yield node.test, "True"
+        yield node.test, "False"
+    elif isinstance(node, ast.If) and not _refuses(node.body):
+        yield node.test, "False"
+        yield from _operands(node.test)
+        yield from _limits(node.test)
 
 
 def _operands(test: ast.expr) -> Iterator[Change]:
@@ -123,6 +145,23 @@ def _operands(test: ast.expr) -> Iterator[Change]:
         neutral = "False" if isinstance(test.op, ast.Or) else "True"
         for operand in test.values:
             yield operand, neutral
+
+
+def _limits(test: ast.expr) -> Iterator[Change]:
+    """Each comparison with a limit, which the limit itself then is on the other side of."""
+    swapped: dict[type[ast.cmpop], ast.cmpop] = {
+        ast.Lt: ast.LtE(),
+        ast.LtE: ast.Lt(),
+        ast.Gt: ast.GtE(),
+        ast.GtE: ast.Gt(),
+    }
+    for node in ast.walk(test):
+        if isinstance(node, ast.Compare):
+            for index, op in enumerate(node.ops):
+                if type(op) in swapped:
+                    ops = [*node.ops[:index], swapped[type(op)], *node.ops[index + 1 :]]
+                    other = ast.Compare(node.left, ops, node.comparators)
+                    yield node, f"({ast.unparse(other)})"
 
 
 def _refuses(body: list[ast.stmt]) -> bool:

@@ -139,8 +139,50 @@ def test_lines_that_were_not_traced_are_named(
 
 
 def coverage_of(part: TargetParts) -> Coverage:
+    return evidence_of(part).entry_points["f"].coverage
+
+
+def evidence_of(part: TargetParts) -> Evidence:
     (data,) = [blob.data for blob in part.blobs if blob.media_type == oci.EVIDENCE_TYPE]
-    return canonical.decode(data, Evidence, where="evidence").entry_points["f"].coverage
+    return canonical.decode(data, Evidence, where="evidence")
+
+
+@pytest.mark.parametrize(
+    ("traced", "lines", "limit", "refused"),
+    [(7, 100, 0.07, False), (57, 100, 0.57, False), (6, 100, 0.07, True), (3, 3, 1.0, False)],
+)
+def test_exactly_the_part_of_the_lines_that_is_wanted_is_enough(
+    traced: int,
+    lines: int,
+    limit: float,
+    refused: bool,
+    gated: tuple[BuildManifest, list[TargetParts]],
+) -> None:
+    manifest, parts = gated
+    files = {"gated.py": [{"name": "f", "lines": lines, "traced": traced}]}
+    blobs = [_changed(blob, files=files) for blob in parts[0].blobs]
+    part = TargetParts(parts[0].manifest, blobs)
+    assert len(findings((manifest, [part]), min_coverage=limit)) == refused
+
+
+def test_what_a_gate_allows_at_most_is_allowed(
+    gated: tuple[BuildManifest, list[TargetParts]],
+) -> None:
+    manifest, parts = gated
+    (record,) = parts[0].manifest.entry_points["f"].profiles
+    (told,) = evidence_of(parts[0]).entry_points["f"].profiles
+    assert told.compiled is not msgspec.UNSET
+    steps = {place.name: place.steps for place in told.compiled.placement}
+    found = {
+        "max_artifact_size": sum({b.digest: len(b.data) for b in parts[0].blobs}.values()),
+        "max_executable_size": record.executable.size,
+        "max_temp_memory": record.memory.temp_bytes,
+        "max_custom_calls": sum(told.compiled.optimized.custom_calls.values()),
+        "max_generated_kernels": sum(steps["XLA"].values()),
+    }
+    for gate, size in found.items():
+        assert findings((manifest, parts[:1]), **{gate: size}) == []
+        assert len(findings((manifest, parts[:1]), **{gate: size - 1})) == 1, gate
 
 
 def test_a_build_names_the_lines_that_were_not_traced(tmp_path: Path) -> None:
@@ -229,9 +271,7 @@ def _changed(blob: Blob, **what: Any) -> Blob:
     evidence = canonical.decode(blob.data, Evidence, where="evidence")
     (name, entry), *_ = evidence.entry_points.items()
     if "files" in what:
-        entry = msgspec.structs.replace(
-            entry, coverage=msgspec.structs.replace(entry.coverage, **what)
-        )
+        entry = msgspec.structs.replace(entry, coverage=msgspec.convert(what, Coverage))
     else:
         profiles = tuple(msgspec.structs.replace(p, **what) for p in entry.profiles)
         entry = msgspec.structs.replace(entry, profiles=profiles)

@@ -277,6 +277,16 @@ def test_a_number_may_shrink_as_much_as_its_rule_says(base: Review) -> None:
     assert broken(diff(after, before, lines_max=9), "temp_memory>+1KiB")
 
 
+@pytest.mark.parametrize(("rule", "is_met"), [("29", False), ("28.9", True), ("29.1", False)])
+def test_a_part_is_no_approximation(base: Review, rule: str, is_met: bool) -> None:
+    def flops(count: int) -> Callable[[ProfileRecord], Any]:
+        return lambda profile: msgspec.structs.replace(profile.cost, flops=count)
+
+    before = changed_records(base, cost=flops(100))
+    after = replace(changed_records(base, cost=flops(129)), root_digest="after")
+    assert bool(broken(diff(before, after, lines_max=9), f"flops>+{rule}%")) is is_met
+
+
 def test_a_number_that_was_none_grows_by_any_part(base: Review) -> None:
     def memory(size: int) -> Callable[[ProfileRecord], Any]:
         return lambda profile: msgspec.structs.replace(profile.memory, temp_bytes=size)

@@ -24,6 +24,9 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
         ({"threshold": 0}, "p threshold", "an integer of at least 1", "0"),
         ({"keys": []}, "p keys", "an array that is not empty", "[]"),
         ({"keys": "x" * 100}, "p keys", "an array", "'" + "x" * 76 + "..."),
+        ({"name": {"public_key": "x"}}, "p name", "a string", "{'public_key': 'x'}"),
+        ({"name": ["x"]}, "p name", "a string", "['x']"),
+        ({"limits": 4096}, "p limits", "a table", "4096"),
         ({"revoked": {"keys": ["ci"]}}, "p revoked.keys[0]", "a key's id, 64 hexadecimal", "'ci'"),
         (
             {"minimum_build_time": datetime(2026, 1, 1)},
@@ -32,7 +35,19 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
             "2026-01-01T00:00:00",
         ),
     ],
-    ids=["key", "of a key", "of a table", "range", "empty", "type", "item", "time"],
+    ids=[
+        "key",
+        "of a key",
+        "of a table",
+        "range",
+        "empty",
+        "type",
+        "table",
+        "array",
+        "no table",
+        "item",
+        "time",
+    ],
 )
 def test_a_problem_names_its_place_what_would_do_and_what_stands_there(
     change: dict[str, Any], where: str, expected: str, found: str

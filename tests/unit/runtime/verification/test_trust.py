@@ -108,6 +108,17 @@ def test_a_policy_or_key_file_that_cannot_be_read_is_named(tmp_path: Path) -> No
     assert refused.value.code == "AOTC-E308" and "gone.pub" in refused.value.findings[0].where
 
 
+def test_a_key_file_that_is_no_text_is_refused_though_other_keys_reach_the_threshold(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "ci.pub").write_bytes(b"\xff\xfe")
+    text = policy_text("digits", [PEM], 1) + '\n[[keys]]\npublic_key_file = "ci.pub"\n'
+    with pytest.raises(TrustError) as refused:
+        read_policy(written(tmp_path, text))
+    (finding,) = refused.value.findings
+    assert finding.code == "AOTC-E309" and "keys[1]" in finding.where
+
+
 @pytest.mark.parametrize("curve", ["ed25519", "p256"])
 def test_a_key_is_named_by_the_hash_of_its_public_key_info(curve: str) -> None:
     signer = LocalSigner(
