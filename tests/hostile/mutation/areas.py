@@ -149,16 +149,16 @@ AREAS = (
     ),
     Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
     Area(TOOLCHAIN, ("traffic/lines.py", "traffic/log.py"), ("tests/unit/traffic/test_log.py",)),
+    Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,
-        (
-            "bundles/certify.py",
-            "bundles/compat.py",
-            "compat/matrix.py",
-            "signing/certificates.py",
-            "report/certify.py",
-            "report/compat.py",
-        ),
+        ("bundles/certify.py", "bundles/compat.py", "signing/certificates.py"),
+        ("tests/unit/certify/test_command_certify.py", "tests/unit/cli/test_command_compat.py"),
+        decisions=True,
+    ),
+    Area(
+        TOOLCHAIN,
+        ("report/certify.py", "report/compat.py"),
         (
             "tests/unit/compat",
             "tests/unit/certify/test_command_certify.py",
@@ -174,55 +174,44 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundles/endorse.py", "bundles/trust_check.py", "bundles/coverage.py"),
+        ("bundles/endorse.py", "bundles/trust_check.py"),
         (
             "tests/unit/bundles",
             "tests/unit/cli/test_command_sign.py",
             "tests/unit/cli/test_command_trust.py",
-            "tests/unit/cli/test_command_profiles.py",
         ),
     ),
+    Area(TOOLCHAIN, ("bundles/coverage.py",), ("tests/unit/cli/test_command_profiles.py",)),
+    Area(TOOLCHAIN, ("build/children",), ("tests/unit/build/children",), in_file=True),
     Area(
         TOOLCHAIN,
-        ("build/children",),
-        ("tests/unit/build/children",),
-        in_file=True,
-    ),
-    Area(
-        TOOLCHAIN,
-        ("comparing/documents.py", "comparing/modules.py"),
+        ("comparing",),
         ("tests/unit/comparing", "tests/unit/report/test_diff.py"),
+        decisions=True,
     ),
     Area(
         TOOLCHAIN,
         ("report/diff.py", "report/diff_rules.py", "report/diff_numbers.py"),
         ("tests/unit/report/test_diff.py", "tests/unit/cli/test_command_diff.py"),
+        decisions=True,
     ),
+    # Without the tests that build.
     Area(
         TOOLCHAIN,
         ("build/gates.py",),
-        ("tests/unit/build/test_gates.py",),
+        ("tests/unit/build/test_gates.py", "-k", "not a_build"),
+        decisions=True,
     ),
     # Read when a module is imported.
-    Area(
-        TOOLCHAIN,
-        ("config/gates.py", "config/fields.py"),
-        ("tests/unit/config",),
-        in_file=True,
-    ),
+    Area(TOOLCHAIN, ("config/gates.py", "config/fields.py"), ("tests/unit/config",), in_file=True),
     Area(
         RUNTIME,
-        (
-            "serving/arrays.py",
-            "serving/foreign_arrays.py",
-            "serving/signature.py",
-            "serving/trees.py",
-            "serving/dtypes.py",
-        ),
+        ("serving/arrays.py", "serving/signature.py", "serving/trees.py", "serving/dtypes.py"),
         (
             "tests/unit/runtime/serving/test_arguments.py",
             "tests/unit/runtime/serving/test_loaded.py",
         ),
+        decisions=True,
     ),
     Area(
         RUNTIME,
@@ -233,6 +222,7 @@ AREAS = (
             "serving/slot.py",
             "serving/resident.py",
             "serving/sharded.py",
+            "serving/foreign_arrays.py",
         ),
         (
             "tests/unit/runtime/serving/test_loaded.py",
@@ -243,29 +233,27 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        (
-            "serving/sizes.py",
-            "serving/routes.py",
-            "serving/padding.py",
-            "serving/splitting.py",
-            "serving/supplied.py",
-        ),
-        (
-            "tests/unit/runtime/serving/test_routes.py",
-            "tests/unit/runtime/serving/test_padding.py",
-            "tests/unit/runtime/serving/test_sizes.py",
-            "tests/e2e/test_shapes_serving.py",
-        ),
+        ("serving/routes.py", "serving/padding.py", "serving/splitting.py"),
+        ("tests/unit/runtime/serving/test_routes.py", "tests/unit/runtime/serving/test_padding.py"),
+        decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("serving/compiling.py",),
+        ("tests/unit/runtime/serving/test_compiling.py",),
+        decisions=True,
     ),
     Area(
         RUNTIME,
         (
+            "serving/sizes.py",
+            "serving/supplied.py",
             "serving/ways.py",
             "serving/detour.py",
             "serving/outside.py",
-            "serving/compiling.py",
             "serving/compiled_here.py",
         ),
-        ("tests/unit/runtime/serving/test_compiling.py", "tests/e2e/test_shapes_serving.py"),
+        ("tests/unit/runtime/serving/test_sizes.py", "tests/e2e/test_shapes_serving.py"),
+        decisions=True,
     ),
 )

@@ -24,6 +24,9 @@ NOT_CHECKS = ("report.py",)
 _CHECKING = re.compile(r"_?(raise_if|check|require|refuse)")
 """How functions begin that are called for what they raise."""
 
+_TOLD = {"expected", "found", "given", "hint", "more", "shown", "where"}
+"""Names of what people read."""
+
 _ANSWERS = {"all", "any", "bool", "isinstance"}
 
 type Change = tuple[ast.stmt | ast.expr, str]
@@ -97,6 +100,7 @@ def _of(area: Area, file: Path) -> Iterator[Mutant]:
 
 def _changes(tree: ast.AST, *, answers: bool, decisions: bool) -> Iterator[Change]:
     """Everything that can be removed. answers: values may be refusals.  decisions: as `Area`'s."""
+    wording = {id(part) for node in ast.walk(tree) for part in _wording(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
             yield node, "pass"
@@ -119,8 +123,17 @@ def _changes(tree: ast.AST, *, answers: bool, decisions: bool) -> Iterator[Chang
         elif answers and isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
             yield node.value.test, "True"
             yield node.value.test, "False"
-        if decisions:
+        if decisions and id(node) not in wording:
             yield from _decisions(node)
+
+
+def _wording(node: ast.AST) -> Iterator[ast.AST]:
+    """What only decides how something is told."""
+    told = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in _TOLD)
+    if isinstance(node, ast.Assign):
+        told = all(_name_of(target) in _TOLD for target in node.targets)
+    if told:
+        yield from ast.walk(node)
 
 
 def _decisions(node: ast.AST) -> Iterator[Change]:
