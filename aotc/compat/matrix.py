@@ -169,11 +169,11 @@ def _row(
     runs = None if below or choice.findings else choice.target
     closest = min(cells, key=lambda cell: (len(_elsewhere(cell)), cell.level is Level.NO))
     build_for: tuple[str, ...] = ()
-    if runs is None and closest.level is not Level.UNKNOWN and not _elsewhere(closest):
+    if runs is None and not _elsewhere(closest):
         fitting = [target for target in known if _fits(target, facts)]
         fitting.sort(key=lambda target: (-len(target.features), target.name))
         build_for = tuple(target.name for target in fitting)
-    return Row(host, facts, cells if runs else _closest_first(cells), runs, build_for)
+    return Row(host, facts, _closest_first(cells), runs, build_for)
 
 
 def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:

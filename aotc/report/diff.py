@@ -19,8 +19,9 @@ from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
 from aotc.report.review import Review, ReviewedExecutable, ReviewedTarget
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
+from aotc_runtime.schema import mesh
 from aotc_runtime.schema.labels import without_compiling
-from aotc_runtime.schema.manifest import EntryPoint, Parity, ParityRan, WeightSet
+from aotc_runtime.schema.manifest import EntryPoint, Parity, ParityRan, WeightSet, WeightTensor
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
@@ -51,7 +52,7 @@ KINDS = {
 @dataclass(frozen=True, slots=True)
 class Change:
     """One difference. before, after: as text, "-" for a missing one. numbers: both, if they are
-    numbers.
+    numbers that both bundles tell.
     """
 
     kind: str
@@ -146,6 +147,10 @@ def _targets(name: str, one: ReviewedTarget, two: ReviewedTarget) -> Iterator[Ch
     yield from _fields("toolchain", name, *accepts)
     known = [{"dimensions": msgspec.to_builtins(m.dimensions)} for m in (before, after)]
     yield from _fields("interface", name, *known)
+    for kind, field in (("targets", "mesh"), ("compilation", "compilation")):
+        parts = [getattr(m, field) for m in (before, after)]
+        stated = [{} if p is UNSET else {field: msgspec.to_builtins(p)} for p in parts]
+        yield from _fields(kind, name, *stated)
     for set_name in sorted(before.weights.keys() | after.weights.keys()):
         sets = before.weights.get(set_name), after.weights.get(set_name)
         yield from _weights(f"{name} {set_name}", *sets)
@@ -186,10 +191,7 @@ def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterat
         yield Change("weights", place, *_presence(one, two))
         return
     yield from _fields("weights", place, {"origin": one.origin}, {"origin": two.origin})
-    tensors = [
-        {t.name: f"{t.dtype}[{','.join(map(str, t.shape))}]" for t in set_.tensors}
-        for set_ in (one, two)
-    ]
+    tensors = [{t.name: _tensor(t) for t in set_.tensors} for set_ in (one, two)]
     yield from _fields("weights", place, *tensors)
     files = [[ref.digest for ref in set_.blobs] for set_ in (one, two)]
     if files[0] != files[1]:
@@ -197,6 +199,11 @@ def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterat
         first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
         rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
         yield Change("weights", f"{place} values{rest}", first, second)
+
+
+def _tensor(tensor: WeightTensor) -> str:
+    data = f"{tensor.dtype}[{','.join(map(str, tensor.shape))}]"
+    return f"{data} cut {mesh.text(tensor.sharding)}" if tensor.sharding else data
 
 
 def _coverage(place: str, one: Coverage | None, two: Coverage | None) -> Iterator[Change]:
@@ -230,10 +237,13 @@ def _executables(one: ReviewedExecutable, two: ReviewedExecutable) -> Iterator[C
     for kind in sorted(first_told.keys() & second_told.keys()):
         yield from _fields(kind, place, first_told[kind], second_told[kind])
     numbers: Sequence[Mapping[str, Number]] = [numbers_of(e) for e in (one, two)]
-    for kind in sorted(numbers[0].keys() & numbers[1].keys()):
-        values = [table[kind].value for table in numbers]
-        if values[0] != values[1]:
-            yield _number(kind, place, *values)
+    for kind in sorted(numbers[0].keys() | numbers[1].keys()):
+        first, second = (table.get(kind) for table in numbers)
+        if first is None or second is None:
+            shown = (NONE if number is None else str(number.value) for number in (first, second))
+            yield Change(kind, place, *shown)
+        elif first.value != second.value:
+            yield _number(kind, place, first.value, second.value)
 
 
 def _parity(parity: Parity) -> dict[str, str]:

@@ -51,7 +51,8 @@ class Rule:
             return False
         if not self.sign:
             return True
-        assert change.numbers is not None, "limits are of numbers"
+        if change.numbers is None:
+            return True  # only one of them tells it
         before, after = change.numbers
         grown = self.sign * (after - before)
         return grown > self.limit * (before if self.is_part else 1)
@@ -62,8 +63,7 @@ def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
     commas. Raises UsageError (AOTC-E056).
     """
     stated = [part.strip() for text in texts for part in text.split(",")]
-    rules = [_rule(part) for part in stated] or [Rule(ANY, ANY)]
-    return tuple(rule for rule in rules if rule.kind != NONE)
+    return tuple(_rule(part) for part in stated) or (Rule(ANY, ANY),)
 
 
 def _rule(text: str) -> Rule:

@@ -21,7 +21,7 @@ SECONDS = 120
 NOT_APPLIED = 99
 """Exit status where the mutant could not be made: then nothing has noticed anything."""
 
-COPIED = ("aotc", "manifests", "runtime", "targets", "tests")
+COPIED = ("aotc", "docs", "manifests", "runtime", "targets", "tests")
 """What tests need of the checkout; beside these, its files."""
 
 type Attempts = Callable[[], int]

@@ -52,7 +52,7 @@ def levels(found: Row) -> dict[str, Level]:
 
 def test_a_target_is_optimal_where_no_known_one_would_use_more_of_the_vector_features() -> None:
     found = row(bundle("v2", "v3", "v4"), on(V3))
-    assert found.runs == "v3"
+    assert (found.runs, found.build_for) == ("v3", ())
     assert levels(found) == {"v3": Level.OPTIMAL, "v2": Level.USABLE, "v4": Level.NO}
     assert [cell.target for cell in found.cells] == ["v3", "v2", "v4"], "best first"
 
@@ -121,6 +121,12 @@ def test_versions_are_tried_on_every_host_instead_of_its_own() -> None:
         ("web2", "0.11.2", "v3"),
         ("web2", "0.13", None),
     ]
+
+
+def test_what_jaxlib_needs_of_a_processor_is_known_of_x86_alone() -> None:
+    arm = bundle("v3", architecture="aarch64", isa=["neon"])
+    (found,) = matrix(arm, {"arm": on(["neon"], architecture="aarch64")}, [], [])
+    assert (found.runs, found.cells[0].findings) == ("v3", ())
 
 
 def test_where_jaxlib_itself_does_not_start_no_target_is_proposed() -> None:

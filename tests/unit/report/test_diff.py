@@ -20,7 +20,17 @@ from aotc.report.diff import Diff, diff
 from aotc.report.diff_rules import parse_rules, violations
 from aotc.report.diff_text import diff_document, diff_lines
 from aotc.report.review import Review, ReviewedTarget, review
-from aotc_runtime.schema.manifest import Pad, ProfileRecord, Trial
+from aotc_runtime.schema.device import Compilation
+from aotc_runtime.schema.manifest import (
+    BlobRef,
+    BundleManifest,
+    Pad,
+    ParityNotRun,
+    ProfileRecord,
+    Symbolic,
+    Trial,
+)
+from aotc_runtime.schema.mesh import mesh_of
 from aotc_runtime.system.store import open_bundle
 
 NOW = datetime.now(UTC)
@@ -219,6 +229,120 @@ def test_targets_and_toolchains_are_compared(base: Review) -> None:
 def test_other_proofs_of_a_policy_are_another_parity_and_no_other_interface(base: Review) -> None:
     found = diff(proven(base, "0.0"), proven(base, "0.5"), lines_max=9)
     assert [(c.kind, c.where) for c in found.changes] == [("parity", f"f for {V3} n proof")]
+
+
+CHANGED: dict[str, tuple[str, Any]] = {
+    "format_version": ("identity", "9.9"),
+    "name": ("identity", "other"),
+    "version": ("identity", "9.9.9"),
+    "target": ("targets", {"threads": 77}),
+    "requires": ("targets", {"devices": 2}),
+    "built_with": ("toolchain", {"jax": "9.9"}),
+    "accepts_jaxlib": ("toolchain", ("9.9",)),
+    "dimensions": ("interface", {"n": {"minimum": 1, "maximum": 65, "multiple_of": 1}}),
+    "weights": ("weights", {}),
+    "entry_points": ("interface", {}),
+    "compilation": ("compilation", Compilation(without_device=True, left_out=(), claims={})),
+    "evidence": ("evidence", msgspec.UNSET),
+    "mesh": ("targets", mesh_of({"data": 2})),
+}
+"""By field of a manifest: the kind of its changes, and another value, or fields of one."""
+
+
+def with_manifest(old: Review, **change: Any) -> Review:
+    """The same bundle, with some of its manifest changed."""
+    target = old.targets[V3]
+    fields = {
+        name: msgspec.structs.replace(getattr(target.manifest, name), **value)
+        if isinstance(value, dict) and not isinstance(getattr(target.manifest, name), dict)
+        else value
+        for name, value in change.items()
+    }
+    changed = replace(target, manifest=msgspec.structs.replace(target.manifest, **fields))
+    names = {name: value for name, value in fields.items() if name in ("name", "version")}
+    return replace(old, root_digest=repr(change), targets={V3: changed}, **names)
+
+
+@pytest.mark.parametrize("field", BundleManifest.__struct_fields__)
+def test_every_field_of_a_manifest_is_compared(base: Review, field: str) -> None:
+    kind, value = CHANGED[field]
+    other = with_manifest(base, **{field: value})
+    for found in (diff(base, other, lines_max=9), diff(other, base, lines_max=9)):
+        assert kinds(found) == [kind]
+        assert broken(found, kind) and broken(found, "any") and not broken(found, "flops")
+
+
+def with_weights(old: Review, **change: Any) -> Review:
+    weights = old.targets[V3].manifest.weights["p"]
+    return with_manifest(old, weights={"p": msgspec.structs.replace(weights, **change)})
+
+
+def test_everything_about_weights_is_compared(base: Review) -> None:
+    weights = base.targets[V3].manifest.weights["p"]
+    (tensor,), (blob,) = weights.tensors, weights.blobs
+    other = msgspec.structs.replace(blob, digest="sha256:" + "0" * 64)
+    renamed = msgspec.structs.replace(tensor, name="v")
+    spread = msgspec.structs.replace(tensor, sharding=(("data",), ()))
+    for change, told in (
+        ({"origin": "init"}, [("p origin", "source", "init")]),
+        ({"tensors": (renamed,)}, [("p v", "-", "float32[8,8]"), ("p w", "float32[8,8]", "-")]),
+        ({"tensors": (spread,)}, [("p w", "float32[8,8]", "float32[8,8] cut data, -")]),
+        ({"blobs": (other,)}, [("p values", blob.digest[:19], other.digest[:19])]),
+    ):
+        found = diff(base, with_weights(base, **change), lines_max=9)
+        assert changes(found, "weights") == [(f"{V3} {where}", *shown) for where, *shown in told]
+    (two, shown) = (with_weights(base, blobs=(blob, other)), "values (of 2 files 1 are the same)")
+    ((where, before, after),) = changes(diff(base, two, lines_max=9), "weights")
+    assert where == f"{V3} p {shown}" and before == blob.digest[:19] != after
+    gone = with_manifest(base, weights={})
+    assert changes(diff(base, gone, lines_max=9), "weights") == [(f"{V3} p", "there", "-")]
+    assert changes(diff(gone, base, lines_max=9), "weights") == [(f"{V3} p", "-", "there")]
+
+
+def test_an_entry_point_that_one_of_them_lacks_is_named(base: Review) -> None:
+    gone = with_manifest(base, entry_points={})
+    assert changes(diff(base, gone, lines_max=9), "interface") == [(f"f for {V3}", "there", "-")]
+    assert changes(diff(gone, base, lines_max=9), "interface") == [(f"f for {V3}", "-", "there")]
+
+
+def test_the_module_for_all_sizes_is_told_by_its_digest(base: Review) -> None:
+    entry = base.targets[V3].manifest.entry_points["f"]
+
+    def compiling(digest: str) -> Review:
+        module = BlobRef(digest=f"sha256:{digest * 64}", size=int(digest))
+        symbolic = Symbolic(module=module, arguments=())
+        made = msgspec.structs.replace(entry, symbolic=symbolic)
+        return with_manifest(base, entry_points={"f": made})
+
+    found = diff(compiling("1"), compiling("2"), lines_max=9)
+    ((where, before, after),) = changes(found, "interface")
+    assert where == f"f for {V3} symbolic" and before != after
+
+
+def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Review) -> None:
+    def not_run(_: ProfileRecord) -> Any:
+        return ParityNotRun(reason="another processor")
+
+    after = replace(changed_records(base, parity=not_run), root_digest="after")
+    found = diff(base, after, lines_max=9)
+    assert set(kinds(found)) == {"parity", "ulp"}
+    assert ("ran", "not run here") in {(b, a) for _, b, a in changes(found, "parity")}
+    assert broken(found, "ulp>+1000") and broken(diff(after, base, lines_max=9), "ulp>+1000")
+    assert not broken(found, "flops>+0") and diff_document(found)["changes"][-1]["after"] == "-"
+
+
+def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
+    target = base.targets[V3]
+    manifest = msgspec.structs.replace(target.manifest, evidence=msgspec.UNSET)
+    blind = replace(base, root_digest="blind", targets={V3: ReviewedTarget(manifest, None)})
+    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
+        assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
+
+
+def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:
+    larger = replace(base, root_digest="larger", sizes={**base.sizes, "more": 5})
+    ((where, before, after),) = changes(diff(base, larger, lines_max=9), "artifact_size")
+    assert where == "bundle" and int(after) - int(before) == 5
 
 
 def proven(old: Review, max_abs: str) -> Review:
