@@ -240,8 +240,8 @@ def _executables(one: ReviewedExecutable, two: ReviewedExecutable) -> Iterator[C
     for kind in sorted(numbers[0].keys() | numbers[1].keys()):
         first, second = (table.get(kind) for table in numbers)
         if first is None or second is None:
-            shown = (NONE if number is None else str(number.value) for number in (first, second))
-            yield Change(kind, place, *shown)
+            before, after = (NONE if n is None else str(n.value) for n in (first, second))
+            yield Change(kind, place, before, after)
         elif first.value != second.value:
             yield _number(kind, place, first.value, second.value)
 
