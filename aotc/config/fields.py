@@ -53,9 +53,9 @@ def is_identifier(text: str) -> bool:
 
 def is_function_reference(text: str) -> bool:
     """ "package.module:function", attributes of attributes included."""
-    module, colon, attribute = text.partition(":")
+    module, _, attribute = text.partition(":")
     steps = [*module.split("."), *attribute.split(".")]
-    return bool(colon) and all(s.isidentifier() and not keyword.iskeyword(s) for s in steps)
+    return all(s.isidentifier() and not keyword.iskeyword(s) for s in steps)
 
 
 def is_version(text: str) -> bool:

@@ -171,8 +171,10 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     try:
         with np.errstate(over="ignore"):
             array = np.asarray(value, dtype)
-            is_held = given != 1 or wanted == 1 or complex(array) == value
-            is_held &= bool(np.isfinite(array)) or not np.isfinite(value)
+            # ml_dtypes wraps integers of 4 bits, and not all of its floats have an infinity.
+            is_held = given != 1 or (int(array) if wanted == 1 else complex(array)) == value
+            if not np.isfinite(array):
+                is_held &= not np.isfinite(value) and bool(np.isinf(array) == np.isinf(value))
     except (OverflowError, TypeError):
         # TypeError: from ml_dtypes and isfinite, for integers beyond any float.
         is_held = False

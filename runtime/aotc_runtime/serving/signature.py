@@ -21,7 +21,7 @@ _KINDS = {
 
 def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
     """The parameters that a caller passes: without masks and lengths, which the loader passes."""
-    supplied = supplied_parameters(spec) if spec.out_of_profile else ()
+    supplied = supplied_parameters(spec)
     return tuple(parameter for parameter in spec.parameters if parameter.name not in supplied)
 
 

@@ -238,6 +238,7 @@ AREAS = (
         ("serving/arrays.py", "serving/signature.py", "serving/trees.py", "serving/dtypes.py"),
         (
             "tests/unit/runtime/serving/test_arguments.py",
+            "tests/unit/runtime/serving/test_device_arrays.py",
             "tests/unit/runtime/serving/test_loaded.py",
         ),
         decisions=True,

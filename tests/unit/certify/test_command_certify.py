@@ -12,9 +12,12 @@ from hostile.tampering import Documents, swap_layer
 from unit.cli.conftest import Aotc
 
 import aotc_runtime
+from aotc.packing.attestations import with_attestation
 from aotc.packing.bundle import Form, form_of
-from aotc.signing.signer import LocalSigner
+from aotc.signing.attest import attest
+from aotc.signing.signer import LocalSigner, load_signer
 from aotc_runtime.errors import IncompatibleRuntimeError
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 
@@ -110,6 +113,22 @@ def test_certifying_again_replaces_the_same_and_keeps_the_others(
     assert other.key_id not in bundle.read_text(errors="replace")
 
 
+def test_a_certificate_of_another_jaxlib_by_the_same_key_is_kept(
+    built_elsewhere: Made, certify: Any, key: Path
+) -> None:
+    bundle, policy = built_elsewhere()
+    assert certify(bundle, "--trust", policy, "--key", key).exit_code == 0
+    (first,) = certificates(bundle)
+    signer = load_signer(key, None)
+    other = {**first["predicate"], "jaxlib": "0.12.99"}
+    root = first["subject"][0]["digest"]["sha256"]
+    made = attest(f"sha256:{root}", first["subject"][0]["name"], other, signer, CERTIFICATE_TYPE)
+    with_attestation(bundle, made.envelope)
+    assert certify(bundle, "--trust", policy, "--key", key).exit_code == 0
+    versions = [found["predicate"]["jaxlib"] for found in certificates(bundle)]
+    assert sorted(versions) == sorted([first["predicate"]["jaxlib"], "0.12.99"])
+
+
 def beyond(documents: Documents) -> None:
     """A reference that this bundle does not compute."""
     import numpy as np
@@ -188,10 +207,12 @@ def test_a_target_that_this_host_cannot_run_gets_no_certificate(
     built_elsewhere: Made, certify: Any, key: Path
 ) -> None:
     bundle, policy = built_elsewhere(needing_amx)
+    before = bundle.stat()
     done = certify(bundle, "--trust", policy, "--key", key)
     assert (done.exit_code, done.document["certificates_added"]) == (7, 0)
     assert [f["code"] for f in done.document["findings"]] == ["AOTC-E502"]
     assert done.document["trials"][0]["outcome"] is None and certificates(bundle) == []
+    assert bundle.stat() == before, "it is not even written anew"
 
 
 def test_a_target_that_is_not_there_is_refused_by_name(built_elsewhere: Made, certify: Any) -> None:

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from aotc.build.pipeline import build
 from aotc.errors import UsageError
+from aotc.evidence import Place
 from aotc.report.diff import Diff, diff
 from aotc.report.diff_rules import parse_rules, violations
 from aotc.report.diff_text import diff_document, diff_lines
@@ -337,6 +338,33 @@ def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
     blind = replace(base, root_digest="blind", targets={V3: ReviewedTarget(manifest, None)})
     for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
         assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
+
+
+def placed(old: Review, *places: Place) -> Review:
+    """The same bundle, as if the first executable's work was done by these."""
+    target = old.targets[V3]
+    assert target.evidence is not None
+    entry = target.evidence.entry_points["f"]
+    (profile, *rest) = entry.profiles
+    compiled = msgspec.structs.replace(profile.compiled, placement=places)
+    profiles = (msgspec.structs.replace(profile, compiled=compiled), *rest)
+    changed = msgspec.structs.replace(entry, profiles=profiles)
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": changed})
+    return replace(old, root_digest=repr(places), targets={V3: replace(target, evidence=evidence)})
+
+
+def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Review) -> None:
+    one, two = (placed(base, Place(name="XLA", steps={"kernel": n})) for n in (1, 2))
+    assert "placement" not in kinds(diff(one, two, lines_max=9))
+    library = Place(name="LAPACK", steps={"lapack_spotrf_ffi": 1})
+    found = diff(one, placed(base, library), lines_max=9)
+    assert changes(found, "placement") == [(f"{PLACES[0]} LAPACK lapack_spotrf_ffi", "-", "1")]
+
+
+def test_a_long_value_is_told_by_its_digest(base: Review) -> None:
+    found = diff(base, with_manifest(base, version="1." * 60), lines_max=9)
+    ((_, before, after),) = changes(found, "identity")
+    assert before == "1.0.0" and after.startswith("sha256:") and len(after) == 19
 
 
 def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:

@@ -16,7 +16,14 @@ from aotc_runtime.errors import ShapeError
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.schema.tree import Tree, leaves
 from aotc_runtime.serving.arrays import as_array
-from aotc_runtime.serving.signature import bind, positional_count, signature_of
+from aotc_runtime.serving.signature import (
+    arguments_of,
+    bind,
+    passed_leaves,
+    passed_parameters,
+    positional_count,
+    signature_of,
+)
 from aotc_runtime.serving.trees import Record, builder, flatten
 
 from ..samples import DOCUMENT
@@ -90,6 +97,13 @@ def test_another_dtype_is_refused_and_never_cast(other: Any) -> None:
         (1j, np.complex64),
         (1, np.complex64),
         (1e300, np.float64),
+        (2**70, np.float32),
+        (2**53 + 1, np.int64),
+        (2**64 - 1, np.uint64),
+        (-8, ml_dtypes.int4),
+        (15, ml_dtypes.uint4),
+        (float("-inf"), ml_dtypes.float8_e5m2),
+        (float("nan"), ml_dtypes.float8_e4m3fn),
     ],
 )
 def test_a_python_number_stands_for_a_scalar_that_can_hold_it(value: Any, dtype: Any) -> None:
@@ -115,11 +129,23 @@ def test_a_python_number_stands_for_a_scalar_that_can_hold_it(value: Any, dtype:
         (-1e300, np.float16),
         (1e300, np.complex64),
         (1e300, ml_dtypes.bfloat16),
+        (8, ml_dtypes.int4),
+        (300, ml_dtypes.int4),
+        (-1, ml_dtypes.uint4),
+        (16, ml_dtypes.uint4),
+        (0.5, ml_dtypes.int4),
+        (float("inf"), ml_dtypes.float8_e4m3fn),
+        (float("-inf"), ml_dtypes.float8_e4m3fnuz),
+        (0, ml_dtypes.float8_e8m0fnu),
     ],
 )
 @pytest.mark.filterwarnings("error")
 def test_a_python_number_that_the_dtype_cannot_hold_is_refused(value: Any, dtype: Any) -> None:
     assert code(value, dtype, scalar=True) == "AOTC-E606"
+
+
+def test_a_masked_array_is_refused_whose_mask_would_be_lost() -> None:
+    assert code(np.ma.masked_array(np.ones(2, np.float32), mask=True), np.float32) == "AOTC-E605"
 
 
 LEAF = {"node": "leaf", "index": 0}
@@ -237,6 +263,24 @@ def test_another_structure_is_refused_at_its_place(
     assert refused.value.code == "AOTC-E604" and refused.value.findings[0].where == where
 
 
+@pytest.mark.parametrize(
+    ("spec", "value", "expected", "found"),
+    [
+        ({"node": "list", "items": [LEAF]}, {"a": 1}, "a list of 1", "a dict with 'a'"),
+        ({"node": "tuple", "items": [LEAF]}, {}, "a tuple of 1", "a dict with no keys"),
+        ({"node": "dict", "items": {"a": LEAF}}, (1, 2), "a dict with 'a'", "a tuple of 2"),
+        ({"node": "dict", "items": {}}, 1.0, "a dict with no keys", "a float"),
+    ],
+)
+def test_a_structure_is_told_by_its_kind_and_its_size(
+    spec: dict[str, Any], value: Any, expected: str, found: str
+) -> None:
+    with pytest.raises(ShapeError) as refused:
+        list(flatten(tree(spec), value, "x"))
+    (finding,) = refused.value.findings
+    assert (finding.expected, finding.found) == (expected, found)
+
+
 def entry_point(**kinds: str) -> EntryPoint:
     """An entry point with these parameters, each one array."""
     document = dict(DOCUMENT["entry_points"]["predict"])
@@ -247,6 +291,7 @@ def entry_point(**kinds: str) -> EntryPoint:
     return msgspec.convert(document, EntryPoint)
 
 
+PLAIN = "pass the parameters of the signature, by position or by name"
 SPEC = entry_point(a="positional_only", b="positional_or_keyword", c="keyword_only")
 
 
@@ -262,23 +307,48 @@ def test_arguments_are_bound_by_pythons_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs"),
+    ("args", "kwargs", "found", "hint"),
     [
-        ((1, 2, 3), {}),
-        ((1, 2), {}),
-        ((), {"a": 1, "b": 2, "c": 3}),
-        ((1, 2), {"b": 2, "c": 3}),
-        ((1, 2), {"c": 3, "d": 4}),
-        ((), {}),
+        ((1, 2, 3), {}, "too many positional arguments", PLAIN),
+        ((1, 2), {}, "missing a required keyword-only argument: 'c'", PLAIN),
+        ((), {"a": 1, "b": 2, "c": 3}, "'a'", PLAIN),
+        ((1, 2), {"b": 2, "c": 3}, "multiple values for argument 'b'", PLAIN),
+        ((1, 2), {"c": 3, "d": 4}, "got an unexpected keyword argument 'd'", PLAIN),
+        ((), {}, "missing a required argument: 'a'", PLAIN),
+        ((1, 2), {"d": 4}, "'c'; no parameter is called 'd'", "did you mean c?"),
+        ((1,), {"d": 4}, "'b'; no parameter is called 'd'", PLAIN),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_signature(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
+    args: tuple[Any, ...], kwargs: dict[str, Any], found: str, hint: str
 ) -> None:
     with pytest.raises(ShapeError) as refused:
         bind("f", signature_of(SPEC.parameters), args, kwargs, SPEC)
-    assert refused.value.code == "AOTC-E601"
-    assert refused.value.findings[0].expected == "f(a, /, b, *, c)"
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.expected) == ("AOTC-E601", "f(a, /, b, *, c)")
+    assert found in finding.found and finding.found.count("no parameter") == ("no p" in found)
+    assert finding.hint == hint
+
+
+def masked() -> EntryPoint:
+    """An entry point whose second parameter is the mask of a dimension that may be padded."""
+    pad = {"policy": "pad", "fill": {}, "mask": "b", "length": "", "proof": []}
+    document = {**msgspec.to_builtins(SPEC), "out_of_profile": {"batch": pad}}
+    return msgspec.convert(document, EntryPoint)
+
+
+def test_what_the_loader_passes_is_no_parameter_and_whoever_passes_it_is_told() -> None:
+    spec = masked()
+    passed = passed_parameters(spec)
+    assert [parameter.name for parameter in passed] == ["a", "c"]
+    assert passed_leaves(spec) == [0, 2]
+    with pytest.raises(ShapeError) as refused:
+        bind("f", signature_of(passed), (1,), {"b": 2, "c": 3}, spec)
+    assert refused.value.findings[0].hint.startswith("leave b out: the loader passes")
+
+
+def test_leaves_become_arguments_by_position_and_by_name() -> None:
+    assert arguments_of(SPEC.parameters, [1, 2, 3]) == ([1, 2], {"c": 3})
 
 
 @pytest.mark.parametrize(

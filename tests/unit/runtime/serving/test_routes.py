@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
-from aotc_runtime.serving.routes import PARTS_MAX, Direct, Parts, add_up, router_of
+from aotc_runtime.serving.routes import PARTS_MAX, SUMS_MAX, Direct, Parts, add_up, router_of
 
 from ..samples import PROFILE
 
@@ -55,6 +55,14 @@ def test_equal_flops_are_decided_by_bytes_then_elements_then_sizes() -> None:
         assert router_of([better, worse], policies).choose(sizes) == Direct(0, sizes)
 
 
+def test_a_dimension_is_padded_or_split_by_its_own_policy_alone() -> None:
+    padded = router_of([profile(batch=8)], {"batch": PAD})
+    assert padded.split == [] and padded.choose({"batch": 16}) is None
+    split = router_of([profile(batch=8)], {"batch": SPLIT})
+    assert split.split == ["batch"] and split.choose({"batch": 7}) is None
+    assert split.choose({"batch": 16}) is not None
+
+
 def test_a_dimension_that_fails_is_never_padded() -> None:
     router = router_of([profile(batch=8, seq=16)], {"seq": PAD})
     assert router.choose({"batch": 8, "seq": 3}) == Direct(0, {"batch": 8, "seq": 3})
@@ -94,7 +102,16 @@ def test_a_call_is_not_split_into_thousands(total: int) -> None:
     assert add_up(8 * PARTS_MAX, {8}) == [8] * PARTS_MAX
 
 
+def test_parts_are_counted_whatever_they_add_up_to() -> None:
+    """Within so many of the largest; but an odd rest takes as many of the smallest again."""
+    pieces = {3 * PARTS_MAX, 3}
+    assert add_up(3 * PARTS_MAX * 3 - 3, pieces) is None
+    assert add_up(3 * PARTS_MAX * 3 + 3, pieces) == [3 * PARTS_MAX] * 3 + [3]
+
+
 def test_large_profiles_are_added_up_at_once() -> None:
     assert add_up(4096 * 100 + 17, {1, 4096}) == [4096] * 100 + [1] * 17
     assert add_up(10**9 + 1, {10**9, 10**9 - 1}) is None
+    assert add_up(SUMS_MAX, {SUMS_MAX - 1, 1}) == [SUMS_MAX - 1, 1]
+    assert add_up(SUMS_MAX + 1, {SUMS_MAX, 1}) is None, "although these two add up to it"
     assert add_up(7, set()) is None

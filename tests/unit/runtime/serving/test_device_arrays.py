@@ -1,0 +1,64 @@
+"""Arrays on the device: read, claimed by the calls that donate them, given back or used up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
+from aotc_runtime.schema.mesh import mesh_of
+from aotc_runtime.system import pjrt
+from aotc_runtime.system.pjrt import Aval
+
+
+@pytest.fixture
+def array(digits: LoadedBundle) -> DeviceArray:
+    made = digits["predict"].on_device(np.ones((8, 64), np.float32))["probabilities"]
+    assert isinstance(made, DeviceArray)
+    return made
+
+
+def test_an_array_is_read_by_a_copy_in_the_dtype_that_is_asked_for(array: DeviceArray) -> None:
+    plain = np.asarray(array)
+    assert (plain.dtype, plain.shape, array.ndim) == (np.float32, array.shape, 2)
+    wide = np.asarray(array, np.float64)
+    assert wide.dtype == np.float64
+    np.testing.assert_array_equal(wide, plain)
+    with pytest.raises(ValueError, match="without a copy"):
+        array.__array__(copy=False)
+    assert not array.is_deleted and repr(array) == "DeviceArray(float32[8, 10])"
+
+
+def test_a_claimed_array_is_nobody_elses_until_it_is_given_back(array: DeviceArray) -> None:
+    array.claim("a call")
+    assert array.is_deleted and "used up by a call" in repr(array)
+    np.testing.assert_allclose(array.read_claimed().sum(axis=1), 1, rtol=1e-5)
+    for touch in (np.asarray, lambda a: a.claim("another"), lambda a: a.__dlpack__()):
+        with pytest.raises(ShapeError) as refused:
+            touch(array)
+        assert refused.value.code == "AOTC-E631"
+    array.give_back()
+    assert not array.is_deleted and np.asarray(array).shape == (8, 10)
+
+
+def test_what_is_deleted_on_the_device_is_never_given_back(array: DeviceArray) -> None:
+    array.claim("a call")
+    array.delete()
+    assert array.claimed().is_deleted()
+    array.delete()
+    array.give_back()
+    with pytest.raises(ShapeError) as refused:
+        np.asarray(array)
+    assert refused.value.code == "AOTC-E631"
+
+
+def test_an_array_that_is_spread_has_no_dlpack(array: DeviceArray) -> None:
+    placement = pjrt.device().placement(mesh_of({"data": 1}), (("data",), ()), array.shape)
+    spread = DeviceArray(array.buffer(), Aval(array.shape, array.dtype, placement=placement))
+    assert spread.placement is placement
+    with pytest.raises(ShapeError) as refused:
+        spread.__dlpack__()
+    assert (refused.value.code, refused.value.findings[0].found) == (
+        "AOTC-E634",
+        "one on 1 devices",
+    )
