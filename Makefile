@@ -110,7 +110,7 @@ test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers i
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
-mutate: $(STAMP) ## Remove every check of the readers and the verifier in turn; list the survivors
+mutate: $(STAMP) ## Remove every check that keeps something wrong out in turn; list the survivors
 	$(BIN)/python -m tests.hostile.mutation
 
 bench: $(STAMP) ## Measure cold start, imports and reproducibility

@@ -24,7 +24,7 @@ from aotc_runtime.errors import (
     IncompatibleHostError,
     ResourceError,
 )
-from aotc_runtime.formats.certificate import SCHEMA
+from aotc_runtime.formats.certificate import SCHEMA, Surroundings
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity
@@ -37,6 +37,9 @@ from aotc_runtime.verification.keys import load_public_key
 
 OnFixture = Callable[[str, int, int], None]
 """Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
+
+NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", packages={})
+"""Where a process ran that died before it could say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def certify(
 
 def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
     """The predicate of a certificate, as `aotc_runtime.formats.certificate` reads it."""
-    where = trial.surroundings
+    where = trial.surroundings or NOT_TOLD
     return {
         "schema": SCHEMA,
         "target": trial.target,
@@ -136,13 +139,8 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
         "certifiedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "fixtures": [msgspec.to_builtins(run) for run in trial.fixtures],
         "surroundings": {
-            "cpu": where.cpu if where else "",
-            "isa": list(where.isa) if where else [],
-            "os": where.os if where else "",
-            "libc": where.libc if where else "",
-            "python": where.python if where else "",
-            "runtime": where.runtime if where else "",
-            "packages": dict(where.packages) if where else {},
+            field: msgspec.to_builtins(getattr(where, field))
+            for field in Surroundings.__struct_fields__
         },
     }
 

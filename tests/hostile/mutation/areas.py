@@ -153,7 +153,11 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("bundles/certify.py", "bundles/compat.py", "signing/certificates.py"),
-        ("tests/unit/certify/test_command_certify.py", "tests/unit/cli/test_command_compat.py"),
+        (
+            "tests/unit/bundles/test_certify.py",
+            "tests/unit/certify/test_command_certify.py",
+            "tests/unit/cli/test_command_compat.py",
+        ),
         decisions=True,
     ),
     Area(

@@ -248,6 +248,8 @@ def test_compat_lets_a_certificate_count_by_the_policys_word_alone(
         assert (done.exit_code, row["runs"], row["level"]) == (7, None, "unknown")
         (claim,) = row["targets"][0]["evidence"]["certificates"]
         assert (claim["jaxlib"], claim["outcome"]) == (running_jaxlib, "passed")
+        # Nothing about certificates where none may count.
+        assert [f["code"] for f in row["targets"][0]["findings"]] == ["AOTC-E401"]
         assert "add-key trust.toml --key KEY --certifier" in done.document["findings"][0]["hint"]
     done = aotc("compat", bundle, "--trust", with_certifier(policy, key), "--json")
     (row,) = done.document["hosts"]
