@@ -144,7 +144,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundles/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
+        ("signing/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
         ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
     ),
     Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
@@ -239,7 +239,7 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("serving/arrays.py", "serving/signature.py", "serving/trees.py", "serving/dtypes.py"),
+        ("serving/arrays.py", "serving/signature.py", "serving/trees.py"),
         (
             "tests/unit/runtime/serving/test_arguments.py",
             "tests/unit/runtime/serving/test_device_arrays.py",

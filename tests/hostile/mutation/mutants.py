@@ -89,7 +89,7 @@ def apply(mutant: Mutant) -> None:
 
 
 def _of(area: Area, file: Path) -> Iterator[Mutant]:
-    text = file.read_text()
+    text = file.read_text("utf-8")
     seen = set()
     for node, by in _changes(ast.parse(text), answers=not area.attacks, decisions=area.decisions):
         place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, by)

@@ -68,7 +68,7 @@ def _run_in_copy(area: Area, mutant: Mutant | None, folder: Path) -> NoReturn:
             shutil.copy2(file, copy)
     if mutant is not None:
         place = copy / mutant.file.relative_to(ROOT)
-        place.write_text(mutant.source)
+        place.write_text(mutant.source, "utf-8")
         # Compiled before within the same second, it may have as many characters.
         os.utime(place, (0, 0))
     os.chdir(copy)
