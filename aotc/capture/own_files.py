@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cache
 from pathlib import Path
 
 from aotc.capture import libraries
@@ -20,6 +21,7 @@ INSTALLED = ("site-packages", "dist-packages")
 GIT = ".git"
 
 
+@cache
 def is_own(file: str, root: Path) -> bool:
     """Whether a file, by its absolute path, is the program's own. root: the manifest's folder."""
     path = Path(file)

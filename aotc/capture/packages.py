@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.metadata import (
-    Distribution,
-    PackageNotFoundError,
-    distribution,
-    packages_distributions,
-)
+from collections.abc import Iterator, Set
+from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
+from inspect import getmodulename
 
 from aotc.stages import Package
 from aotc_runtime.digest import sha256
@@ -27,16 +24,39 @@ def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
     also: names of others, left out where they are not installed.
     """
     modules = {name.partition(".")[0] for name in sys.modules}
-    owners = packages_distributions()
-    names = {owner for module in modules for owner in owners.get(module, ())} | set(also)
     found: dict[str, Package] = {}
-    for name in names:
+    for name in {*owners(modules), *also}:
         try:
             package = distribution(name)
         except PackageNotFoundError:
             continue
         found[normalized(package.name)] = Package(package.version, files_digest(package))
     return dict(sorted(found.items()))
+
+
+def owners(modules: Set[str]) -> Iterator[str]:
+    """Names of the distributions that provide one of these modules, as
+    `importlib.metadata.packages_distributions` tells them: it asks the system for every file of
+    every distribution, which took a sixth of the time of a small build.
+    """
+    for each in distributions():
+        stated = each.read_text("top_level.txt")
+        if not modules.isdisjoint(stated.split() if stated else _top_level(each)):
+            yield each.name
+
+
+def _top_level(each: Distribution) -> Iterator[str]:
+    record = each.read_text("RECORD")
+    files = (
+        [str(file) for file in each.files or ()]
+        if record is None
+        else [line.partition(",")[0].strip('"') for line in record.splitlines()]
+    )
+    for file in files:
+        folder, slash, _ = file.partition("/")
+        name = folder if slash else getmodulename(file)
+        if name and "." not in name:
+            yield name
 
 
 def normalized(name: str) -> str:

@@ -103,4 +103,4 @@ def test_children_are_not_told_what_a_terminal_is_told(monkeypatch: pytest.Monke
         monkeypatch.setenv(name, value)
     kept = inherited(without=("PYTHONHASH",))
     assert not kept.keys() & TALKATIVE.keys()
-    assert ODD.keys() - kept.keys() == {"PYTHONHASHSEED"}
+    assert ODD.keys() - kept.keys() == {"PYTHONHASHSEED", "PYTHONIOENCODING"}

@@ -1,0 +1,68 @@
+"""Installed packages by what of them was imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from aotc.capture.packages import imported_packages, normalized, owners
+
+
+def installed(folder: Path, name: str, **files: str) -> None:
+    """Metadata of a distribution; its files are not there."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    for file, text in files.items():
+        (metadata / file.replace("_txt", ".txt")).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("files", "modules"),
+    [
+        ({"RECORD": "thing/__init__.py,sha256=x,3\n"}, ["thing"]),
+        ({"RECORD": "thing.py,,\n"}, ["thing"]),
+        ({"RECORD": "thing.cpython-313-x86_64-linux-gnu.so,,\n"}, ["thing"]),
+        ({"RECORD": '"thing/a,b.txt",,\n'}, ["thing"]),
+        ({"RECORD": "../../../bin/thing,,\nthing-1.0.dist-info/RECORD,,\n"}, []),
+        ({"RECORD": "readme\n__editable__.thing.pth,,\n"}, []),
+        ({"RECORD": "one/a.py,,\ntwo/b.py,,\n"}, ["one", "two"]),
+        ({"RECORD": "hidden/a.py,,\n", "top_level_txt": "thing\nother\n"}, ["other", "thing"]),
+        ({"RECORD": "thing.py,,\n", "top_level_txt": ""}, ["thing"]),
+        ({"installed-files.txt": "../thing/a.py\n"}, []),
+        ({}, []),
+    ],
+)
+def test_a_package_owns_the_modules_that_its_metadata_names(
+    files: dict[str, str], modules: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "The_Thing", **files)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("hidden", "one", "other", "readme", "thing", "two"):
+        assert ("The_Thing" in owners({name, "sys"})) == (name in modules), name
+
+
+def test_parts_of_packages_count_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "The_Thing", RECORD="thing/part.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "the-thing" not in imported_packages()
+    monkeypatch.setitem(sys.modules, "thing.part", ModuleType("thing.part"))
+    assert imported_packages()["the-thing"].version == "1.0"
+
+
+def test_owners_are_those_that_python_tells() -> None:
+    told = packages_distributions()
+    assert len(told) > 20
+    for module, names in told.items():
+        assert set(owners({module})) == set(names), module
+
+
+def test_a_package_that_is_asked_for_counts_where_it_is_installed() -> None:
+    found = imported_packages(also=("jaxlib", "not-there-at-all"))
+    assert "jaxlib" in found and "not-there-at-all" not in found
+    assert list(found) == sorted(found)
+    assert normalized("Flask_Thing.x") == "flask-thing-x"
