@@ -154,20 +154,11 @@ AREAS = (
         TOOLCHAIN,
         ("bundles/certify.py", "bundles/compat.py", "signing/certificates.py"),
         (
-            "tests/unit/bundles/test_certify.py",
+            "tests/unit/bundles/test_certify_predicates.py",
             "tests/unit/certify/test_command_certify.py",
             "tests/unit/cli/test_command_compat.py",
         ),
         decisions=True,
-    ),
-    Area(
-        TOOLCHAIN,
-        ("report/certify.py", "report/compat.py"),
-        (
-            "tests/unit/compat",
-            "tests/unit/certify/test_command_certify.py",
-            "tests/unit/cli/test_command_compat.py",
-        ),
     ),
     # It runs in environments of its own.
     Area(
