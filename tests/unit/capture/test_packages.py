@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +27,7 @@ def installed(folder: Path, name: str, **files: str) -> None:
     [
         ({"RECORD": "thing/__init__.py,sha256=x,3\n"}, ["thing"]),
         ({"RECORD": "thing.py,,\n"}, ["thing"]),
-        ({"RECORD": "thing.cpython-313-x86_64-linux-gnu.so,,\n"}, ["thing"]),
+        ({"RECORD": f"thing{EXTENSION_SUFFIXES[0]},,\n"}, ["thing"]),
         ({"RECORD": '"thing/a,b.txt",,\n'}, ["thing"]),
         ({"RECORD": "../../../bin/thing,,\nthing-1.0.dist-info/RECORD,,\n"}, []),
         ({"RECORD": "readme\n__editable__.thing.pth,,\n"}, []),
