@@ -14,6 +14,7 @@ from msgspec import UNSET
 from aotc.comparing.documents import differing
 from aotc.evidence import XLA, Coverage, ExecutableEvidence
 from aotc.packing.same_source import without_proofs
+from aotc.report.changes import KINDS, NONE, Change
 from aotc.report.diff_numbers import Number, numbers_of
 from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
 from aotc.report.review import Review, ReviewedExecutable, ReviewedTarget
@@ -25,41 +26,6 @@ from aotc_runtime.schema.manifest import EntryPoint, Parity, ParityRan, WeightSe
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
-
-NONE = "-"
-"""What is not there."""
-
-KINDS = {
-    "identity": "name, version, format",
-    "targets": "targets that one of them lacks, and what a target is compiled for",
-    "toolchain": "versions of what compiled, and the accepted jaxlib",
-    "weights": "tensors and their files",
-    "interface": "entry points: parameters, inputs, outputs, dimensions, policies, tolerances",
-    "profiles": "profiles that one of them lacks",
-    "module": "StableHLO",
-    "operations": "operations of modules, by name",
-    "executable": "the bytes of executables",
-    "compilation": "options of the compiler",
-    "placement": "who does which part of the work",
-    "fixture": "what executables were checked with",
-    "parity": "how they compared with plain JAX",
-    "coverage": "lines of the program that were traced",
-    "evidence": "the evidence, where nothing else of it is listed",
-}
-"""Kinds of changes; those that are numbers are listed in `diff_numbers`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference. before, after: as text, "-" for a missing one. numbers: both, if they are
-    numbers that both bundles tell.
-    """
-
-    kind: str
-    where: str
-    before: str
-    after: str
-    numbers: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +87,7 @@ def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
 def _bundles(before: Review, after: Review) -> Iterator[Change]:
     yield from _fields("identity", "", _identity(before), _identity(after))
     for name in sorted(before.targets.keys() ^ after.targets.keys()):
-        yield Change("targets", name, _state_of(name, before), _state_of(name, after))
+        yield Change("targets", name, "", _state_of(name, before), _state_of(name, after))
     one, two = sum(before.sizes.values()), sum(after.sizes.values())
     if one != two:
         yield _number("artifact_size", "bundle", one, two)
@@ -158,14 +124,14 @@ def _targets(name: str, one: ReviewedTarget, two: ReviewedTarget) -> Iterator[Ch
         place = f"{entry} for {name}"
         first, second = before.entry_points.get(entry), after.entry_points.get(entry)
         if first is None or second is None:
-            yield Change("interface", place, *_presence(first, second))
+            yield Change("interface", place, "", *_presence(first, second))
             continue
         yield from _fields("interface", place, *map(_interface, (first, second)))
         yield from _fields("parity", place, *map(_proofs, (first, second)))
         sizes = [{_sizes(p.sizes) for p in e.profiles} for e in (first, second)]
         for text in sorted(sizes[0] ^ sizes[1]):
             there = ("there", NONE) if text in sizes[0] else (NONE, "there")
-            yield Change("profiles", f"{place} {text or 'without sizes'}", *there)
+            yield Change("profiles", place, text or "without sizes", *there)
         yield from _coverage(place, one.coverage(entry), two.coverage(entry))
 
 
@@ -188,7 +154,7 @@ def _proofs(entry_point: EntryPoint) -> dict[str, Any]:
 
 def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterator[Change]:
     if one is None or two is None:
-        yield Change("weights", place, *_presence(one, two))
+        yield Change("weights", place, "", *_presence(one, two))
         return
     yield from _fields("weights", place, {"origin": one.origin}, {"origin": two.origin})
     tensors = [{t.name: _tensor(t) for t in set_.tensors} for set_ in (one, two)]
@@ -198,7 +164,7 @@ def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterat
         same = len(set(files[0]) & set(files[1]))
         first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
         rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
-        yield Change("weights", f"{place} values{rest}", first, second)
+        yield Change("weights", place, f"values{rest}", first, second)
 
 
 def _tensor(tensor: WeightTensor) -> str:
@@ -230,7 +196,7 @@ def _executables(one: ReviewedExecutable, two: ReviewedExecutable) -> Iterator[C
     for kind in ("module", "executable", "fixture"):
         first, second = (getattr(e.record, kind).digest for e in (one, two))
         if first != second:
-            yield Change(kind, place, first[:19], second[:19])
+            yield Change(kind, place, "", first[:19], second[:19])
     yield from _fields("parity", place, _parity(one.record.parity), _parity(two.record.parity))
     first_told, second_told = _compiled(one), _compiled(two)
     # Where one side tells nothing, that is the difference.
@@ -241,7 +207,7 @@ def _executables(one: ReviewedExecutable, two: ReviewedExecutable) -> Iterator[C
         first, second = (table.get(kind) for table in numbers)
         if first is None or second is None:
             before, after = (NONE if n is None else str(n.value) for n in (first, second))
-            yield Change(kind, place, before, after)
+            yield Change(kind, place, "", before, after)
         elif first.value != second.value:
             yield _number(kind, place, first.value, second.value)
 
@@ -276,7 +242,7 @@ def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iter
         refs = [r.targets[name].manifest.evidence for r in (before, after)]
         first, second = (NONE if ref is UNSET else ref.digest[:19] for ref in refs)
         if first != second and not told:
-            yield Change("evidence", name, first, second)
+            yield Change("evidence", name, "", first, second)
 
 
 def _structs(kind: str, place: str, one: Any, two: Any) -> Iterator[Change]:
@@ -288,7 +254,7 @@ def _fields(
 ) -> Iterator[Change]:
     """A change wherever two documents differ."""
     for path, first, second in differing(one, two):
-        yield Change(kind, f"{place} {path}".strip(), _shown(first), _shown(second))
+        yield Change(kind, place, path, _shown(first), _shown(second))
 
 
 def _shown(value: Any) -> str:
@@ -303,7 +269,7 @@ def _presence(one: object, two: object) -> tuple[str, str]:
 
 
 def _number(kind: str, place: str, before: int, after: int) -> Change:
-    return Change(kind, place, str(before), str(after), (before, after))
+    return Change(kind, place, "", str(before), str(after), (before, after))
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:

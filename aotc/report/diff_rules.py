@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aotc.report.arrays import usage
-from aotc.report.diff import KINDS, Change, Diff
+from aotc.report.changes import KINDS, Change
+from aotc.report.diff import Diff
 from aotc.report.diff_numbers import NUMBERS
 from aotc_runtime.errors import Finding
 

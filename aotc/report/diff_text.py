@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from aotc.report.diff import Change, Diff
+from aotc.report.changes import Change
+from aotc.report.diff import Diff
 from aotc.report.diff_numbers import NUMBERS
+from aotc.report.module_diff import TextDiff
 from aotc.report.review import Review
 from aotc.report.text import count, size
 
 CHANGES_MAX = 20
-"""Of one kind, in text; the document has all."""
+"""Lines of one kind, in text; the document has all changes."""
+
+LABELS_MAX = 2
+"""Entry points and profiles that a line names."""
 
 
 def diff_document(diff: Diff) -> dict[str, Any]:
@@ -66,19 +72,50 @@ def diff_lines(diff: Diff) -> Iterator[str]:
         yield "the same, byte for byte"
         return
     for kind, group in groupby(diff.changes, key=lambda change: change.kind):
-        changes = list(group)
+        lines = list(_joined(list(group)))
         yield kind
-        for change in changes[:CHANGES_MAX]:
-            yield f"  {change.where}: {_values(change)}"
-        if len(changes) > CHANGES_MAX:
-            yield f"  … {len(changes) - CHANGES_MAX} more; --json has all"
+        yield from (f"  {line}" for line in lines[:CHANGES_MAX])
+        if len(lines) > CHANGES_MAX:
+            yield f"  … {len(lines) - CHANGES_MAX} more; --json has all"
+    alike: dict[object, list[TextDiff]] = {}
     for module in diff.modules:
-        yield f"module {', '.join(module.places)}"
-        if module.note:
-            yield f"  {module.note}"
-        yield from (f"  {line}" for line in module.lines)
-        if module.left_out:
-            yield f"  … {count(module.left_out, 'line')} more; --lines shows them"
+        alike.setdefault((module.lines, module.left_out, module.note), []).append(module)
+    for modules in alike.values():
+        yield f"module {_every([place for module in modules for place in module.places])}"
+        if modules[0].note:
+            yield f"  {modules[0].note}"
+        yield from (f"  {line}" for line in modules[0].lines)
+        if modules[0].left_out:
+            yield f"  … {count(modules[0].left_out, 'line')} more; --lines shows them"
+
+
+def _joined(changes: Sequence[Change]) -> Iterator[str]:
+    """A line for each change, or for all that are the same in several places."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        alike.setdefault((change.path, _values(change)), []).append(change.place)
+    for (path, values), places in alike.items():
+        yield f"{_every(places)} {path}".strip() + f": {values}"
+
+
+def _every(places: Sequence[str]) -> str:
+    """Places as text: by entry point and profile with their targets, or if these are many, by entry
+    point with the number of its executables.
+    """
+    targets: dict[str, list[str]] = {}
+    for place in places:
+        label, _, target = place.partition(" for ")
+        targets.setdefault(label, []).append(target)
+    if len(targets) <= LABELS_MAX:
+        alike: dict[str, list[str]] = {}
+        for label, found in targets.items():
+            alike.setdefault(", ".join(filter(None, found)), []).append(label)
+        return ", ".join(
+            f"{', '.join(labels)} for {of}" if of else ", ".join(labels)
+            for of, labels in alike.items()
+        )
+    numbers = Counter(place.partition(" for ")[0].partition("[")[0] for place in places)
+    return ", ".join(f"{name} ({number} executables)" for name, number in numbers.items())
 
 
 def _values(change: Change) -> str:

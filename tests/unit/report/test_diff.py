@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from aotc.build.pipeline import build
 from aotc.errors import UsageError
 from aotc.evidence import Place
+from aotc.report.changes import Change
 from aotc.report.diff import Diff, diff
 from aotc.report.diff_rules import parse_rules, violations
 from aotc.report.diff_text import diff_document, diff_lines
@@ -481,3 +482,32 @@ def test_numbers_stay_numbers_in_the_document(larger: Diff) -> None:
     assert document["before"]["signatures_verified"] is False
     assert document["modules"][0]["places"] == [PLACES[0]]
     assert any("transcendentals" in line for line in diff_lines(larger))
+
+
+def test_changes_that_are_the_same_in_several_places_are_one_line(larger: Diff) -> None:
+    lines = list(diff_lines(larger))
+    both = f"f[n=4], f[n=16] for {V3}"
+    assert f"  {both} stablehlo.sine: - -> 1" in lines
+    assert len([line for line in lines if "stablehlo.sine: " in line]) == 1
+    assert f"  f[n=4] for {V3}: " in "\n".join(lines), "digests differ, and keep a line each"
+
+
+def test_the_same_text_of_several_modules_is_shown_once(larger: Diff) -> None:
+    first, second = larger.modules
+    twice = replace(larger, modules=(first, replace(second, lines=first.lines)))
+    shown = [line for line in diff_lines(twice) if line.startswith("module ")]
+    assert shown == [f"module f[n=4], f[n=16] for {V3}"]
+    assert len([line for line in diff_lines(larger) if line.startswith("module ")]) == 2
+
+
+def test_a_change_in_many_executables_names_entry_points_and_how_many(larger: Diff) -> None:
+    every = [
+        f"{label} for {target}" for target in ("a", "b") for label in ("f[n=1]", "f[n=2]", "g")
+    ]
+    change = Change("fusions", "", "", "1", "2", (1, 2))
+    known = replace(larger, changes=tuple(replace(change, place=place) for place in every))
+    assert "  f (4 executables), g (2 executables): 1 -> 2  (+100.0 %)" in list(diff_lines(known))
+    few = replace(known, changes=known.changes[:2])
+    assert "  f[n=1], f[n=2] for a: 1 -> 2  (+100.0 %)" in list(diff_lines(few))
+    across = replace(known, changes=(known.changes[0], known.changes[3]))
+    assert "  f[n=1] for a, b: 1 -> 2  (+100.0 %)" in list(diff_lines(across))
