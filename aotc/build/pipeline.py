@@ -21,6 +21,7 @@ from aotc.build.running import Request, capture_and_compile, check, open_running
 from aotc.build.tasks.meter import OnStage
 from aotc.build.tasks.unfinished import OnFailed
 from aotc.build.tuning import tune
+from aotc.build.watching.remembered import unkept
 from aotc.build.writing import write_bundle
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import Cache
@@ -168,6 +169,7 @@ def build(
             *specialized(program),
             *never_split(written.bundle.manifests),
             *tune.notes(request.not_tuned, executables),
+            *unkept(running.tasks.done()),
             *(cache.notes() if cache else ()),
         )
     labels = {key: f"{job.label} for {job.target.name}" for key, job in compiled.jobs.items()}

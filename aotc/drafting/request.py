@@ -137,6 +137,8 @@ def _reference(text: str) -> str:
 def _weights(text: str) -> str:
     if not (text.endswith(".safetensors") or is_function_reference(text)):
         hint = "name the file with the values, or a function that returns them"
+        if text.endswith((".npz", ".npy", ".pt", ".pkl")):
+            hint = "read it in a function that returns the values, and name that"
         raise _Unreadable(f"NAME=FILE.safetensors or NAME={_REFERENCE}", hint)
     return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,9 @@ def run_once(
     with load(bundle_path, trust=trust, target=target) as bundle:
         callable_ = bundle[entry_point]
         specs = tuple(callable_.spec.inputs[leaf] for leaf in callable_.passed)
-        passed = dict(zip(callable_.passed, _input_leaves(specs, given, entry_point), strict=True))
+        adds = {spec.path for spec in callable_.spec.inputs} - {spec.path for spec in specs}
+        values = _input_leaves(specs, given, entry_point, adds)
+        passed = dict(zip(callable_.passed, values, strict=True))
         leaves = [passed.get(leaf) for leaf in range(len(callable_.spec.inputs))]
         positional, named = arguments_of(callable_.parameters, leaves)
         result = callable_(*positional, **named)
@@ -68,8 +70,12 @@ def run_once(
 
 
 def _input_leaves(
-    specs: tuple[TensorSpec, ...], given: dict[str, Array | str], entry_point: str
+    specs: tuple[TensorSpec, ...],
+    given: dict[str, Array | str],
+    entry_point: str,
+    adds: Set[str],
 ) -> list[Array]:
+    """In the order of the specs. adds: inputs that the loader passes, masks and lengths."""
     known = [spec.path for spec in specs]
     missing = [path for path in known if path not in given]
     surplus = [name for name in given if name not in known]
@@ -82,7 +88,10 @@ def _input_leaves(
                 [f"none for {', '.join(missing)}"] * bool(missing)
                 + [f"unknown {', '.join(surplus)}"] * bool(surplus)
             ),
-            "name the inputs as `aotc inspect` shows them",
+            f"leave {' and '.join(sorted(adds & set(surplus)))} out: the loader passes what marks "
+            "the real sizes"
+            if adds & set(surplus)
+            else "name the inputs as `aotc inspect` shows them",
         )
     return [_leaf(spec, given[spec.path]) for spec in specs]
 

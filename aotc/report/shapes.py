@@ -44,6 +44,14 @@ def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
     }
 
 
+def supplied(report: dict[str, Any]) -> dict[str, str]:
+    """The inputs that no caller passes, masks and lengths, by path, as the report shows them."""
+    policies = list(report["policies"].values())
+    policies += [policy["meanwhile"] for policy in policies if policy.get("meanwhile")]
+    paths = {policy.get(key) for policy in policies for key in ("mask", "length")}
+    return {path: text for path, text in report["inputs"].items() if path in paths}
+
+
 def shapes_lines(report: dict[str, Any]) -> list[str]:
     """The report for people."""
     lines = [f"relations {', '.join(report['relations'])}"] if report["relations"] else []

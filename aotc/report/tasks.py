@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aotc.build.tasks.unfinished import Unfinished
+from aotc.build.watching.remembered import unkept
 from aotc.cache.tasks import Done, End, Undone
 
 REASONS_MAX = 8
@@ -80,6 +81,7 @@ def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:
     yield from (f"  failed    {_told(each)}" for each in failed[:FAILED_MAX])
     if len(failed) > FAILED_MAX:
         yield f"  … {len(failed) - FAILED_MAX} more; --explain has all"
+    yield from (f"note: {note}" for note in unkept(done))
 
 
 def _told(undone: Undone) -> str:

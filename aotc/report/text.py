@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from aotc.report.shapes import shapes_lines
+from aotc.report.columns import columns
+from aotc.report.shapes import shapes_lines, supplied
 from aotc_runtime.formats.statement import SBOM_TYPE
 from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.labels import sizes_text
@@ -44,6 +44,10 @@ def _parity(parity: dict[str, Any]) -> tuple[str, str]:
     return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
 
 
+PROFILE_COLUMNS = (
+    *("profile", "executable", "memory", "temp", "kernels", "library", "max err", "ulp"),
+)  # fmt: skip
+
 UNLIMITED = 10_000
 """Columns of output that is not a terminal."""
 
@@ -71,12 +75,11 @@ class _Page:
         line.append(printable(text))
         self.console.print(line, soft_wrap=True, highlight=False)
 
-    def table(self, table: Table) -> None:
-        """A table, its columns closer to each other where they would not fit otherwise."""
-        room = self.console.options.update(width=UNLIMITED)
-        if self.console.measure(table, options=room).maximum > self.console.width:
-            table.padding = (0, 1, 0, 0)
-        self.console.print(table)
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
+        """A table whose rows have names; its header is bold."""
+        named = [[printable(cell) for cell in row] for row in rows]
+        for text, is_header in columns(header, named, self.console.width, indent):
+            self.line("" if is_header else text, title=text if is_header else "")
 
 
 def printable(text: str) -> str:
@@ -124,19 +127,21 @@ def _shortened(items: dict[str, str]) -> str:
 
 
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
-    page.line(f"({', '.join(entry['parameters'])})", title=name, indent="  ")
-    page.line(f"    takes {_shortened(entry['inputs'])}")
+    added = supplied(entry)
+    parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
+    page.line(f"({', '.join(parameters)})", title=name, indent="  ")
+    inputs = {path: text for path, text in entry["inputs"].items() if path not in added}
+    page.line(f"    takes {_shortened(inputs)}")
+    if added:
+        page.line(f"    added by the loader: {_shortened(added)}")
     page.line(f"    gives {_shortened(entry['outputs'])}")
     if entry["donated"]:
         page.line(f"    donates {', '.join(entry['donated'])}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("    profile", overflow="fold")
-    for column in ("executable", "memory", "temp", "kernels", "library", "max err", "ulp"):
-        table.add_column(column, justify="right", no_wrap=True)
+    rows = []
     for profile in entry["profiles"]:
         generated = profile["thunks"].get("kernel", 0)
-        table.add_row(
-            Text("    " + printable(sizes_text(profile["sizes"]) or "-")),
+        row = (
+            sizes_text(profile["sizes"]) or "-",
             size(profile["executable_bytes"]),
             size(profile["memory"]["total_bytes"]),
             size(profile["memory"]["temp_bytes"]),
@@ -144,7 +149,8 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
             str(sum(profile["thunks"].values()) - generated),
             *_parity(profile["parity"]),
         )
-    page.table(table)
+        rows.append(row)
+    page.table(PROFILE_COLUMNS, rows, indent=4)
     for line in (*shapes_lines(entry), *evidence_lines(entry)):
         page.line(f"    {line}")
     for profile in entry["profiles"]:

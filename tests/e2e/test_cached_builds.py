@@ -234,6 +234,9 @@ def test_a_program_with_chance_in_it_is_run_each_time(project: Project) -> None:
     assert "chance: normal in shared.py" in ran(with_chance[1])["capture"][0]
     digests = {built.bundle.root_digest for built in with_chance}
     assert len(digests) == 2
+    (note,) = with_chance[0].notes
+    assert note.startswith("every build runs the program, which may give something else each time")
+    assert "it asked chance: normal in shared.py; weights params have other values" in note
 
 
 def test_chance_that_a_library_brings_is_found_by_running_twice(project: Project) -> None:

@@ -74,7 +74,9 @@ def check_files(
         is_read = name in named or _is_source(path, manifest, source)
         found = digests.of(path) if is_read else LEADS_OUT
         if found != digest:
-            yield _another("AOTC-E943", path, digest, found, hint)
+            here = "name a --source that holds the whole program"
+            missing = name not in named and not os.path.lexists(path)
+            yield _another("AOTC-E943", path, digest, found, f"{here}; {hint}" if missing else hint)
     if recipe.tuning and tuning is None:
         yield Finding(
             code="AOTC-E943",

@@ -7,7 +7,7 @@ these lists is unchanged, the second key, made of both, holds the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -16,11 +16,18 @@ from msgspec import Struct
 from aotc.build.watching.reads import Looking, Reads
 from aotc.build.watching.recording import Recording
 from aotc.cache.keys import Kind, Parts, Task, key_of
-from aotc.cache.tasks import NOT_KEPT, OFF, Tasks
+from aotc.cache.tasks import NOT_KEPT, OFF, Done, Tasks
 from aotc_runtime.digest import sha256
 
 RECIPES_KEPT = 16
 """How many lists are kept for one program: enough for somebody who switches between branches."""
+
+
+NEVER_KEPT = "its result is never kept: "
+"""Begins the reasons of a task that every build runs."""
+
+SHOWN_MAX = 3
+"""Reasons in a note; `--explain` has all."""
 
 
 class Files(Struct, frozen=True):
@@ -82,7 +89,7 @@ def _run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[
     task = _task(worker, recording.parts)
     if refusals := recording.reads.refusals:
         task = replace(task, parts={**task.parts, NOT_KEPT: ""})
-        why = tuple(f"its result is never kept: {refusal}" for refusal in refusals)
+        why = tuple(f"{NEVER_KEPT}{refusal}" for refusal in refusals)
         tasks.note(task, cached=False, seconds=seconds, why=why if tasks.store else (OFF,))
         return nothing
     tasks.note(task, cached=False, seconds=seconds)
@@ -95,6 +102,18 @@ def _run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[
         tasks.keep(place, Recipes((recording.reads, *others)[:RECIPES_KEPT]))
 
     return keep
+
+
+def unkept(tasks: Sequence[Done]) -> tuple[str, ...]:
+    """A note if every build runs the program anew, with the first reasons."""
+    reasons = [reason for done in tasks for reason in done.reasons]
+    every = [r.removeprefix(NEVER_KEPT) for r in reasons if r.startswith(NEVER_KEPT)]
+    why = list(dict.fromkeys(every))
+    if not why:
+        return ()
+    more = [f"{len(why) - SHOWN_MAX} more reasons by --explain"] if len(why) > SHOWN_MAX else []
+    told = "; ".join([*why[:SHOWN_MAX], *more])
+    return (f"every build runs the program, which may give something else each time: {told}",)
 
 
 def _recipes(tasks: Tasks, place: str) -> Iterator[Reads]:

@@ -85,15 +85,17 @@ def no_profile(
             expected=f"one of the profiles {profiles}; calls outside of them "
             + (policies or OutOfProfilePolicy.FAIL.value),
             found=f"{asked} ({given})" if asked else given,
-            hint=f"call with a profile's sizes, or {_otherwise(spec)} and build again",
+            hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and build again",
         )
     )
 
 
-def _otherwise(spec: EntryPoint) -> str:
+def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
     """What to change in the build manifest, so that a call like this is served."""
     failing = [d for d, policy in policies_of(spec).items() if policy is OutOfProfilePolicy.FAIL]
-    stated = ", ".join(f'out_of_profile.{dimension} = "pad"' for dimension in failing)
+    # The others have a size of some profile, and may be served as they are.
+    unknown = [d for d in failing if all(p.sizes.get(d) != sizes.get(d) for p in spec.profiles)]
+    stated = ", ".join(f'out_of_profile.{dimension} = "pad"' for dimension in unknown or failing)
     return "add this one to `profiles`" + f" or state {stated}," * bool(stated)
 
 

@@ -186,6 +186,7 @@ def test_a_file_that_is_no_safetensors_is_refused(
     refusal = capture(F, BOUND + SOURCE, files={"params.safetensors": start}).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
     assert refusal.found == f"params.safetensors: {found}"
+    assert ("read it in a function" in refusal.hint) == ("zip archive" in found)
 
 
 def test_a_dtype_that_a_bundle_cannot_hold_is_refused(capture: Capture) -> None:

@@ -183,6 +183,7 @@ def test_random_keys_annotations_and_structures_of_functions_are_inputs(
         (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
         (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
         (["program:predict", "--weights=params=x"], "AOTC-E080", "FILE.safetensors"),
+        (["program:predict", "--weights=params=x.npz"], "AOTC-E080", "read it in a function"),
         (["program:predict", "--like=params=x"], "AOTC-E080", "package.module:function"),
         (["program:predict", "--dimension=b=1:8"], "AOTC-E080", "name an axis in --input"),
         (

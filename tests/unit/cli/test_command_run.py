@@ -82,6 +82,17 @@ def test_inputs_that_cannot_be_used_are_refused_with_exit_code_2(
     refused([*command, *(f"--input={text}" for text in inputs)], 2, code)
 
 
+def test_a_mask_is_left_to_the_loader(
+    refused: Run, encoder_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    command = ["run", str(encoder_bundle[0]), "encode", "--trust", str(encoder_bundle[1])]
+    given = ["--input=tokens=1x16xi32=1", "--input=mask=1x16xpred=1"]
+    done = refused([*command, *given], 2, "AOTC-E013")
+    assert "leave mask out: the loader passes what marks the real sizes" in done.stderr
+    wrong = refused([*command, *given, "--input=tokenz=1x16xi32"], 2, "AOTC-E013")
+    assert "unknown mask, tokenz" in wrong.stderr and "leave mask out" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "exit_code", "code"),
     [

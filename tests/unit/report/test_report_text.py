@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,48 @@ def test_on_a_terminal_of_80_columns_two_dimensions_are_not_cut(
     print_bundle(report)
     shown = capsys.readouterr().out
     assert "batch=1,seq=64 " in shown
+
+
+def test_on_a_narrow_terminal_a_profile_stands_above_its_numbers(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (target,) = report["targets"].values()
+    profiles = target["entry_points"]["predict"]["profiles"]
+    for profile in profiles:
+        profile["sizes"] = {"batch": 8, "height": 640, "width": 480, "seq": 2048}
+    for width in (60, 80):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_bundle(report)
+        lines = re.sub("\x1b\\[[0-9]*m", "", capsys.readouterr().out).splitlines()
+        at = lines.index("    batch=8,height=640,seq=2048,width=480")
+        assert lines[at + 1].split()[-1] == str(profiles[0]["parity"]["ulp_max"])
+        table = lines[at - 1 : at + 2 * len(profiles)]
+        assert max(map(len, table)) <= width
+
+
+def test_what_the_loader_passes_is_no_parameter_of_a_call(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (target,) = report["targets"].values()
+    entry = target["entry_points"]["predict"]
+    entry["parameters"] += ["mask", "rows"]
+    entry["inputs"] |= {"mask": "bool[batch]", "rows": "int32[]"}
+    pads = {"policy": "pad", "fill": {}, "length": None, "mask": None, "proof": {"trials": 0}}
+    entry["policies"] = {
+        "a": pads | {"mask": "mask"},
+        "b": {
+            "policy": "compile",
+            "most": 8,
+            "seconds": 60,
+            "meanwhile": pads | {"length": "rows"},
+        },
+    }
+    print_bundle(report)
+    lines = capsys.readouterr().out.splitlines()
+    assert "  predict(image)" in lines
+    assert "    takes image float32[batch, 64]" in lines
+    assert "    added by the loader: mask bool[batch], rows int32[]" in lines
 
 
 def test_an_unsigned_bundle_is_signed_by_nobody(

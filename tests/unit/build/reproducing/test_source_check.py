@@ -97,6 +97,11 @@ def test_a_file_that_is_nowhere_is_missed_where_it_should_be(source: Path) -> No
     found = list(check_files(manifest, source, recipe(files), None))
     assert {finding.code for finding in found} == {"AOTC-E943"}
     assert {finding.where for finding in found} == {str(manifest.parent / name) for name in files}
+    asked = "name a --source that holds the whole program; take the sources"
+    (gone,) = (finding for finding in found if finding.where.endswith("app/gone.py"))
+    assert gone.hint.startswith(asked)
+    (folder,) = (finding for finding in found if finding.where.endswith("/deep"))
+    assert not folder.hint.startswith(asked)
 
 
 def test_below_a_manifest_that_is_gone_nothing_is_found(source: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_size_that_was_not_compiled_names_every_profile(prefill: EntryPoint) -
     assert finding.code == "AOTC-E611"
     assert finding.found == "batch=1,seq=17 (tokens int32[1, 17])"
     assert "batch=1,seq=16; batch=1,seq=32; batch=2,seq=16" in finding.expected
-    assert 'out_of_profile.batch = "pad"' in finding.hint
+    assert 'state out_of_profile.seq = "pad", and build' in finding.hint, "batch=1 is there"
 
 
 def test_sizes_that_exist_but_not_together_are_told_as_the_profile_they_ask_for(
@@ -53,6 +53,10 @@ def test_sizes_that_exist_but_not_together_are_told_as_the_profile_they_ask_for(
 ) -> None:
     (finding,) = refused("prefill", prefill, [(3, 16)]).findings
     assert finding.code == "AOTC-E611" and finding.found.startswith("batch=3,seq=16")
+    assert 'state out_of_profile.batch = "pad", and build' in finding.hint
+    (both,) = refused("prefill", prefill, [(2, 32)]).findings
+    stated = 'state out_of_profile.batch = "pad", out_of_profile.seq = "pad", and build'
+    assert stated in both.hint, "there is each, but not with the other"
 
 
 def test_another_rank_is_told_by_input(prefill: EntryPoint) -> None:
