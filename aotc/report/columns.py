@@ -14,26 +14,22 @@ def columns(
     """Lines, each with whether it is the header. The first cell of a row is its name, on the left;
     the others are on the right of their columns.
 
-    room: the most columns of a line. Where names leave too little for the others even with narrow
-    gaps, each stands on a line of its own above them.
+    room: the most columns of a line. Where names leave too little of it for the others even with
+    narrow gaps, each name stands on a line of its own, above them.
     """
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
+    gap = next((g for g in GAPS if indent + sum(widths) + g * (len(widths) - 1) <= room), 0)
+    begin = " " * indent
 
-    def cells(row: Sequence[str], gap: int, first: int) -> str:
-        name = " " * indent + row[0].ljust(first)
-        rest = (
-            f"{' ' * gap}{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)
-        )
-        return name + "".join(rest)
+    def numbers(row: Sequence[str], between: int) -> str:
+        pairs = zip(row[1:], widths[1:], strict=True)
+        return (" " * between).join(f"{cell:>{width}}" for cell, width in pairs)
 
-    whole = indent + sum(widths)
-    for gap in GAPS:
-        if whole + gap * (len(widths) - 1) <= room:
-            for row in (header, *rows):
-                yield cells(row, gap, widths[0]), row is header
-            return
-    first = len(header[0])
     for row in (header, *rows):
+        if gap:
+            name = row[0].ljust(widths[0])
+            yield f"{begin}{name}{' ' * gap}{numbers(row, gap)}", row is header
+            continue
         if row is not header:
-            yield " " * indent + row[0], False
-        yield cells((header[0] if row is header else "", *row[1:]), GAPS[-1], first), row is header
+            yield f"{begin}{row[0]}", False
+        yield f"{begin}{numbers(row, GAPS[-1])}", row is header
