@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import jax_free
@@ -67,8 +68,9 @@ def manifest() -> str:
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return build_signed(tmp_path_factory.mktemp("dtypes"), "dtypes", PROGRAM, manifest())
+def bundle(once: Callable[[str, Callable[[Path], object]], Path]) -> tuple[Path, Path]:
+    folder = once("dtypes", lambda folder: build_signed(folder, "dtypes", PROGRAM, manifest()))
+    return folder / "dtypes.aotb", folder / "trust.toml"
 
 
 def call_every_way(bundle: LoadedBundle, _: Arrays) -> Arrays:

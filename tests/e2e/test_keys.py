@@ -94,8 +94,9 @@ STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return build_signed(tmp_path_factory.mktemp("keys"), "keys", PROGRAM, MANIFEST)
+def bundle(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+    folder = once("keys", lambda folder: build_signed(folder, "keys", PROGRAM, MANIFEST))
+    return folder / "keys.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="module")

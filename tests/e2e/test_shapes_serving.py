@@ -196,6 +196,23 @@ def test_a_donated_array_is_given_back_when_the_padding_finds_no_memory(
     np.testing.assert_array_equal(result["rows"], 2 * x)
 
 
+@pytest.mark.parametrize("batch", [8, 5])
+def test_each_of_several_arguments_is_checked_whether_a_profile_fits_or_not(
+    batch: int, bundle: LoadedBundle
+) -> None:
+    x, y = rows(batch)
+    for wrong, code in (
+        (x.astype(np.float64), "AOTC-E606"),
+        (x.view(np.int32), "AOTC-E606"),
+        (x.tolist(), "AOTC-E605"),
+        (x[1:], "AOTC-E612"),
+    ):
+        for arguments in ((wrong, y), (x, wrong)):
+            assert refused(bundle["padded"], *arguments).code == code
+    check_rows(bundle["padded"](x.astype(">f4"), np.asfortranarray(y)), x, y)
+    assert sum(bundle["padded"].refusals.values()) == 8
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "code", "rule"),
     [

@@ -172,8 +172,9 @@ AREAS = (
         ("bundles/endorse.py", "bundles/trust_check.py"),
         (
             "tests/unit/bundles",
+            "tests/unit/packing/test_extracted_bundles.py",
             "tests/unit/cli/test_command_sign.py",
-            "tests/unit/cli/test_command_trust.py",
+            "tests/unit/cli/test_command_trust_changes.py",
         ),
     ),
     Area(TOOLCHAIN, ("bundles/coverage.py",), ("tests/unit/cli/test_command_profiles.py",)),
@@ -238,22 +239,26 @@ AREAS = (
         ),
         decisions=True,
     ),
+    # Some of it only matters beside jax, in a process of its own.
     Area(
         RUNTIME,
+        ("serving/entry_point.py", "serving/execution.py", "serving/foreign_arrays.py"),
         (
-            "serving/entry_point.py",
-            "serving/execution.py",
-            "serving/loaded.py",
-            "serving/slot.py",
-            "serving/resident.py",
-            "serving/sharded.py",
-            "serving/foreign_arrays.py",
+            "tests/unit/runtime/serving/test_loaded.py",
+            "tests/unit/runtime/serving/test_processes.py",
+            "tests/e2e/test_dtypes.py",
+            "tests/e2e/test_keys.py",
+            "tests/e2e/test_shapes_serving.py",
         ),
+        in_file=True,
+    ),
+    Area(
+        RUNTIME,
+        ("serving/loaded.py", "serving/slot.py", "serving/resident.py", "serving/sharded.py"),
         (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_slot.py",
             "tests/unit/runtime/serving/test_concurrency.py",
-            "tests/unit/runtime/serving/test_processes.py",
         ),
     ),
     Area(

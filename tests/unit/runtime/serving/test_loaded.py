@@ -52,6 +52,14 @@ def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
     assert finding.found == "batch=7 (image float32[7, 64])" and finding.where == "predict"
 
 
+def test_every_way_of_calling_refuses_a_shape_outside_every_profile(digits: LoadedBundle) -> None:
+    predict = digits["predict"]
+    for call in (predict, predict.on_device, predict.submit):
+        with pytest.raises(ShapeError) as caught:
+            call(image(7))
+        assert caught.value.code == "AOTC-E611"
+
+
 @pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), ()])
 def test_another_rank_or_fixed_axis_is_refused(
     shape: tuple[int, ...], digits: LoadedBundle
