@@ -66,8 +66,8 @@ def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str,
     """Name to digest of every own file that was opened, below the manifest's folder or the folder
     of a module elsewhere. Files of `.git` are left out: provenance names the commit.
 
-    opened: paths from the manifest's folder, or absolute.  manifest: absolute paths of the build
-    manifest and the files that it names, which provenance lists separately.
+    opened: paths from the manifest's folder, or absolute; without "..".  manifest: absolute paths
+    of the build manifest and the files that it names, which provenance lists separately.
     """
     folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
     folders[root] = Path()

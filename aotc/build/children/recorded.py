@@ -15,6 +15,7 @@ import msgspec
 
 from aotc.build.children import child
 from aotc.build.staging import Staging, no_scratch
+from aotc.build.watching.import_places import path_at
 from aotc.build.watching.reads import Looking
 from aotc.build.watching.recorder import Recorder
 from aotc.build.watching.recording import Recording
@@ -59,7 +60,8 @@ def _write_files(staging: Staging, opened: Iterable[str], manifest: Path, root: 
 
     named = build_manifest_of(manifest, staging.read_manifest()).files()
     told = {path.resolve() for path in (manifest, *(file.path for file in named))}
-    staging.write_files(own_files.read_by(opened, root, told))
+    paths = [os.fspath(path_at(name, root)) for name in opened]
+    staging.write_files(own_files.read_by(paths, root, told))
 
 
 if __name__ == "__main__":
