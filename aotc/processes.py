@@ -1,7 +1,7 @@
 """Child processes that end with the work they belong to, also when another thread says so.
 
-Each leads a process group of its own, and whatever it has started in there ends with it: the
-programs of users start processes, too.
+Each leads a process group of its own, and whatever it has started in there ends with it. The
+programs of users start processes, too, in groups of their own: these have a guard.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from aotc import group_guard
-
-PR_SET_PDEATHSIG = 1
+from aotc import process_guard
 
 GRACE_SECONDS = 1.0
 """From SIGTERM to SIGKILL, for what a user's program has started: to remove what it shares."""
 
+_GUARD = (sys.executable, "-I", "-S", process_guard.__file__)
 
 _UNASKED = frozenset(
     {
@@ -48,14 +47,10 @@ class StoppedError(Exception):
 
 
 class Child(subprocess.Popen[Any]):
-    """A process that leads a group; it is over when nothing of the group is left.
+    """A process that leads a group; it is over when nothing of the group is left."""
 
-    grace: seconds from SIGTERM to SIGKILL; 0 for SIGKILL at once.
-    """
-
-    def __init__(self, command: Sequence[str], grace: float, **options: Any) -> None:
+    def __init__(self, command: Sequence[str], **options: Any) -> None:
         super().__init__(command, process_group=0, **options)
-        self._grace = grace
         self._over = threading.Event()
         self._lock = threading.Lock()
         threading.Thread(target=self._clear, daemon=True, name="aotc-child").start()
@@ -72,11 +67,10 @@ class Child(subprocess.Popen[Any]):
 
     def end(self) -> None:
         """Begin to end all of it, and do not wait for that."""
-        self._signal(signal.SIGTERM if self._grace else signal.SIGKILL)
-        if self._grace and not self._over.is_set():
-            later = threading.Timer(self._grace, self._signal, [signal.SIGKILL])
-            later.daemon = True
-            later.start()
+        with self._lock:
+            if not self._over.is_set():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
 
     def _clear(self) -> None:
         """End what the leader leaves. Until then it is not reaped, so that its number is no other
@@ -84,19 +78,41 @@ class Child(subprocess.Popen[Any]):
         """
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         try:
-            if self._grace:
-                group_guard.end(self.pid, self._grace)
-            else:
-                self._signal(signal.SIGKILL)
+            self.end()
         finally:
             with self._lock:
                 self._over.set()
 
-    def _signal(self, number: signal.Signals) -> None:
+
+class Guarded(subprocess.Popen[Any]):
+    """A process below a guard (`aotc.process_guard`), which ends with it everything that it has
+    started, also if this process ends without doing so. It is over when nothing of that is left.
+
+    grace: seconds from SIGTERM to SIGKILL.
+    """
+
+    def __init__(self, command: Sequence[str], grace: float, **options: Any) -> None:
+        watched, self._held = os.pipe()
+        self._lock = threading.Lock()
+        try:
+            super().__init__(
+                [*_GUARD, str(watched), str(grace), *command],
+                process_group=0,
+                pass_fds=(watched,),
+                **options,
+            )
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            os.close(watched)
+
+    def end(self) -> None:
+        """Begin to end all of it, and do not wait for that."""
         with self._lock:
-            if not self._over.is_set():
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, number)
+            held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
 
 
 class Processes:
@@ -104,15 +120,15 @@ class Processes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[Child] = set()
+        self._running: set[Child | Guarded] = set()
         self._stopped = False
 
     @contextmanager
     def started(
         self, command: Sequence[str], *, grace: float = 0.0, **options: Any
-    ) -> Iterator[Child]:
-        """A child process, ended with all that it started if the block ends before it. grace: as
-        of `Child`; with one, it all ends with this process, too, however that ends.  options: as
+    ) -> Iterator[Child | Guarded]:
+        """A child process, ended with all that it started if the block ends before it. grace: for
+        one that runs what users wrote, and below a guard: as of `Guarded`.  options: as
         `subprocess.Popen`'s.
 
         Raises StoppedError after `stop`.
@@ -120,20 +136,15 @@ class Processes:
         with self._lock:
             if self._stopped:
                 raise StoppedError
-            process = Child(command, grace, **options)
+            process = Guarded(command, grace, **options) if grace else Child(command, **options)
             self._running.add(process)
-        guard = None
         try:
-            guard = _guard(process.pid) if grace else None
             yield process
         finally:
             process.end()
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-            if guard is not None:
-                guard.kill()
-                guard.communicate()
             with self._lock:
                 self._running.discard(process)
 
@@ -163,17 +174,6 @@ class Processes:
                 process.end()
 
 
-def _guard(group: int) -> subprocess.Popen[bytes]:
-    """A process that ends a group when this one has ended without doing so."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", group_guard.__file__, str(group), str(GRACE_SECONDS)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
-
-
 def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
     """The variables of this process for one that runs Python and answers somebody. without: how
     those begin that it must not see.
@@ -199,7 +199,7 @@ def end_with_parent() -> None:
 
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(process_guard.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def answers_only() -> IO[bytes]:

@@ -18,7 +18,7 @@ OTHERS = {
     "build/children/capture_worker.py": "runs in aotc.build.children.recorded",
     "build/children/reference_worker.py": "runs in aotc.build.children.recorded",
     "certify/worker.py": "has the runtime only",
-    "group_guard.py": "goes on to end the others",
+    "process_guard.py": "goes on to end the others",
 }
 
 WORKERS = sorted(

@@ -242,10 +242,9 @@ def test_what_the_program_has_started_neither_delays_nor_outlives_a_build(
         wait_for_the_end(int(left))
 
 
-def test_a_build_does_not_wait_for_a_daemon_of_the_program(
+def test_a_daemon_of_the_program_neither_delays_nor_outlives_a_build(
     building: Callable[..., Any], tmp_path: Path
 ) -> None:
-    # It has left the group, and is nobody's to end.
     source = (LEAVING % "pass").replace(
         "    time.sleep(600)\n", "    os.setsid(); time.sleep(600)\n"
     )
@@ -253,8 +252,8 @@ def test_a_build_does_not_wait_for_a_daemon_of_the_program(
     with building(source, (tmp_path / "left").exists, *output) as process:
         wait_for(process)
     assert process.returncode == 0
-    daemon, _ = map(int, (tmp_path / "left").read_text().split())
-    os.kill(daemon, signal.SIGKILL)
+    for left in (tmp_path / "left").read_text().split():
+        wait_for_the_end(int(left))
 
 
 IMPORTING = """

@@ -1,0 +1,151 @@
+"""`python process_guard.py PIPE SECONDS COMMAND…`: run a command, and end with it everything that
+it has started, in whatever group or session that is by then.
+
+The guard is the parent of the command, and becomes that of what lost its own (prctl(2),
+PR_SET_CHILD_SUBREAPER), so that all of it stays below the guard. PIPE is the number of a descriptor
+to read from: when nobody holds the other end any more, everything ends. The guard ends as the
+command did. It runs without packages, ours included, so that it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+TICK_SECONDS = 0.01
+
+KILLING_SECONDS = 5.0
+"""From SIGKILL until what is left is given up: another user's, or what waits for a device."""
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NOT_FOUND = 127
+READ_BYTES = 4096
+
+
+def descendants() -> list[int]:
+    """Processes below this one that run (proc(5), `/proc/PID/stat`); those that have ended and that
+    nobody has asked about are none.
+    """
+    children: dict[int, list[int]] = {}
+    running = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # The name of a program stands in brackets, and may hold any.
+            state, parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+        except OSError:
+            continue
+        number = int(folder.name)
+        children.setdefault(int(parent), []).append(number)
+        if state not in (b"Z", b"X"):
+            running.add(number)
+    found = [os.getpid()]
+    for number in found:
+        found += children.get(number, ())
+    return [number for number in found[1:] if number in running]
+
+
+def end(seconds: float, reap: Callable[[], bool]) -> None:
+    """SIGTERM to everything below this process, and to what is left after so many seconds SIGKILL.
+    reap: asks about children that have ended; whether there are others.
+    """
+    begun = time.monotonic()
+    _tell(descendants(), signal.SIGTERM)
+    # Whatever is left is a child of this process, or below one. What looks like one that has ended
+    # may have threads that have not.
+    while reap():
+        late = time.monotonic() - begun - seconds
+        if late > KILLING_SECONDS:
+            return
+        if late >= 0:
+            _tell(descendants(), signal.SIGKILL)
+        time.sleep(TICK_SECONDS)
+
+
+def _tell(processes: Sequence[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+
+
+def guard(pipe: int, seconds: float, command: list[str]) -> int:
+    """Run a command until it or the pipe ends, and then end the rest; the status it ended with, and
+    0 if it is still there, whatever was done.
+    """
+    import ctypes
+
+    os.set_inheritable(pipe, False)
+    stops = {number: signal.signal(number, signal.SIG_IGN) for number in STOPS}
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    guarding, leader = os.getpid(), os.fork()
+    if leader == 0:
+        # Without the guard nobody would end what it starts.
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == guarding:
+            _become(command, [number for number in STOPS if stops[number] != signal.SIG_IGN])
+        os._exit(NOT_FOUND)
+    ended: dict[int, int] = {}
+
+    def reap() -> bool:
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if found[0] == leader:
+                    ended.update([found])
+            return True
+        return False
+
+    while leader not in ended:
+        ready = select.select([woken, pipe], [], [])[0]
+        if pipe in ready:
+            break
+        os.read(woken, READ_BYTES)
+        reap()
+    end(seconds, reap)
+    return ended.get(leader, 0)
+
+
+def _become(command: list[str], restored: Sequence[signal.Signals]) -> None:
+    """Be the command from now on, with the signals and the variables that this process was started
+    with. Returns if there is no such command.
+    """
+    # Python ignores the last two, which `subprocess` has undone for it.
+    for number in (*restored, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    # Python may have set one for the locale, which is not to be seen.
+    entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    variables = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
+    try:
+        os.setpgid(0, 0)
+        os.execvpe(command[0], command, variables)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        sys.stderr.flush()
+
+
+def leave(status: int) -> NoReturn:
+    """End as a process with this status did (wait(2))."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one was enough
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(abs(code))
+
+
+if __name__ == "__main__":
+    leave(guard(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]))
