@@ -239,7 +239,7 @@ def like_value(
                 where=where,
                 expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
                 found=raised.describe(error, manifest.root),
-                hint="-v shows the traceback; so does calling it by hand",
+                hint=raised.hint(error, "-v shows the traceback; so does calling it by hand"),
             )
         ) from error
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,8 +41,7 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             where,
             f"an importable module {module_name}",
             f"no module named {missing}" + (f" at {line}" if line else ""),
-            f"is there a {module_name.replace('.', '/')}.py beside the manifest? Modules elsewhere "
-            "are found in folders that PYTHONPATH names, or of packages that are installed"
+            _where_else(module_name, root)
             if own
             else f"install {missing} in the environment that runs `aotc build`",
         ) from error
@@ -49,8 +50,11 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             where,
             f"a module {module_name} that imports without an error",
             raised.describe(error, root),
-            f"-v shows the traceback; so does `python -c 'import {module_name}'` in the manifest's "
-            "folder",
+            raised.hint(
+                error,
+                f"-v shows the traceback; so does `python -c 'import {module_name}'` in the "
+                "manifest's folder",
+            ),
         ) from error
     own_file = root / (module_name.partition(".")[0] + ".py")
     file = getattr(sys.modules[module_name.partition(".")[0]], "__file__", None)
@@ -86,6 +90,26 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             "name a function",
         )
     return target  # type: ignore[no-any-return]
+
+
+ABOVE_MAX = 3
+"""Folders that are looked through for a module that was not found: the manifest's, and above."""
+
+
+def _where_else(module_name: str, root: Path) -> str:
+    """What to do about a module that is not found: say where it is, if it lies in a likely place,
+    such as `src` beside the manifest or above it.
+    """
+    path = module_name.replace(".", "/")
+    above = (root, *root.parents)[:ABOVE_MAX]
+    for folder in (each for parent in above for each in (parent / "src", parent)):
+        if (folder / f"{path}.py").is_file() or (folder / path / "__init__.py").is_file():
+            found = shlex.quote(os.path.relpath(folder))
+            return f"it is in {found}: run this with PYTHONPATH={found}, or install the package"
+    return (
+        f"is there a {path}.py beside the manifest? Modules elsewhere are found in folders that "
+        "PYTHONPATH names, or of packages that are installed"
+    )
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))

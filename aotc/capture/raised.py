@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -47,11 +48,27 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
 
 
 def describe(error: BaseException, root: Path) -> str:
-    """An exception in one line: its type, the first line of its message, and `user_line`."""
+    """An exception in one line: its type, the first line of its message, and `user_line`, or the
+    line that Python could not read.
+    """
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        at = place(error.filename, error.lineno, root)
+        return f"{type(error).__name__}: {error.msg} at {at}"
     lines = str(error).strip().splitlines()
     line = user_line(error, root)
     at = f" at {line}" if line else ""
     return f"{type(error).__name__}: {lines[0] if lines else ''}{at}"
+
+
+def hint(error: BaseException, otherwise: str) -> str:
+    """What to do about an exception, where its type tells; else what the caller says."""
+    name = error.filename if isinstance(error, FileNotFoundError) else None
+    if isinstance(name, str) and not os.path.isabs(name):  # noqa: PTH117
+        return (
+            f"a program's relative paths start at the current folder, {Path.cwd()}: take them from "
+            "Path(__file__)"
+        )
+    return otherwise
 
 
 def user_traceback(error: BaseException) -> str:

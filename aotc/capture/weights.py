@@ -93,7 +93,7 @@ def load(name: str, manifest: BuildManifest) -> Weights:
             where,
             f"{spec.init}() to return a pytree of arrays",
             raised.describe(error, manifest.root),
-            "-v shows the traceback; so does calling it by hand",
+            raised.hint(error, "-v shows the traceback; so does calling it by hand"),
         ) from error
     named = tree.leaf_paths(values)
     for path, leaf in named:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from capturing import ONE_INPUT, Capture, key_path
+
+from aotc.capture import raised
+from aotc.capture.program import resolve
+from aotc.errors import CaptureError
 
 LEAF = '{ shape = [4], dtype = "float32" }'
 
@@ -23,7 +30,19 @@ def manifest(function: str = "program:f", *lines: str) -> str:
         ("program:f", "import missing_module", "program", "missing_module at program.py:5"),
         ("program:f", "1 / 0", "imports without an error", "ZeroDivisionError"),
         ("program:f", "import sys\nsys.exit(0)", "imports without an error", "SystemExit"),
-        ("program:f", "def f(x:", "imports without an error", "SyntaxError"),
+        (
+            "program:f",
+            "x = 1\ndef f(x:",
+            "imports without an error",
+            "never closed at program.py:6",
+        ),
+        (
+            "program:f",
+            "import ast\nast.parse('(', 'other.py')",
+            "imports without an error",
+            "never closed at other.py:1",
+        ),
+        ("program:f", "compile('(', '<text>', 'exec')", "an error", "program.py:5"),
     ],
 )
 def test_a_function_that_cannot_be_found_is_refused(
@@ -34,6 +53,58 @@ def test_a_function_that_cannot_be_found_is_refused(
     assert key_path(refusal) == "entry_points.f.function"
     assert expected in refusal.expected
     assert found in refusal.found
+
+
+@pytest.mark.parametrize(
+    ("folder", "module"),
+    [
+        ("deploy/src", "app.model"),
+        ("src", "app.model"),
+        (".", "app.model"),
+        ("src", "app"),
+        ("src", "single"),
+    ],
+)
+def test_a_module_in_a_likely_place_is_found_for_who_forgot_to_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, module: str
+) -> None:
+    (tmp_path / "deploy").mkdir()
+    package = tmp_path / folder / "app"
+    package.mkdir(parents=True)
+    for file in (package / "__init__.py", package / "model.py", tmp_path / folder / "single.py"):
+        file.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    with pytest.raises(CaptureError) as caught:
+        resolve(f"{module}:f", tmp_path / "deploy", "FUNCTION")
+    (finding,) = caught.value.findings
+    assert finding.hint.startswith(f"it is in {folder}: run this with PYTHONPATH={folder},")
+    with pytest.raises(CaptureError) as caught:
+        resolve("app.other:f", tmp_path / "deploy", "FUNCTION")
+    assert caught.value.findings[0].hint.startswith("is there a app/other.py beside the manifest?")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "np.load('data/gone.npy')\ndef f(x): return x",
+        "def f(x): return x\ndef init(): return {'w': np.load('data/gone.npy')}",
+    ],
+)
+def test_a_relative_path_of_a_program_is_told_where_it_starts(
+    capture: Capture, source: str
+) -> None:
+    bound = 'bind = { p = "p" }\n[weights.p]\ninit = "program:init"' if "init" in source else ""
+    source = source.replace("f(x)", "f(p, x)") if bound else source
+    refusal = capture(source, manifest("program:f", f"inputs.x = {LEAF}\n{bound}")).refusal
+    assert "FileNotFoundError" in refusal.found
+    assert refusal.hint.startswith("a program's relative paths start at the current folder, /")
+
+
+def test_an_absolute_path_that_is_not_there_has_no_such_hint() -> None:
+    gone = FileNotFoundError(2, "No such file or directory", "/data/gone.npy")
+    assert raised.hint(gone, "otherwise") == "otherwise"
+    assert raised.hint(FileNotFoundError(), "otherwise") == "otherwise"
 
 
 def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:
