@@ -36,6 +36,9 @@ class BundleSlot:
         self._tenancy = _Tenancy(_ready(bundle))
         self._changed = threading.Condition()
 
+    def __repr__(self) -> str:
+        return f"<slot with {self.bundle!r}>"
+
     @property
     def bundle(self) -> LoadedBundle:
         """The bundle that new calls run in."""

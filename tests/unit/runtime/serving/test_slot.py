@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from pathlib import Path
@@ -120,4 +121,14 @@ def test_what_is_no_ready_bundle_is_refused_and_the_old_one_serves_on(
     slot["predict"](np.zeros((1, 64), np.float32))
     slot.replace(loading.wait())
     slot["predict"](np.zeros((1, 64), np.float32))
+    slot.bundle.close()
+
+
+def test_a_slot_says_what_it_serves_and_refusals_are_answers(digits_bundle: Bundle) -> None:
+    slot = BundleSlot(load(digits_bundle))
+    assert repr(slot) == f"<slot with {slot.bundle!r}>" and "digits 1.0.0" in repr(slot)
+    with pytest.raises(ShapeError) as caught:
+        slot["predict"](IMAGE.astype(np.float64))
+    (told,) = json.loads(json.dumps([finding.to_json() for finding in caught.value.findings]))
+    assert told["code"] == "AOTC-E606" and told["found"] == "float64"
     slot.bundle.close()
