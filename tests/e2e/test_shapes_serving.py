@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,6 +25,8 @@ import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
 from aotc_runtime.schema.manifest import Symbolic, WeightArgument
 from aotc_runtime.serving import padding
+from aotc_runtime.serving.tallies import Padding
+from aotc_runtime.serving.ways import PaddedWay
 from aotc_runtime.system import host
 
 Array = np.ndarray[Any, Any]
@@ -94,6 +99,7 @@ def test_a_padded_call_is_the_exact_function_and_nan_in_the_padding_stays_there(
         shared["padded"].submit(x, y).result(),
     ):
         check_rows(result, x, y)
+    assert {type(array) for array in shared["padded"](x, y).values()} == {np.ndarray}
 
 
 @settings(max_examples=40, deadline=None)
@@ -153,6 +159,34 @@ def test_results_own_their_memory_and_arguments_may_change(name: str, bundle: Lo
 
 
 @pytest.mark.parametrize("name", ["padded", "split"])
+def test_jax_arrays_give_jax_arrays_outside_of_the_profiles_too(
+    name: str, bundle: LoadedBundle
+) -> None:
+    x, y = rows(6)
+    result = bundle[name](jnp.asarray(x), y)
+    assert all(isinstance(array, jax.Array) for array in result.values())
+    check_rows(result, x, y)
+
+
+def test_what_padding_leaves_as_it_is_keeps_its_kind_and_no_element_is_no_overhead(
+    bundle: LoadedBundle,
+) -> None:
+    outside = bundle["step"]._detoured()._outside
+    (way,) = (outside.find(shapes) for shapes in [((), (3, 4), (3, 4))])
+    assert isinstance(way, PaddedWay) and way.padding is not None
+    served = outside._served[[r.sizes["batch"] for r in outside._records].index(8)]
+    assert way.outputs[0] is served.outputs[0] and way.outputs[1].shape == (3, 4)
+    spec, record = outside._spec, outside._records[0]
+    empty = tuple(msgspec.structs.replace(t, shape=("batch", 0)) for t in spec.inputs)
+    spec = msgspec.structs.replace(spec, inputs=empty)
+    shapes = tuple((record.sizes["batch"], 0) for _ in empty)
+    record = msgspec.structs.replace(record, input_shapes=shapes)
+    fills = outside._fills
+    none = PaddedWay(outside._execution, served, spec, record, {"batch": 1}, fills, ())
+    assert none.padding == Padding(0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["padded", "split"])
 def test_device_arrays_are_taken_and_given(name: str, bundle: LoadedBundle) -> None:
     x, y = rows(6)
     first = bundle[name].on_device(x, y)
@@ -176,6 +210,29 @@ def test_what_is_donated_is_used_up_whether_it_is_padded_or_not(
     future = bundle["step"].submit(second, x)
     assert refused(np.asarray, second["rows"]).code == "AOTC-E631"
     np.testing.assert_array_equal(future.result()[0]["rows"], 3 * x)
+
+
+@pytest.mark.parametrize("name", ["padded", "split"])
+def test_what_was_used_up_is_refused_by_calls_that_donate_nothing(
+    name: str, bundle: LoadedBundle
+) -> None:
+    x, y = rows(6)
+    state: Any = {"count": np.int32(0), "rows": np.zeros((6, 4), np.float32)}
+    first, _ = bundle["step"].on_device(state, x)
+    bundle["step"].on_device(first, x)
+    for call in (bundle[name], bundle[name].on_device):
+        assert refused(call, first["rows"], y).code == "AOTC-E631"
+
+
+def test_a_donated_array_is_given_back_when_a_padded_call_fails_in_xla(
+    bundle: LoadedBundle,
+) -> None:
+    x = rows(3)[0]
+    state: Any = {"count": np.int32(0), "rows": np.zeros((3, 4), np.float32)}
+    first, _ = bundle["step"].on_device(state, x)
+    first["count"].buffer().delete()
+    assert refused(bundle["step"], first, x).code == "AOTC-E755"
+    assert not first["rows"].is_deleted
 
 
 def test_a_donated_array_is_given_back_when_the_padding_finds_no_memory(

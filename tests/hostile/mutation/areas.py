@@ -254,12 +254,27 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("serving/loaded.py", "serving/slot.py", "serving/resident.py", "serving/sharded.py"),
+        ("serving/loaded.py", "serving/slot.py"),
         (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_slot.py",
             "tests/unit/runtime/serving/test_concurrency.py",
         ),
+    ),
+    # Meshes need more devices than a process of tests has.
+    Area(
+        RUNTIME,
+        ("serving/resident.py", "serving/sharded.py"),
+        (
+            "tests/unit/runtime/serving/test_resident.py",
+            "tests/unit/runtime/serving/test_accelerated.py",
+            "tests/hostile/test_meshes.py",
+            "tests/e2e/test_dtypes.py",
+            "tests/e2e/test_meshes.py::test_a_mesh_of_one_device_is_a_program_on_one_device",
+            "tests/e2e/test_meshes.py::"
+            "test_executables_for_more_devices_than_xla_has_are_not_deserialized",
+        ),
+        in_file=True,
     ),
     Area(
         RUNTIME,
@@ -283,7 +298,11 @@ AREAS = (
             "serving/outside.py",
             "serving/compiled_here.py",
         ),
-        ("tests/unit/runtime/serving/test_sizes.py", "tests/e2e/test_shapes_serving.py"),
+        (
+            "tests/unit/runtime/serving/test_sizes.py",
+            "tests/unit/runtime/serving/test_supplied.py",
+            "tests/e2e/test_shapes_serving.py",
+        ),
         decisions=True,
     ),
 )

@@ -28,7 +28,9 @@ class Tried(NamedTuple):
 
     @property
     def excuse(self) -> str:
-        return UNREACHABLE.get((self.mutant.file.name, self.mutant.text), "")
+        name, text = self.mutant.file.name, self.mutant.text
+        alone = f"{text} -> {self.mutant.by}"
+        return UNREACHABLE.get((name, text)) or UNREACHABLE.get((name, alone), "")
 
     @property
     def verdict(self) -> str:

@@ -30,5 +30,19 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "what is the same has no differences; it only takes longer to see",
     ("gates.py", "not any(gates.stated())"): "no gate finds nothing; it only takes longer",
     ("padding.py", "isinstance(name, str)"): "a number is no name of a dimension",
+    ("execution.py", "isinstance(result, Leaf)"): "one array is read as a tree of one; slower",
+    ("execution.py", "raise"): "in `claim`, whoever reads the used-up array next refuses it, too",
+    ("resident.py", "not in_order"): "a buffer is no number of an input, but for jax",
+    (
+        "ways.py",
+        "type(result) is np.ndarray -> False",
+    ): "an array of numpy becomes one once more; it only takes longer",
+    (
+        "detour.py",
+        "type(result) is np.ndarray -> True",
+    ): "what is on the device is put there once more; it only takes longer",
+    ("ways.py", "shape != whole -> True"): "a copy of all of it is the same",
 }
-"""Survivors that no input can tell, by file and text, each with the reason."""
+"""Survivors that no input can tell, by file and text, with what stood there if the other way round
+it is told, each with the reason.
+"""

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
+from aotc_runtime import BackendError, DeviceArray, LoadedBundle, ShapeError
+from aotc_runtime.system import pjrt
 
 Bundle = tuple[Path, Path]
 
@@ -58,6 +59,43 @@ def test_every_way_of_calling_refuses_a_shape_outside_every_profile(digits: Load
         with pytest.raises(ShapeError) as caught:
             call(image(7))
         assert caught.value.code == "AOTC-E611"
+
+
+def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
+    digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict = digits["predict"]
+    before = predict.refusals.get("AOTC-E755", 0)
+
+    def no_memory(*_: Any) -> Any:
+        raise predict._device.error("RESOURCE_EXHAUSTED: out of memory\nand more")
+
+    with monkeypatch.context() as patched:
+        # Beside jax, calls do not go directly.
+        patched.setattr(predict._table[((8, 64),)], "direct", no_memory)
+        patched.setattr(pjrt, "execute", no_memory)
+        for call in (predict, predict.on_device):
+            with pytest.raises(BackendError) as caught:
+                call(image(8))
+            assert caught.value.code == "AOTC-E755"
+            assert caught.value.findings[0].found == "RESOURCE_EXHAUSTED: out of memory"
+    assert predict.refusals["AOTC-E755"] == before + 2
+    predict(image(8))
+
+
+def test_a_donated_array_is_given_back_when_xla_fails(train: LoadedBundle) -> None:
+    step = train["train_step"]
+    batch = {"image": image(64), "label": np.zeros(64, np.int32)}
+    before = step.refusals.get("AOTC-E755", 0)
+    for call in (step, step.on_device, lambda *arguments: step.submit(*arguments).result()):
+        state = train["init"].on_device(0)
+        first, *others = _leaves(state)
+        first.buffer().delete()
+        with pytest.raises(BackendError) as caught:
+            call(state, batch)
+        assert caught.value.code == "AOTC-E755"
+        assert first.is_deleted and not any(leaf.is_deleted for leaf in others)
+    assert step.refusals["AOTC-E755"] == before + 3
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), ()])

@@ -84,6 +84,52 @@ assert "jax" not in sys.modules
     )
 
 
+def test_each_of_several_arguments_is_checked_before_a_direct_call(gp_bundle: Bundle) -> None:
+    run(
+        gp_bundle,
+        LOAD.partition("predict =")[0]
+        + "def code_of"
+        + LOAD.partition("def code_of")[2].partition("def same")[0]
+        + """
+fit = bundle["fit"]
+(served, *_) = fit._table.values()
+assert served.direct is not None and len(served.executable.inputs) == 2
+x, y = (np.ones(aval.shape, aval.dtype) for aval in served.executable.inputs)
+for wrong, code in (
+    (lambda a: a.astype(np.float32), "AOTC-E606"),
+    (lambda a: a.view(np.int64), "AOTC-E606"),
+    (lambda a: a.tolist(), "AOTC-E605"),
+    (lambda a: np.ma.masked_array(a, mask=True), "AOTC-E605"),
+):
+    assert code_of(fit, wrong(x), y) == code_of(fit, x, wrong(y)) == code
+assert code_of(fit, x) == code_of(fit, x, y, y) == "AOTC-E601"
+assert code_of(fit, x, y) is None and code_of(fit, x.astype(">f8"), y) is None
+assert "jax" not in sys.modules
+""",
+    )
+
+
+def test_results_that_jax_would_narrow_stay_numpy_arrays(gp_bundle: Bundle) -> None:
+    run(
+        gp_bundle,
+        """
+import sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+x, y = (np.ones(shape) for shape in bundle["fit"].spec.profiles[0].input_shapes)
+queries = np.ones(bundle["sample"].spec.profiles[0].input_shapes[-2])
+key = jnp.zeros(2, jnp.uint32)
+results = jax.tree.leaves(bundle["sample"](bundle["fit"](x, y), queries, key))
+assert results
+for found in results:
+    assert type(found) is np.ndarray and found.dtype == np.float64, type(found)
+""",
+    )
+
+
 def test_a_process_that_imports_jax_later_goes_on_and_gets_jax_arrays_for_jax_arrays(
     digits_bundle: Bundle,
 ) -> None:

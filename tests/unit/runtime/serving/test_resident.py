@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
@@ -199,3 +200,24 @@ def test_loading_again_and_again_needs_no_more_memory_files_or_maps(digits_bundl
     assert held()[1] <= maps + 2, "an arena of the allocator may come, a map for each load may not"
     # Threads that deserialize have arenas of their own, which fill during the first cycles.
     assert private_bytes() - memory < 20 * 200_000, "a cycle loads some 400 kB"
+
+
+def test_only_what_jaxlibs_own_call_path_takes_in_order_runs_there() -> None:
+    device = pjrt.device()
+    plain = pjrt.Aval((2,), np.dtype(np.float32))
+    weight = device.put(np.ones(2, np.float32), plain)
+    spec = manifest().entry_points["predict"]
+    (parameter,) = spec.parameters
+    donating = msgspec.structs.replace(
+        spec, parameters=(msgspec.structs.replace(parameter, donated=True),)
+    )
+    packed = pjrt.Aval((2,), np.dtype(ml_dtypes.int4))
+    for entry, arguments, inputs in (
+        (spec, (0, weight), (plain,)),
+        (spec, (weight, 1, 0), (plain, plain)),
+        (spec, (weight, 0), (plain, plain)),
+        (donating, (weight, 0), (plain,)),
+        (spec, (weight, 0), (packed,)),
+    ):
+        executable: Any = None
+        assert resident.direct_call(executable, entry, arguments, inputs, (plain,)) is None
