@@ -72,6 +72,16 @@ def serialize_portable(module: Any, version: str) -> bytes:
     return artifact
 
 
+def read_xla_flags() -> None:
+    """Make XLA read the flags of the environment, which it does once in a process."""
+    try:
+        from jaxlib import _jax
+
+        _jax.CompileOptions()
+    except (ImportError, AttributeError) as error:
+        raise _missing("jaxlib._jax.CompileOptions", error) from error
+
+
 def constants_are_arguments() -> bool:
     """Whether this process' jax was imported with closed-over arrays as arguments."""
     try:

@@ -122,7 +122,8 @@ class CapturedProgram:
     others of its files that it opened, to theirs.  files: weights and fixtures that the manifest
     names, to theirs.  All are of what was read, whatever became of the file.  weights: set name to
     origin ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is
-    missing is not cut.  packages: what the capture had imported, by name.
+    missing is not cut.  packages: what the capture had imported, by name.  xla_flags: what the
+    program has set this variable to, without effect.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
@@ -132,6 +133,7 @@ class CapturedProgram:
     files: dict[str, str] = field(default_factory=dict)
     packages: dict[str, Package] = field(default_factory=dict)
     shardings: dict[str, dict[str, Sharding]] = field(default_factory=dict)
+    xla_flags: str = ""
 
     @property
     def made_from(self) -> dict[str, str]:

@@ -78,6 +78,15 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
             )
 
 
+def flags_ignored(program: CapturedProgram) -> Iterator[str]:
+    """A sentence if the program sets flags of XLA."""
+    if program.xla_flags:
+        yield (
+            f"the program sets XLA_FLAGS={program.xla_flags}, which has no effect here: options of "
+            "the compiler belong in target files, and axes of devices in the manifest's mesh"
+        )
+
+
 def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
     """A sentence for each dimension with the policy split that no two profiles could serve."""
     for target, manifest in manifests.items():

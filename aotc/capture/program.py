@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aotc import private
 from aotc.capture import raised
 from aotc.errors import CaptureError
 from aotc_runtime.errors import Finding
@@ -26,8 +27,10 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
     """The function that "package.module:function" names.
 
     root: the manifest's folder, from which modules are imported first.  where: for messages.
+    `XLA_FLAGS` that the module sets come too late, in every process that runs it.
     Raises CaptureError (AOTC-E820).
     """
+    private.read_xla_flags()
     module_name, _, attribute = reference.partition(":")
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))

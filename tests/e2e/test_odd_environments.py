@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from aotc.build.pipeline import build
 from aotc.processes import inherited
 
 PROGRAM = "def f(x):\n    return x * 2\n"
@@ -104,3 +105,19 @@ def test_children_are_not_told_what_a_terminal_is_told(monkeypatch: pytest.Monke
     kept = inherited(without=("PYTHONHASH",))
     assert not kept.keys() & TALKATIVE.keys()
     assert ODD.keys() - kept.keys() == {"PYTHONHASHSEED", "PYTHONIOENCODING"}
+
+
+COUNTING = "import os\n{}\nimport jax\ndef f(x):\n    return x * jax.device_count()\n"
+FLAGS = "--xla_no_such_flag --xla_force_host_platform_device_count=4"
+
+
+def test_flags_of_xla_that_a_program_sets_change_nothing_and_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text(MANIFEST, encoding="utf-8")
+    roots, noted = [], []
+    for setting in ("", f"os.environ['XLA_FLAGS'] = {FLAGS!r}"):
+        (tmp_path / "odd.py").write_text(COUNTING.format(setting), encoding="utf-8")
+        built = build(tmp_path / "odd.toml", output=tmp_path / "odd.aotb")
+        roots.append(built.bundle.root_digest)
+        noted.append([note for note in built.notes if "XLA_FLAGS" in note])
+    assert roots[0] == roots[1]
+    assert noted[0] == [] and len(noted[1]) == 1 and FLAGS in noted[1][0]

@@ -7,6 +7,7 @@ imported with closed-over constants as arguments.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -112,6 +113,7 @@ def capture(
         files=dict(sorted(files.items())),
         packages=imported_packages(also=TOOLCHAIN),
         shardings=cuts,
+        xla_flags=os.environ.get("XLA_FLAGS", ""),
     )
 
 
