@@ -54,6 +54,16 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     """
     members: dict[str, Member] = {}
     at = 0
+    if _is_text(bytes(data[:BLOCK])):
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E103",
+                where=where,
+                expected="a bundle, which is a tar archive",
+                found="a file of text",
+                hint="pass the .aotb file that `aotc build` wrote, not a manifest, policy or key",
+            )
+        )
     while True:
         header = bytes(data[at : at + BLOCK])
         if len(header) < BLOCK:
@@ -84,6 +94,11 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     if len(trailer) > TRAILER_BYTES_MAX or any(trailer):
         raise _refuse("AOTC-E105", where, "nothing after the last member", "further bytes")
     return members
+
+
+def _is_text(start: bytes) -> bool:
+    """Whether a file begins like a manifest, a policy or a key. A header of tar holds zeros."""
+    return bool(start) and all(byte >= ord(" ") or byte in b"\t\r\n" for byte in start)
 
 
 def _member(header: bytes, at: int, where: str) -> Member:

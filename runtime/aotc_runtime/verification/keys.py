@@ -86,10 +86,11 @@ def _parsed_key(pem: str, name: str, where: str) -> PublicKey:
     try:
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
+        said = str(error).splitlines()[0] if str(error) else "something else"
         raise _refusal(
             where,
             "a PEM public key: -----BEGIN PUBLIC KEY-----",
-            str(error).splitlines()[0] if str(error) else "something else",
+            "a private key" if "PRIVATE KEY-----" in pem else said,
             "use the .pub file that `aotc keygen` wrote",
         ) from error
     der = key.public_bytes(

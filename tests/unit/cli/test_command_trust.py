@@ -53,7 +53,8 @@ def test_text_around_the_key_stays_out_of_the_policy(aotc: Run, tmp_path: Path, 
 def test_a_private_key_is_never_put_into_a_policy(refused: Run, tmp_path: Path, pair: str) -> None:
     secret = (tmp_path / "ci.key").read_text()
     (tmp_path / "both.pub").write_text((tmp_path / "ci.pub").read_text() + secret)
-    refused(["trust", "init", "--key", "ci.key", "--name", "a"], 5, "AOTC-E310")
+    private = refused(["trust", "init", "--key", "ci.key", "--name", "a"], 5, "AOTC-E310")
+    assert "found     a private key" in private.stderr
     refused(["trust", "init", "--key", "both.pub", "--name", "a", "-o", "."], 2, "AOTC-E005")
     assert not (tmp_path / "trust.toml").exists()
 

@@ -60,3 +60,21 @@ def test_an_empty_archive_has_no_members() -> None:
 def test_a_member_is_a_name_and_a_place() -> None:
     found = read_members(memoryview(archive({"a": b"xyz"}, tarfile.GNU_FORMAT)), where="x")
     assert found == {"a": Member("a", 512, 3)}
+
+
+@pytest.mark.parametrize(
+    ("data", "is_text"),
+    [
+        ('schema = 1\nname = "Müller"\n'.encode() * 99, True),
+        (b"-----BEGIN PRIVATE KEY-----\r\n", True),
+        (b"\tx", True),
+        (b"", False),
+        (b"PK\x03\x04", False),
+        (archive({"a": b"xyz"}, tarfile.GNU_FORMAT)[:700], False),
+    ],
+)
+def test_a_file_of_text_in_place_of_a_bundle_is_told_as_one(data: bytes, is_text: bool) -> None:
+    with pytest.raises(BundleFormatError) as refused:
+        read_members(memoryview(data), where="x")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.found == "a file of text") == ("AOTC-E103", is_text)
