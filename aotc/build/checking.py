@@ -27,6 +27,7 @@ from aotc.packing.bundle import TargetParts
 from aotc.parity import isolated
 from aotc.shapes import files
 from aotc.shapes.trials import Outcome
+from aotc.shapes.verdict import At
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity, ParityNotRun, ParityRan
@@ -85,6 +86,7 @@ class Checking:
         self,
         found: Mapping[str, Ran],
         keys: Mapping[str, Mapping[Profile, Profile]],
+        at: At,
     ) -> tuple[Parities, dict[str, Proofs]]:
         """Parity by target and captured profile, and the proofs of each target's policies.
 
@@ -99,7 +101,7 @@ class Checking:
                 captured: ran.not_run or by_key[key] for key, captured in keys[target].items()
             }
         tried = {t: None if ran.not_run else ran.trials for t, ran in found.items()}
-        return parities, trials.judge(self._staging, tried)
+        return parities, trials.judge(self._staging, tried, at)
 
     def _recall(self, task: Task) -> Ran | None:
         return self._tasks.recall(task.key, Ran)

@@ -279,7 +279,7 @@ def check(
         running.meter.expect(Kind.PARITY, len(unchecked))
         ran = failures.results(checking.begin(unchecked))
         found = captured_profiles(unchecked, executables)
-        parities, proofs = checking.judge(ran, found) if ran else ({}, {})
+        parities, proofs = checking.judge(ran, found, request.manifest.where) if ran else ({}, {})
     failures.raise_collected()
     return [
         parts.of(

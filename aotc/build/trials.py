@@ -15,7 +15,7 @@ from aotc.errors import raise_if
 from aotc.shapes import files
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.trials import Outcome
-from aotc.shapes.verdict import evidence, refusals, tried
+from aotc.shapes.verdict import At, evidence, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc_runtime.schema.manifest import TrialRan
 
@@ -38,7 +38,7 @@ def plan(
 
 
 def judge(
-    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None]
+    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None], at: At
 ) -> dict[str, Proofs]:
     """The proofs of the targets that were tried, by target.
 
@@ -59,7 +59,7 @@ def judge(
         raise_if(
             finding
             for entry, found in pairs
-            for finding in refusals(entry, found, f"the executables for {target}")
+            for finding in refusals(entry, found, f"the executables for {target}", at)
         )
         proofs[target] = {entry.entry_point: evidence(found, ran) for entry, found in pairs}
     return proofs

@@ -58,6 +58,10 @@ SECTIONS: dict[str, tuple[click.Command, ...]] = {
 """Commands as the help shows them: by what they are for, in the order in which they are needed."""
 
 
+WHOLE = 1000
+"""More than any first sentence has; click would cut it, and wraps it all the same."""
+
+
 class SectionedGroup(click.Group):
     """Its help lists the commands in SECTIONS."""
 
@@ -66,12 +70,11 @@ class SectionedGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.list_commands(ctx)))
-        limit = formatter.width - 6 - indent
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        ((command.name or "").ljust(indent), command.get_short_help_str(limit))
+                        ((command.name or "").ljust(indent), command.get_short_help_str(WHOLE))
                         for command in commands
                     ]
                 )

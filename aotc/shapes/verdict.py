@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -12,6 +12,9 @@ from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Trial, TrialRan
 
 type Tried = Sequence[tuple[PlannedTrial, Outcome]]
+
+type At = Callable[[str, str, str, str], str]
+"""The place of a key path, as `BuildManifest.where`."""
 
 
 def tried(entry: EntryTrials, outcomes: Sequence[Outcome]) -> Tried:
@@ -38,7 +41,7 @@ def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
     return proof
 
 
-def refusals(entry: EntryTrials, found: Tried, what: str) -> Iterator[Finding]:
+def refusals(entry: EntryTrials, found: Tried, what: str, at: At) -> Iterator[Finding]:
     """One finding for each dimension, or for several together, whose trials differ by more than the
     tolerance. what: "plain JAX", or "the executables for cpu-x86-64-v3".
     """
@@ -51,13 +54,13 @@ def refusals(entry: EntryTrials, found: Tried, what: str) -> Iterator[Finding]:
         if len(dimensions) > 1 and not alone.isdisjoint(dimensions):
             continue
         count = sum(trial.dimensions == dimensions for trial, _ in found)
-        yield _refusal(entry, dimensions, each, count, what)
+        yield _refusal(entry, dimensions, each, count, what, at)
 
 
-def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float) -> Finding:
+def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float, at: At) -> Finding:
     """AOTC-E955 or E956 for a trial that was stopped after so many seconds."""
     never = Outcome(None, None, 0, "", within=False)
-    finding = _refusal(entry, trial.dimensions, [(trial, never)], 1, "plain JAX itself")
+    finding = _refusal(entry, trial.dimensions, [(trial, never)], 1, "plain JAX itself", at)
     done = finding.found.removeprefix("another result from ").partition(": max abs error")[0]
     return replace(finding, found=f"none within {seconds:.0f} s from {done}")
 
@@ -68,6 +71,7 @@ def _refusal(
     failed: Tried,
     count: int,
     what: str,
+    at: At,
 ) -> Finding:
     # With what calls really hold, if that fails already; the largest error of those otherwise.
     trial, outcome = max(
@@ -79,6 +83,8 @@ def _refusal(
         ),
     )
     names = " and ".join(dimensions)
+    stated = at("entry_points", entry.entry_point, "out_of_profile", dimensions[0])
+    stated += "".join(f" and {name}" for name in dimensions[1:])
     asked = sizes_text(trial.sizes)
     if trial.inputs != FIXTURE:
         asked += f", its inputs all {trial.inputs}"
@@ -93,7 +99,7 @@ def _refusal(
     )
     return Finding(
         code="AOTC-E955" if trial.fill else "AOTC-E956",
-        where=f"{entry.entry_point} out_of_profile {names}, output {outcome.worst or 'result'}",
+        where=f"{stated}, output {outcome.worst or 'result'}",
         expected=f"what plain JAX computes at exactly {asked}",
         found=f"another result from {what}, {done}: {numbers}; "
         f"{len(failed)} of {count} trials differ",

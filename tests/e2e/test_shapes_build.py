@@ -99,7 +99,13 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(
     error = refused(tmp_path, function, 'out_of_profile.rows = "pad"')
     (finding,) = error.findings
     assert (finding.code, error.exit_code) == ("AOTC-E955", 8)
-    assert finding.where == "f out_of_profile rows, output result"
+    line = next(
+        number
+        for number, text in enumerate((tmp_path / "manifest.toml").read_text().splitlines(), 1)
+        if text.startswith("out_of_profile.rows")
+    )
+    place = f"manifest.toml:{line} entry_points.f.out_of_profile.rows, output result"
+    assert finding.where.endswith(place)
     assert finding.expected.startswith("what plain JAX computes at exactly rows=")
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found

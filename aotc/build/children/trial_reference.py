@@ -28,7 +28,7 @@ from aotc.shapes import files
 from aotc.shapes.run import Array, run
 from aotc.shapes.samples import sampled
 from aotc.shapes.trials import FIXTURE, EntryTrials, Outcome, PlannedTrial, Sizes
-from aotc.shapes.verdict import endless, refusals, tried
+from aotc.shapes.verdict import At, endless, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc_runtime.schema.labels import label
 
@@ -128,7 +128,7 @@ def try_all(
                 if key not in known:
                     known[key] = _try(trial, entry, program, manifest, staging, functions)
                 found.append(known[key])
-            raise_if(refusals(entry, tried(entry, found), "plain JAX itself"))
+            raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
             outcomes[target].append(found)
     files.write_outcomes(staging.folder, outcomes)
 
@@ -154,7 +154,7 @@ def _try(
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-        with _ending(entry, trial, allowed, staging):
+        with _ending(entry, trial, allowed, staging, manifest.where):
             results = function.at(sizes)(given)
         return [results[spec.path] for spec in captured.outputs]
 
@@ -163,7 +163,7 @@ def _try(
 
 @contextmanager
 def _ending(
-    entry: EntryTrials, trial: PlannedTrial, seconds: float, staging: Staging
+    entry: EntryTrials, trial: PlannedTrial, seconds: float, staging: Staging, at: At
 ) -> Iterator[None]:
     """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
 
@@ -172,7 +172,7 @@ def _ending(
     """
 
     def late() -> None:
-        finding = endless(entry, trial, seconds)
+        finding = endless(entry, trial, seconds, at)
         child.end(child.report(staging.folder, ParityError(finding)))
 
     timer = Timer(seconds, late)

@@ -191,3 +191,14 @@ def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_th
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("columns", [50, 60, 80])
+def test_the_help_cuts_no_command_short_however_narrow_the_terminal(
+    aotc: Run, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = " ".join(aotc("--help").stdout.split())
+    for name, each in cli.commands.items():
+        assert f"{name} {each.get_short_help_str(1000)}" in text
+    assert text.count("...") == 1, "of the usage"

@@ -138,6 +138,10 @@ def test_fills_are_extremes_of_the_dtype(fill: str, dtype: DType, expected: Any)
     assert value_of(fill, dtype, declared) == expected
 
 
+def at(*keys: str) -> str:
+    return ".".join(keys)
+
+
 GOOD = Outcome(0.0, 0.0, 0, "y", True)
 BAD = Outcome(0.5, 0.25, 9, "y", False)
 
@@ -146,8 +150,11 @@ def test_a_dimension_that_leaks_is_refused_once_with_the_numbers() -> None:
     trials = (PADDED, replace(PADDED, fill="ones"), replace(PADDED, fill="largest"))
     entry = replace(ENTRY, trials=trials)
     worse = replace(BAD, max_abs=None)
-    (finding,) = refusals(entry, tried(entry, [GOOD, BAD, worse]), "the executables for t")
-    assert (finding.code, finding.where) == ("AOTC-E955", "f out_of_profile seq, output y")
+    (finding,) = refusals(entry, tried(entry, [GOOD, BAD, worse]), "the executables for t", at)
+    assert (finding.code, finding.where) == (
+        "AOTC-E955",
+        "entry_points.f.out_of_profile.seq, output y",
+    )
     assert finding.expected == "what plain JAX computes at exactly batch=2,seq=3"
     assert "padded to batch=2,seq=5 and filled with the largest numbers" in finding.found
     assert "max abs error inf, max rel error 0.25, 9 ulp; 2 of 3 trials differ" in finding.found
@@ -156,21 +163,21 @@ def test_a_dimension_that_leaks_is_refused_once_with_the_numbers() -> None:
 def test_what_calls_would_really_hold_is_told_first() -> None:
     entry = replace(ENTRY, trials=(PADDED, replace(PADDED, fill="declared")))
     outcomes = [replace(BAD, max_abs=None), BAD]
-    (finding,) = refusals(entry, tried(entry, outcomes), "plain JAX itself")
+    (finding,) = refusals(entry, tried(entry, outcomes), "plain JAX itself", at)
     assert "filled with what is declared" in finding.found
 
 
 def test_dimensions_that_leak_alone_are_not_refused_together_again() -> None:
     both = replace(PADDED, dimensions=("batch", "seq"))
     entry = replace(ENTRY, trials=(PADDED, both))
-    assert len(list(refusals(entry, tried(entry, [BAD, BAD]), "t"))) == 1
-    (finding,) = refusals(entry, tried(entry, [GOOD, BAD]), "t")
-    assert finding.where.startswith("f out_of_profile batch and seq")
+    assert len(list(refusals(entry, tried(entry, [BAD, BAD]), "t", at))) == 1
+    (finding,) = refusals(entry, tried(entry, [GOOD, BAD]), "t", at)
+    assert finding.where.startswith("entry_points.f.out_of_profile.batch and seq")
 
 
 def test_a_split_that_differs_is_refused_with_its_parts() -> None:
     entry = replace(ENTRY, trials=(SPLIT,))
-    (finding,) = refusals(entry, tried(entry, [BAD]), "plain JAX itself")
+    (finding,) = refusals(entry, tried(entry, [BAD]), "plain JAX itself", at)
     assert finding.code == "AOTC-E956"
     assert "split into batch=2,seq=2 and batch=1,seq=2" in finding.found
 

@@ -14,7 +14,9 @@ PARTS = PlannedTrial(("seq",), {"seq": 16}, ({"seq": 8}, {"seq": 8}), "")
 
 def hint(trial: PlannedTrial, max_rel: float | None) -> str:
     outcome = Outcome(max_rel, max_rel, 9, "result", within=False)
-    (finding,) = refusals(ENTRY, [(trial, outcome)], "plain JAX itself")
+    (finding,) = refusals(
+        ENTRY, [(trial, outcome)], "plain JAX itself", lambda *keys: ".".join(keys)
+    )
     return finding.hint
 
 

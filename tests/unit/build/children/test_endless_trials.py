@@ -17,7 +17,8 @@ from aotc.shapes.trials import EntryTrials, PlannedTrial
 
 trial = PlannedTrial(("n",), {"n": 3}, ({"n": 4},), sys.argv[2])
 entry = EntryTrials("f", 0.0, 0.0, {}, (), {}, {}, (trial,))
-with _ending(entry, trial, float(sys.argv[3]), Staging(Path(sys.argv[1]))):
+staging = Staging(Path(sys.argv[1]))
+with _ending(entry, trial, float(sys.argv[3]), staging, lambda *keys: ".".join(keys)):
     threading.Event().wait(float(sys.argv[4]))
 """
 
@@ -34,7 +35,7 @@ def ended(
 def test_a_call_that_takes_too_long_is_refused_with_its_sizes_and_its_fill(tmp_path: Path) -> None:
     code, (finding,) = ended(tmp_path, "inf", 0.1, 60)
     assert (code, finding["code"]) == (8, "AOTC-E955")
-    assert finding["where"].startswith("f out_of_profile n")
+    assert finding["where"].startswith("entry_points.f.out_of_profile.n, output")
     assert finding["found"] == (
         "none within 0 s from plain JAX itself, padded to n=4 and filled with infinity"
     )
