@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import msgspec
 import numpy as np
 import pytest
+from hostile.tampering import in_memory, take_apart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shape_programs import MANIFEST, PROGRAM, compiling, rewritten
@@ -24,6 +25,7 @@ from small_programs import build_signed
 import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
 from aotc_runtime.schema.manifest import Symbolic, WeightArgument
+from aotc_runtime.serving import outside as outside_
 from aotc_runtime.serving import padding
 from aotc_runtime.serving.tallies import Padding
 from aotc_runtime.serving.ways import PaddedWay
@@ -80,6 +82,11 @@ def refused(call: Callable[..., Any], *arguments: Any) -> AotcError:
     with pytest.raises(AotcError) as caught:
         call(*arguments)
     return caught.value
+
+
+def manifest_of(bundle: Path) -> dict[str, Any]:
+    """The manifest in a bundle, as JSON."""
+    return take_apart(in_memory(bundle)).manifest
 
 
 def report(bundle: LoadedBundle, name: str) -> dict[str, Any]:
@@ -354,6 +361,51 @@ def test_a_closed_bundle_refuses_and_still_reports(built: tuple[Path, Path]) -> 
     bundle.close()
     assert refused(bundle["padded"], *rows(3)).code == "AOTC-E633"
     assert report(bundle, "padded")["padding"]["calls"] == 1
+
+
+def test_as_many_shapes_are_remembered_as_may_be_and_the_oldest_is_forgotten(
+    bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside_, "REMEMBERED_MAX", 2)
+    outside = bundle["padded"]._detoured()._outside
+    ways = [outside.find(((batch, 4), (batch, 4))) for batch in (3, 4, 5)]
+    assert [shapes[0][0] for shapes in outside._ways] == [4, 5]
+    assert outside.find(((4, 4), (4, 4))) is ways[1], "the same one, not made anew"
+    assert outside.find(((3, 4), (3, 4))) is not ways[0]
+
+
+def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: LoadedBundle) -> None:
+    call = bundle["padded"]
+    resident = call._resident
+    assert resident is not None
+    inputs = tuple(msgspec.structs.replace(t, shape=("batch*seq", 4)) for t in resident.spec.inputs)
+    spec = msgspec.structs.replace(resident.spec, inputs=inputs, dimensions=("batch", "seq"))
+    found = outside_.Outside(
+        msgspec.structs.replace(resident, spec=spec),
+        list(call._table.values()),
+        call._execution,
+        call.tallies,
+    )
+    assert refused(found.find, ((6, 4), (6, 4))).code == "AOTC-E611"
+
+
+def test_of_two_dimensions_only_the_one_whose_policy_says_so_is_compiled(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    def change(documents: Any) -> None:
+        compiling("encode")(documents)
+        policies = documents.manifest["entry_points"]["encode"]["out_of_profile"]
+        policies["seq"] = pads
+
+    manifest = manifest_of(built[0])
+    pads = manifest["entry_points"]["encode"]["out_of_profile"]["seq"]
+    path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
+    with aotc_runtime.load(path, trust=trust) as bundle:
+        check_encoded(bundle["encode"](tokens(2, 6)), tokens(2, 6))
+        assert list(report(bundle, "encode")["paths"]["pad"]) == ["encode[batch=2,seq=8]"]
+        compiler = bundle["encode"]._detoured()._outside.compiler
+        assert compiler is not None and compiler.report()["waiting"] == []
+    assert compiler._compile is None, "and with the bundle, the module and its weights are closed"
 
 
 def until_compiled(call: Callable[..., Any], *arguments: Any) -> Any:
