@@ -33,6 +33,16 @@ def test_an_entry_is_given_back_to_whoever_opens_the_folder(store: LocalStore) -
     assert store.get(OTHER) is None and store.notes() == ()
 
 
+def test_an_entry_as_large_as_the_cache_may_be_is_kept_and_a_larger_one_is_not(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path / "cache", 100)
+    store.put(KEY, b"x" * 100)
+    store.put(OTHER, b"x" * 101)
+    assert (store.get(KEY), store.get(OTHER)) == (b"x" * 100, None)
+    assert LocalStore(store.folder, 99).get(KEY) is None, "it would have to read too much"
+
+
 @pytest.mark.parametrize("place", ["magic", "digest", "data", "end", "cut"])
 def test_a_damaged_entry_is_not_used_and_goes_away_with_a_note(
     store: LocalStore, place: str

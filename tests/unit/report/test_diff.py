@@ -145,6 +145,7 @@ def test_an_operation_more_is_shown_in_every_stage(larger: Diff) -> None:
         (f"f for {V3} compared.py f", "2 of 2 lines", "3 of 3 lines")
     ]
     assert "weights" not in kinds(larger) and "toolchain" not in kinds(larger)
+    assert "evidence" not in kinds(larger), "what of it is another is told by itself"
 
 
 def test_the_text_of_a_module_shows_the_line_that_is_new_and_no_renumbering(larger: Diff) -> None:
@@ -339,6 +340,18 @@ def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
     blind = replace(base, root_digest="blind", targets={V3: ReviewedTarget(manifest, None)})
     for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
         assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
+
+
+def test_a_bundle_whose_backend_tells_nothing_of_an_executable_is_another_one(base: Review) -> None:
+    target = base.targets[V3]
+    assert target.evidence is not None
+    entry = target.evidence.entry_points["f"]
+    profiles = tuple(msgspec.structs.replace(p, compiled=msgspec.UNSET) for p in entry.profiles)
+    told = msgspec.structs.replace(entry, profiles=profiles)
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": told})
+    blind = replace(base, root_digest="blind", targets={V3: replace(target, evidence=evidence)})
+    for found in (diff(base, blind, lines_max=9), diff(blind, base, lines_max=9)):
+        assert set(kinds(found)) == {"custom_calls", "fusions"}
 
 
 def placed(old: Review, *places: Place) -> Review:

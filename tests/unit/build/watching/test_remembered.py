@@ -72,3 +72,7 @@ def test_without_its_check_it_is_written_there(
     remove(Check(remembered._restore, check, lambda arms: None, ""), monkeypatch)
     assert not run(worker, tasks, "../x")
     assert (worker.folder.parent / "x").read_bytes() == DATA
+
+
+def test_nothing_is_noted_of_programs_that_may_be_kept() -> None:
+    assert remembered.unkept(()) == ()
