@@ -329,6 +329,7 @@ def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Revie
     after = replace(changed_records(base, parity=not_run), root_digest="after")
     found = diff(base, after, lines_max=9)
     assert set(kinds(found)) == {"parity", "ulp"}
+    assert all(b.isdigit() and a == "-" for _, b, a in changes(found, "ulp"))
     assert ("ran", "not run here") in {(b, a) for _, b, a in changes(found, "parity")}
     assert broken(found, "ulp>+1000") and broken(diff(after, base, lines_max=9), "ulp>+1000")
     assert not broken(found, "flops>+0") and diff_document(found)["changes"][-1]["after"] == "-"

@@ -32,14 +32,14 @@ def tasks(tmp_path: Path) -> Tasks:
     return Tasks(LocalStore(tmp_path / "cache", 10_000), {})
 
 
-def run(worker: Worker, tasks: Tasks, named: str) -> bool:
+def run(worker: Worker, tasks: Tasks, named: str, digest: str = sha256(DATA)) -> bool:
     """Whether the program had to be run, though an entry says that it left a file of this name."""
     reads, ran = Reads(), []
     key = key_of(Kind.CAPTURE, {**KNOWN, **Looking(worker.root, {}).parts(reads)})
     assert tasks.store is not None
     tasks.store.put(sha256(DATA), DATA)
     tasks.keep(key_of("capture reads", KNOWN), Recipes((reads,)))
-    tasks.keep(key, Files({named: sha256(DATA)}))
+    tasks.keep(key, Files({named: digest}))
 
     def execute() -> None:
         ran.append(1)
@@ -53,6 +53,21 @@ def run(worker: Worker, tasks: Tasks, named: str) -> bool:
 def test_a_file_that_is_in_the_cache_is_left_again(worker: Worker, tasks: Tasks, name: str) -> None:
     assert not run(worker, tasks, name)
     assert (worker.folder / name).read_bytes() == DATA
+
+
+def test_a_file_that_the_cache_lacks_is_made_anew(worker: Worker, tasks: Tasks) -> None:
+    assert run(worker, tasks, "x.left", sha256(b"what the cache has forgotten"))
+    assert not (worker.folder / "x.left").exists()
+
+
+def test_without_a_cache_nothing_is_kept_and_nobody_minds(worker: Worker) -> None:
+    def execute() -> None:
+        (worker.folder / "x.left").write_bytes(DATA)
+        Recording(Reads(), {}).write(worker.folder, worker.module)
+
+    tasks = Tasks(None, {})
+    remembered.run(worker, tasks, execute)()
+    assert tasks.store is None and (worker.folder / "x.left").read_bytes() == DATA
 
 
 @pytest.mark.parametrize("name", ["../x", "w/../../x", "/{root}/x", "", ".", "..", "a\0b"])
