@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -272,6 +272,25 @@ def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> Non
         return wire.encode_answer(request, wire.Answer(stopped=True))
 
     assert code_of(Recording(stopped)) == "AOTC-E914"
+
+
+class AtOnce(Executor):
+    """Stops the build, and answers before it returns."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asking.stop()
+        done: Future[Any] = Future()
+        done.set_result(wire.encode_answer(args[0], wire.Answer(stopped=True)))
+        return done
+
+    asking: ExecutorBackend
+
+
+def test_an_answer_that_was_stopped_with_the_build_is_no_lost_task() -> None:
+    executor = AtOnce()
+    executor.asking = backend(executor)
+    with pytest.raises(StoppedError):
+        executor.asking.compile(SMALL)
 
 
 def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
