@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -15,7 +15,14 @@ from typing import NamedTuple
 from ..attacks import Attacks
 from .areas import Area
 from .mutants import Mutant, mutants
-from .trying import NOT_APPLIED, Attempts, start
+from .trying import (
+    NOT_APPLIED,
+    SECONDS_AT_FIRST,
+    SECONDS_MIN,
+    TIMES_LONGER,
+    Attempts,
+    start,
+)
 from .unreachable import UNREACHABLE
 
 
@@ -40,13 +47,16 @@ class Tried(NamedTuple):
         return "" if self.status else self.excuse or "SURVIVED"
 
 
-def try_all(found: Sequence[Mutant], attacks: Attempts, folder: Path) -> Iterator[Tried]:
-    """Each in a process of its own, in the order in which they end."""
+def try_all(
+    found: Sequence[Mutant], attacks: Attempts, folder: Path, limits: Mapping[Area, float]
+) -> Iterator[Tried]:
+    """Each in a process of its own, in the order in which they end. limits: seconds, by area."""
     waiting, running = list(reversed(found)), dict[int, tuple[Mutant, float]]()
     while waiting or running:
         while waiting and len(running) < len(os.sched_getaffinity(0)):
             mutant = waiting.pop()
-            running[start(mutant.area, mutant, attacks, folder)] = mutant, monotonic()
+            process = start(mutant.area, mutant, attacks, folder, limits[mutant.area])
+            running[process] = mutant, monotonic()
         process, status = os.wait()
         mutant, began = running.pop(process)
         for name in (str(process), f"copy-{process}"):
@@ -68,11 +78,14 @@ def main(texts: Sequence[str]) -> int:
         subprocess.run(command, check=True)
         (place / "filled").touch()
         attacks = Attacks(str(bundle), str(policy), folder).run
+        limits: dict[Area, float] = {}
         for area in dict.fromkeys(mutant.area for mutant in found):
-            if os.waitpid(start(area, None, attacks, folder), 0)[1]:
+            began = monotonic()
+            if os.waitpid(start(area, None, attacks, folder, SECONDS_AT_FIRST), 0)[1]:
                 sys.stderr.write(f"{', '.join(area.tests)} fail against the code as it is\n")
                 return 1
-        for each in try_all(found, attacks, folder):
+            limits[area] = max(SECONDS_MIN, TIMES_LONGER * (monotonic() - began))
+        for each in try_all(found, attacks, folder, limits):
             tried.append(each)
             if each.verdict:
                 print(f"{each.mutant.label}: {each.verdict}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -15,8 +16,11 @@ import pytest
 from .areas import ROOT, Area
 from .mutants import Mutant, apply
 
-SECONDS = 120
-"""A reader that never ends has been noticed."""
+SECONDS_MIN, TIMES_LONGER = 120, 5
+"""A reader that never ends has been noticed: after so many times what the code as it is takes."""
+
+SECONDS_AT_FIRST = 3600
+"""For the code as it is, for which bundles are built."""
 
 NOT_APPLIED = 99
 """Exit status where the mutant could not be made: then nothing has noticed anything."""
@@ -34,10 +38,12 @@ def suite(tests: Sequence[str], folder: Path) -> int:
     return pytest.main([*tests, *_options(folder)])
 
 
-def start(area: Area, mutant: Mutant | None, attacks: Attempts, folder: Path) -> int:
+def start(
+    area: Area, mutant: Mutant | None, attacks: Attempts, folder: Path, seconds: float
+) -> int:
     """The process that runs attacks and tests against the mutant, or against the code as it is.
 
-    folder: for bundles, and what is temporary.
+    folder: for bundles, and what is temporary.  seconds: after which it is ended.
     """
     process = os.fork()
     if process:
@@ -49,7 +55,7 @@ def start(area: Area, mutant: Mutant | None, attacks: Attempts, folder: Path) ->
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
             if not area.in_file:
                 apply(mutant)
-        signal.alarm(SECONDS)
+        signal.alarm(math.ceil(seconds))
         if area.in_file:
             _run_in_copy(area, mutant, folder)
         outcome = 1
