@@ -229,6 +229,10 @@ def test_an_answer_is_refused_that_is(meddle: Meddle) -> None:
     assert code_of(Recording(meddle)) == "AOTC-E915"
 
 
+def test_a_worker_that_wants_what_is_no_part_of_a_large_task_either_is_refused() -> None:
+    assert code_of(Recording(of_another_task), LARGE) == "AOTC-E915"
+
+
 @pytest.mark.parametrize(
     ("meddle", "function", "check"),
     [
@@ -352,8 +356,10 @@ def test_stopping_ends_what_runs_and_what_waits() -> None:
                 time.sleep(0.01)
             stopped.stop()
             assert all(isinstance(future.exception(), StoppedError) for future in waiting)
+        sent = len(executor.sent)
         with pytest.raises(StoppedError):
             stopped.compile(SMALL)
+        assert len(executor.sent) == sent, "nobody is asked any more"
         assert backend(executor).compile(SMALL), "another build goes on"
     assert not worker._RUNNING._backends
 
