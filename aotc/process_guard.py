@@ -33,25 +33,19 @@ READ_BYTES = 4096
 
 
 def descendants() -> list[int]:
-    """Processes below this one that run (proc(5), `/proc/PID/stat`); those that have ended and that
-    nobody has asked about are none.
-    """
+    """Processes below this one (proc(5), `/proc/PID/stat`)."""
     children: dict[int, list[int]] = {}
-    running = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             # The name of a program stands in brackets, and may hold any.
-            state, parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+            parent = (folder / "stat").read_bytes().rpartition(b")")[2].split()[1]
         except OSError:
             continue
-        number = int(folder.name)
-        children.setdefault(int(parent), []).append(number)
-        if state not in (b"Z", b"X"):
-            running.add(number)
+        children.setdefault(int(parent), []).append(int(folder.name))
     found = [os.getpid()]
     for number in found:
         found += children.get(number, ())
-    return [number for number in found[1:] if number in running]
+    return found[1:]
 
 
 def end(seconds: float, reap: Callable[[], bool]) -> None:

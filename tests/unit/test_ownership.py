@@ -34,23 +34,32 @@ def test_a_group_is_private_that_is_named_after_its_only_member(
     assert is_private(grp.struct_group(group), user("ana", 1000)) is private
 
 
-def of_another_group(folder: Path) -> str:
-    """Give a folder to a group that is not the user's own; what messages call it."""
-    others = [4242] if os.geteuid() == 0 else [g for g in os.getgroups() if g != os.getgid()]
-    if not others:
-        pytest.skip("this user has no other group")
-    os.chown(folder, -1, others[0])
-    try:
-        return f"the group {grp.getgrgid(others[0]).gr_name}"
-    except KeyError:
-        return f"the group {others[0]}"
+def other_groups() -> list[int]:
+    """Groups that are not the user's own, to which files can be given; the last has no name."""
+    known = {each.gr_gid for each in grp.getgrall()} - {os.getgid()}
+    if os.geteuid() == 0:
+        return [min(known), max(known) + 1]
+    return [number for number in os.getgroups() if number in known]
 
 
 def test_modes_say_who_may_write(tmp_path: Path) -> None:
-    named = of_another_group(tmp_path)
+    for number in other_groups():
+        os.chown(tmp_path, -1, number)
+        says_who_may_write(tmp_path, number)
+
+
+def says_who_may_write(tmp_path: Path, number: int) -> None:
+    names = {each.gr_gid: each.gr_name for each in grp.getgrall()}
+    named = f"the group {names.get(number, number)}"
     for mode, others in [(0o755, ""), (0o775, named), (0o1775, named), (0o777, "everybody")]:
         tmp_path.chmod(mode)
         assert other_writers(tmp_path) == others, oct(mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_whoever_it_belongs_to_may_write(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4242, -1)
+    assert other_writers(tmp_path) == "another user, 4242"
 
 
 def test_the_group_of_the_user_alone_is_nobody_else(tmp_path: Path) -> None:

@@ -52,9 +52,6 @@ def _refusal(flags: str, reading: str) -> str:
     """XLA's words, or "" if it said nothing against these flags. flags: those of the environment,
     so that others are asked about again.
     """
-    python = _interpreter()
-    if not python:
-        return ""
     start = f"import sys; sys.path[:] = sys.argv[1:]; {reading}"
     inherited = {
         name: value
@@ -63,7 +60,7 @@ def _refusal(flags: str, reading: str) -> str:
     }
     try:
         done = subprocess.run(
-            [python, "-P", "-S", "-s", "-c", start, *sys.path],
+            [_interpreter(), "-P", "-S", "-s", "-c", start, *sys.path],
             env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "0"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -81,13 +78,12 @@ def _refusal(flags: str, reading: str) -> str:
 
 
 def _interpreter() -> str:
-    """The path of a Python like this one; "" if there is none. Other programs that embed Python
-    may stand in `sys.executable`, and would start themselves once more.
+    """The path of a Python like this one; what cannot be started if there is none. Other
+    programs that embed Python may stand in `sys.executable`, and would start themselves once more.
     """
     if hasattr(sys, "frozen"):
         return ""
+    if sys.executable and Path(sys.executable).name.startswith("python"):
+        return sys.executable
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for path in (Path(sys.executable or ""), Path(sys.exec_prefix, "bin", version)):
-        if path.name.startswith("python") and path.is_file():
-            return str(path)
-    return ""
+    return str(Path(sys.exec_prefix, "bin", version))

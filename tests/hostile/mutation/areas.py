@@ -61,6 +61,21 @@ AREAS = (
         attacks=True,
     ),
     Area(TOOLCHAIN, ("cache/seal.py",), ("tests/unit/cache/test_seal.py",)),
+    Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
+    Area(
+        TOOLCHAIN,
+        ("process_guard.py",),
+        ("tests/unit/build/test_process_guard.py", "tests/unit/build/test_processes.py"),
+        in_file=True,
+        decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("system/xla_flags.py",),
+        ("tests/unit/runtime/system/test_xla_flags.py",),
+        in_file=True,
+        decisions=True,
+    ),
     Area(
         TOOLCHAIN,
         ("cache/store.py", "cache/place.py"),

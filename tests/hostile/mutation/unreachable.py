@@ -42,6 +42,11 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "type(result) is np.ndarray -> True",
     ): "what is on the device is put there once more; it only takes longer",
     ("ways.py", "shape != whole -> True"): "a copy of all of it is the same",
+    (
+        "process_guard.py",
+        "late > KILLING_SECONDS -> (late >= KILLING_SECONDS)",
+    ): "no clock shows exactly that",
+    ("process_guard.py", "late >= 0 -> (late > 0)"): "no clock shows exactly that",
 }
 """Survivors that no input can tell, by file and text, with what stood there if the other way round
 it is told, each with the reason.

@@ -84,6 +84,16 @@ def test_without_its_guard_a_process_ends() -> None:
     process.stdout.close()
 
 
+def test_what_cannot_be_ended_is_given_up() -> None:
+    """Another user's, for one: it stays a child that has not ended."""
+    ending = (
+        "from aotc import process_guard; process_guard.KILLING_SECONDS = 0.05\n"
+        "process_guard.end(0.0, lambda: True)"
+    )
+    done = subprocess.run([sys.executable, "-c", ending], timeout=60, check=False)
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("doing", "status"),
     [

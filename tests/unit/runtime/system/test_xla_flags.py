@@ -103,9 +103,11 @@ def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
 ) -> None:
     monkeypatch.setattr(sys, "path", ["/nowhere", "", *sys.path])
     monkeypatch.setenv("PYTHONWARNINGS", "error")
+    monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
+    said = "repr([*sys.path[:2], *sys.warnoptions, __import__('os').environ['PYTHONHOME']])"
     with pytest.raises(BackendError) as caught:
-        xla_flags.require(REFUSING.format("repr(sys.path[:2] + sys.warnoptions)"), "0.0")
-    assert caught.value.findings[0].found == repr(["/nowhere", ""])
+        xla_flags.require(REFUSING.format(said), "0.0")
+    assert caught.value.findings[0].found == repr(["/nowhere", "", sys.base_prefix])
 
 
 @pytest.mark.usefixtures("set_flags")
