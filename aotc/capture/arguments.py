@@ -14,8 +14,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from aotc.capture import keys, program, raised, tree
-from aotc.capture.weights import Weights, check_x64
+from aotc.capture import keys, program, tree
+from aotc.capture.like import like_value
+from aotc.capture.weights import Weights
 from aotc.config.build_manifest import (
     BuildManifest,
     InputDict,
@@ -28,16 +29,12 @@ from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import KeyImpl, ParameterKind
-from aotc_runtime.words import with_article
 
 _KINDS: dict[Any, ParameterKind] = {
     inspect.Parameter.POSITIONAL_ONLY: ParameterKind.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD: ParameterKind.POSITIONAL_OR_KEYWORD,
     inspect.Parameter.KEYWORD_ONLY: ParameterKind.KEYWORD_ONLY,
 }
-
-
-Evaluate = Callable[[Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,63 +187,6 @@ def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str])
             break
         names.append(parameter.name)
     return tuple(names)
-
-
-def like_value(
-    spec: InputLike,
-    sizes: Mapping[str, int],
-    manifest: BuildManifest,
-    at: KeyPath,
-    *,
-    evaluate: Evaluate,
-) -> Any:
-    """What the function of a `like` input returns for these sizes, as a pytree of arrays.
-
-    at: key path of the input.  evaluate: `jax.eval_shape` for the structure alone, `call` for the
-    values.  Raises CaptureError.
-    """
-    where = manifest.where(*at)
-    function = program.resolve(spec.function, manifest.root, where)
-    arguments = {
-        key: sizes[value] if isinstance(value, str) else value
-        for key, value in spec.arguments.items()
-    }
-
-    def checked() -> Any:
-        value = function(**arguments)
-        for path, leaf in tree.leaf_paths(value):
-            if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-                raise CaptureError(
-                    Finding(
-                        code="AOTC-E825",
-                        where=where,
-                        expected=f"{spec.function} to return a pytree of arrays",
-                        found=f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                        hint="wrap numbers in jnp.asarray(value, dtype)",
-                    )
-                )
-            check_x64(path, leaf.dtype, where)
-        return value
-
-    try:
-        return evaluate(checked)
-    except CaptureError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E829",
-                where=where,
-                expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
-                found=raised.describe(error, manifest.root),
-                hint=raised.hint(error, "-v shows the traceback; so does calling it by hand"),
-            )
-        ) from error
-
-
-def call(function: Callable[[], Any]) -> Any:
-    """Call a function for its values, where `jax.eval_shape` would give their shapes only."""
-    return function()
 
 
 def abstract_input(

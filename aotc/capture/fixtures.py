@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.capture import keys, tree
-from aotc.capture.arguments import CallPlan, FlatCall, call, like_value
+from aotc.capture.arguments import CallPlan, FlatCall
+from aotc.capture.like import call, like_value
 from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import (
     BuildManifest,

@@ -123,6 +123,34 @@ def test_an_input_tree_follows_the_manifest_and_the_like_function(capture: Captu
 
 
 @pytest.mark.parametrize(
+    ("definition", "stated", "hint"),
+    [
+        ("def initial(batch):", "", 'arguments = { batch = "batch" }'),
+        ("def initial(batch, *, scale):", "", 'arguments = { batch = "batch", scale = … }'),
+        ("def initial(batch, scale):", ', arguments = { batch = "batch" }', "{ scale = … }"),
+        ("def initial(batch=1, *more):\n    1 / 0", "", "-v shows the traceback"),
+    ],
+)
+def test_what_a_like_function_takes_and_the_manifest_does_not_state_is_spelled(
+    capture: Capture, definition: str, stated: str, hint: str
+) -> None:
+    program = "    return jnp.zeros((batch, 3))\ndef f(state, x): return state + x[:, None]"
+    refusal = capture(
+        f"{definition}\n{program}",
+        f"""
+        [dimensions.batch]
+        range = [1, 64]
+        profiles = [2]
+        [entry_points.f]
+        function = "program:f"
+        inputs.x = {{ shape = ["batch"], dtype = "float32" }}
+        inputs.state = {{ like = "program:initial"{stated} }}
+        """,
+    ).refusal
+    assert refusal.code == "AOTC-E829" and hint in refusal.hint
+
+
+@pytest.mark.parametrize(
     ("result", "dtype", "weak"),
     [
         ("3", "int32", True),

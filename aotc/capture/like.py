@@ -1,0 +1,99 @@
+"""Inputs that are whatever a function of the program returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aotc.capture import program, raised, tree
+from aotc.capture.weights import check_x64
+from aotc.config.build_manifest import BuildManifest, InputLike
+from aotc.errors import CaptureError
+from aotc_runtime.errors import Finding
+from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.words import with_article
+
+Evaluate = Callable[[Callable[[], Any]], Any]
+
+
+def like_value(
+    spec: InputLike,
+    sizes: Mapping[str, int],
+    manifest: BuildManifest,
+    at: KeyPath,
+    *,
+    evaluate: Evaluate,
+) -> Any:
+    """What the function of a `like` input returns for these sizes, as a pytree of arrays.
+
+    at: key path of the input.  evaluate: `jax.eval_shape` for the structure alone, `call` for the
+    values.  Raises CaptureError.
+    """
+    where = manifest.where(*at)
+    function = program.resolve(spec.function, manifest.root, where)
+    arguments = {
+        key: sizes[value] if isinstance(value, str) else value
+        for key, value in spec.arguments.items()
+    }
+
+    def checked() -> Any:
+        value = function(**arguments)
+        for path, leaf in tree.leaf_paths(value):
+            if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
+                raise CaptureError(
+                    Finding(
+                        code="AOTC-E825",
+                        where=where,
+                        expected=f"{spec.function} to return a pytree of arrays",
+                        found=f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
+                        hint="wrap numbers in jnp.asarray(value, dtype)",
+                    )
+                )
+            check_x64(path, leaf.dtype, where)
+        return value
+
+    try:
+        return evaluate(checked)
+    except CaptureError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise CaptureError(
+            Finding(
+                code="AOTC-E829",
+                where=where,
+                expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
+                found=raised.describe(error, manifest.root),
+                hint=_what_it_takes(spec, function, manifest)
+                or raised.hint(error, "-v shows the traceback; so does calling it by hand"),
+            )
+        ) from error
+
+
+def _what_it_takes(
+    spec: InputLike, function: Callable[..., Any], manifest: BuildManifest
+) -> str | None:
+    """How to pass what the function needs and the manifest does not state; None if it states it."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in named
+        and parameter.default is parameter.empty
+        and name not in spec.arguments
+    ]
+    if not missing:
+        return None
+    sizes = ", ".join(f'{n} = "{n}"' if n in manifest.dimensions else f"{n} = …" for n in missing)
+    return (
+        f"state what it takes: arguments = {{ {sizes} }}; a text is a dimension, passed as its size"
+    )
+
+
+def call(function: Callable[[], Any]) -> Any:
+    """Call a function for its values, where `jax.eval_shape` would give their shapes only."""
+    return function()
