@@ -88,7 +88,7 @@ def draft_manifest(
     answer = ask(
         "aotc.build.children.look_worker",
         [],
-        Job(str(root), request.function, request.example),
+        Job(str(root), request.function, request.example, tuple(request.likes.values())),
         Answer,
         variables={},
         doing="the process that imports the function",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from aotc.capture import program, raised, tree
@@ -70,25 +70,28 @@ def like_value(
         ) from error
 
 
+def missing(function: Callable[..., Any], stated: Container[str]) -> list[str]:
+    """The names that a function has to be called with, but for those that are stated."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in named and parameter.default is parameter.empty and name not in stated
+    ]
+
+
 def _what_it_takes(
     spec: InputLike, function: Callable[..., Any], manifest: BuildManifest
 ) -> str | None:
     """How to pass what the function needs and the manifest does not state; None if it states it."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    names = missing(function, spec.arguments)
+    if not names:
         return None
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.kind in named
-        and parameter.default is parameter.empty
-        and name not in spec.arguments
-    ]
-    if not missing:
-        return None
-    sizes = ", ".join(f'{n} = "{n}"' if n in manifest.dimensions else f"{n} = …" for n in missing)
+    sizes = ", ".join(f'{n} = "{n}"' if n in manifest.dimensions else f"{n} = …" for n in names)
     return (
         f"state what it takes: arguments = {{ {sizes} }}; a text is a dimension, passed as its size"
     )

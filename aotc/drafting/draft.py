@@ -27,7 +27,7 @@ def draft(
     manifest cannot describe, E083 an option for what the function does not have.
     """
     reader = ParameterReader(request)
-    inputs, static = reader.parameters(answer.parameters)
+    inputs, static = reader.parameters(answer.parameters, answer.needed)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
     leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
     return Draft(

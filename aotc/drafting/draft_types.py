@@ -22,9 +22,10 @@ class ArrayInput:
 
 @dataclass(frozen=True, slots=True)
 class LikeInput:
-    """A structure that a function returns."""
+    """A structure that a function returns. sizes: dimensions that it takes by their names."""
 
     function: str
+    sizes: tuple[str, ...] = ()
 
 
 type InputDraft = ArrayInput | LikeInput | dict[str, InputDraft] | list[InputDraft]

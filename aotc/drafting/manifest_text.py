@@ -63,7 +63,9 @@ def _input(tree: InputDraft) -> str:
         case ArrayInput():
             return f"{{ shape = {_value(list(tree.shape))}, dtype = {_value(tree.dtype)} }}"
         case LikeInput():
-            return f"{{ like = {_value(tree.function)} }}"
+            sizes = _value({name: name for name in tree.sizes})
+            arguments = f", arguments = {sizes}" if tree.sizes else ""
+            return f"{{ like = {_value(tree.function)}{arguments} }}"
         case dict():
             return _table((key, _input(item)) for key, item in tree.items())
         case list():

@@ -8,11 +8,14 @@ from msgspec import Struct
 
 
 class Job(Struct, frozen=True):
-    """function, example: "package.module:function"; example returns the arguments of a call."""
+    """function, example: "package.module:function"; example returns the arguments of a call.
+    likes: functions that return an input each.
+    """
 
     root: str
     function: str
     example: str | None
+    likes: tuple[str, ...] = ()
 
 
 class SeenArray(Struct, frozen=True, tag="array"):
@@ -65,9 +68,11 @@ class Parameter(Struct, frozen=True):
 
 class Answer(Struct, frozen=True):
     """enable_x64: whether the program itself, when imported, turned 64-bit types on.  takes_any:
-    "*args" and "**kwargs" of the function, to which a manifest passes nothing.
+    "*args" and "**kwargs" of the function, to which a manifest passes nothing.  needed: the names
+    that each function of `likes` has to be called with.
     """
 
     parameters: list[Parameter]
     enable_x64: bool
     takes_any: list[str] = []
+    needed: dict[str, list[str]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aotc.config.inputs import is_step
@@ -35,8 +36,14 @@ class ParameterReader:
         self.notes: list[str] = []
         self.sizes: dict[str, tuple[int, str]] = {}
 
+    def _like(self, function: str, needed: Mapping[str, Sequence[str]]) -> LikeInput:
+        """What it needs and has a dimension's name is that dimension's size."""
+        arrays = self.request.inputs.values()
+        axes = {axis for array in arrays for axis in array.shape if isinstance(axis, str)}
+        return LikeInput(function, tuple(n for n in needed.get(function, ()) if n in axes))
+
     def parameters(
-        self, parameters: list[Parameter]
+        self, parameters: list[Parameter], needed: Mapping[str, Sequence[str]]
     ) -> tuple[dict[str, InputDraft], dict[str, Any]]:
         inputs: dict[str, InputDraft] = {}
         static = dict(self.request.static)
@@ -45,7 +52,7 @@ class ParameterReader:
             if name in self.request.weights or name in self.request.static:
                 continue
             if name in self.request.likes:
-                inputs[name] = LikeInput(self.request.likes[name])
+                inputs[name] = self._like(self.request.likes[name], needed)
             elif any(path.startswith(f"{name}/") for path in self.request.inputs) and not example:
                 inputs[name] = self._nested(name)
             elif isinstance(example, SeenPlain) and name not in self.request.inputs:

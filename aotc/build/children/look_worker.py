@@ -18,6 +18,7 @@ import numpy as np
 from aotc.build.children import asking, child
 from aotc.build.children.progress import Progress
 from aotc.capture import keys, program, raised
+from aotc.capture.like import missing
 from aotc.drafting import callables
 from aotc.drafting.array_text import DTYPES
 from aotc.drafting.messages import (
@@ -81,6 +82,7 @@ def look(job: Job, progress: Progress) -> Answer:
             if parameter.kind not in callables.TAKES_ANY
         ],
         takes_any=callables.takes_any(signature),
+        needed={name: missing(program.resolve(name, root, "--like"), ()) for name in job.likes},
         enable_x64=bool(jax.config.jax_enable_x64),
     )
 

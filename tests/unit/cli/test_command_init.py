@@ -65,6 +65,14 @@ def make_state():
     return (jnp.ones(3), jnp.ones(2))
 
 
+def sized_state(batch):
+    return (jnp.ones((batch, 3)), jnp.ones(batch))
+
+
+def step_of(state, x):
+    return state[0].sum(1) + state[1] + x
+
+
 def leave():
     raise SystemExit(0)
 
@@ -172,6 +180,13 @@ def test_random_keys_annotations_and_structures_of_functions_are_inputs(
     assert run("init", "program:tuple_of", *like).exit_code == 0
     inputs = read(tmp_path / "t.toml")["entry_points"]["step"]["inputs"]
     assert inputs == {"state": {"like": "program:make_state"}}
+    sized = ("--like=state=program:sized_state", "--input=x=float32[batch]", "-o", "s.toml")
+    assert run("init", "program:step_of", *sized).exit_code == 0
+    inputs = read(tmp_path / "s.toml")["entry_points"]["step_of"]["inputs"]
+    assert inputs["state"] == {"like": "program:sized_state", "arguments": {"batch": "batch"}}
+    none = ("--like=state=program:sized_state", "--input=x=float32[8]", "-o", "n.toml")
+    done = run("init", "program:step_of", *none)
+    assert done.codes == ["AOTC-E829"] and "arguments = { batch = … }" in done.stderr
 
 
 @pytest.mark.parametrize(
