@@ -182,8 +182,8 @@ def object_file(sections: list[tuple[int, int, int, int]], data: bytes) -> bytes
     return head.ljust(64, b"\0") + table + data
 
 
-def symbol(name: int, section: int, address: int, size: int) -> bytes:
-    return struct.pack("<IBBHQQ", name, 2, 0, section, address, size)
+def symbol(name: int, section: int, address: int, size: int, kind: int = 2) -> bytes:
+    return struct.pack("<IBBHQQ", name, kind, 0, section, address, size)
 
 
 def test_functions_are_found_and_their_aliases() -> None:
@@ -192,6 +192,18 @@ def test_functions_are_found_and_their_aliases() -> None:
     sections = [(2, 200, len(table), 1), (3, 0, 100, 0), (1, 100, 100, 0)]
     found = list(elf.functions(object_file(sections, names + code + table)))
     assert [(f.name, f.code) for f in found] == [("f", code), ("g", code)]
+
+
+def test_what_is_elsewhere_or_empty_or_data_is_no_function() -> None:
+    names, code = b"\0f\0g\0".ljust(100, b"\0"), bytes(100)
+    others = symbol(3, 0, 0, 100) + symbol(3, 2, 0, 0) + symbol(3, 2, 0, 100, kind=1)
+    table = symbol(1, 2, 0, 100, kind=0x12) + others
+    sections = [(2, 200, len(table), 1), (3, 0, 100, 0), (1, 100, 100, 0)]
+    data = object_file(sections, names + code + table)
+    assert [f.name for f in elf.functions(data)] == ["f"]
+    for other in (b"", b"\x7fELF", data[:4] + b"\x01" + data[5:], b"MZ" + data):
+        with pytest.raises(ValueError, match="no 64-bit little-endian ELF"):
+            list(elf.functions(other))
 
 
 @pytest.mark.parametrize("kind", ["code", "names", "tables"])

@@ -107,6 +107,15 @@ def test_an_end_without_a_word_is_a_crash(
         assert trial.outcome == "crashed" and "exit status" in trial.detail
 
 
+def test_a_process_that_dies_once_everything_has_run_has_crashed_all_the_same(
+    built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
+) -> None:
+    bundle, policy = built_elsewhere()
+    dying = script(tmp_path, f'"{sys.executable}" "$@"\nexit 3')
+    trial, counts = tried(bundle, read_policy(policy), running_jaxlib, dying)
+    assert (trial.outcome, counts[-1]) == ("crashed", 3) and "exit status 3" in trial.detail
+
+
 def test_what_does_not_end_is_ended_and_a_result(
     built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
 ) -> None:

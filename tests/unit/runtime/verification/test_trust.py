@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc_runtime import limits
 from aotc_runtime.errors import TrustError
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification.keys import load_public_key
@@ -106,6 +107,29 @@ def test_a_policy_or_key_file_that_cannot_be_read_is_named(tmp_path: Path) -> No
     with pytest.raises(TrustError) as refused:
         read_policy(written(tmp_path, text))
     assert refused.value.code == "AOTC-E308" and "gone.pub" in refused.value.findings[0].where
+
+
+def test_a_policy_may_be_as_long_as_the_limit_and_no_longer(tmp_path: Path) -> None:
+    text = policy_text("digits", [PEM]) + "#"
+    text = text.ljust(limits.POLICY_BYTES_MAX, "x")
+    assert read_policy(written(tmp_path, text)).name == "digits"
+    with pytest.raises(TrustError) as refused:
+        read_policy(written(tmp_path, text + "x"))
+    assert (refused.value.code, refused.value.findings[0].found) == ("AOTC-E309", "more")
+
+
+@pytest.mark.parametrize(
+    ("number", "too_long"),
+    [(-(2**63) - 1, True), (-(2**63), False), (2**63 - 1, False), (2**63, True)],
+)
+def test_an_integer_has_64_bits_at_most(tmp_path: Path, number: int, too_long: bool) -> None:
+    text = policy_text("digits", [PEM]) + f"\n[limits]\nblobs = {number}\n"
+    try:
+        read_policy(written(tmp_path, text))
+        found = ""
+    except TrustError as refused:
+        found = refused.findings[0].found
+    assert (found == "an integer of more than 64 bits") is too_long
 
 
 def test_a_key_file_that_is_no_text_is_refused_though_other_keys_reach_the_threshold(
