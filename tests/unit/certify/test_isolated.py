@@ -116,6 +116,28 @@ def test_a_process_that_dies_once_everything_has_run_has_crashed_all_the_same(
     assert (trial.outcome, counts[-1]) == ("crashed", 3) and "exit status 3" in trial.detail
 
 
+@pytest.mark.parametrize(
+    ("filtered", "outcome", "detail"),
+    [
+        ("grep -v finished", "crashed", "exit status 0"),
+        ("grep -v surroundings", "crashed", "exit status 0"),
+        ('sed \'s/"withinTolerance": true/"withinTolerance": false/\'', "beyond tolerance", "=64]"),
+    ],
+)
+def test_only_a_process_that_says_where_how_and_that_it_ended_has_passed(
+    filtered: str,
+    outcome: str,
+    detail: str,
+    built_elsewhere: Made,
+    running_jaxlib: str,
+    tmp_path: Path,
+) -> None:
+    bundle, policy = built_elsewhere()
+    saying = script(tmp_path, f'"{sys.executable}" "$@" | {filtered}')
+    trial, counts = tried(bundle, read_policy(policy), running_jaxlib, saying)
+    assert (trial.outcome, counts[-1]) == (outcome, 3) and detail in trial.detail
+
+
 def test_what_does_not_end_is_ended_and_a_result(
     built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
 ) -> None:
