@@ -155,7 +155,11 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("certify/environments.py", "certify/installing.py"),
-        ("tests/unit/certify/test_environments.py", "tests/unit/certify/test_installing.py"),
+        (
+            "tests/unit/certify/test_environments.py",
+            "tests/unit/certify/test_installing.py",
+            "tests/unit/certify/test_command_certify.py::test_without_a_key_nothing_is_added",
+        ),
     ),
     Area(
         TOOLCHAIN,

@@ -42,6 +42,8 @@ def test_an_environment_is_whole_until_a_byte_or_a_name_is_another(tmp_path: Pat
     spoil("more", lambda p: (p / "lib" / "sitecustomize.py").write_text(""))
     spoil("a link", lambda p: (p / "lib" / "elsewhere").symlink_to("/tmp"))
     spoil("another interpreter", lambda p: relinked(p, "/bin/true"))
+    (tmp_path / "copy").write_bytes(Path("/bin/sh").read_bytes())
+    spoil("a copy of the interpreter", lambda p: relinked(p, str(tmp_path / "copy")))
     spoil("unsealed", lambda p: (p / SEAL).unlink())
     spoil("another seal", lambda p: (p / SEAL).write_bytes(b"[]"))
 

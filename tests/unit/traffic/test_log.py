@@ -167,3 +167,30 @@ def test_a_log_that_says_nothing_of_the_entry_point_is_refused(tmp_path: Path, t
     with pytest.raises(UsageError) as error:
         read_traffic(written(tmp_path, text), "encode", NAMES)
     assert error.value.code == "AOTC-E041"
+
+
+def test_lines_and_reports_may_be_as_long_as_their_limits_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = '{"batch": 1, "seq": 10}'
+    monkeypatch.setattr(reading, "LINE_BYTES_MAX", len(line))
+    assert counted(written(tmp_path, line)) == {(1, 10): 1}
+    with pytest.raises(UsageError):
+        counted(written(tmp_path, line + " "))
+    report = json.dumps(REPORT)
+    monkeypatch.setattr(reading, "REPORT_BYTES_MAX", len(report))
+    assert counted(written(tmp_path, report)) == EXPECTED
+    with pytest.raises(UsageError):
+        counted(written(tmp_path, report + " "))
+
+
+def test_lines_that_are_left_out_are_told_and_how_many_only_if_there_are_more(
+    tmp_path: Path,
+) -> None:
+    bad = "nothing\n"
+    few = read_traffic(written(tmp_path, LINES + bad), "encode", NAMES)
+    (told,) = describe_bad(few)
+    assert told.startswith("line 5 left out: ")
+    many = read_traffic(written(tmp_path, LINES + bad * 1000), "encode", NAMES)
+    *_, last = describe_bad(many)
+    assert last == "1000 of 1004 lines left out"

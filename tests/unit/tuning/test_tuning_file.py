@@ -88,6 +88,13 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     assert caught.value.code == "AOTC-E030"
 
 
+def test_a_file_as_large_as_the_limit_is_read(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning_file, "BYTES_MAX", len(written.read_bytes()))
+    assert tuning_file.read(written).file.jaxlib == "0.12.0"
+
+
 def test_a_larger_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning_file, "BYTES_MAX", 1000)
     (tmp_path / "t.json").write_bytes(b" " * 1001)
