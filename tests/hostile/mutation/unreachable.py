@@ -39,6 +39,14 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "an array of numpy becomes one once more; it only takes longer",
     ("elf.py", "left < 0 -> (left <= 0)"): "a file would have to come to exactly its limit",
     ("merge.py", "require_place(output, form)"): "writing refuses it, too, after all was read",
+    ("recorded.py", "raise"): "without a status it ends by another error",
+    ("compiling.py", "self._compile is not None -> True"): "the thread ends at once",
+    ("compiling.py", "self._compile is None -> False"): "what was closed has nothing that waits",
+    ("compiling.py", "is_ending -> False"): "only while Python itself ends",
+    (
+        "compiling.py",
+        "now - began > self._seconds -> (now - began >= self._seconds)",
+    ): "no clock is read at that very moment",
     (
         "detour.py",
         "type(result) is np.ndarray -> True",

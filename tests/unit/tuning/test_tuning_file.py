@@ -11,7 +11,7 @@ from aotc.errors import UsageError
 from aotc.stages import CompileJob, Module
 from aotc.tuning import tuning_file
 from aotc.tuning.tuning_file import Recorded
-from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned
+from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned, WeightArgument
 from tests.unit.tuning.test_hosts import HOST
 
 KEY = ("native", "f", 0)
@@ -86,6 +86,15 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError) as caught:
         tuning_file.read(tmp_path / "t.json")
     assert caught.value.code == "AOTC-E030"
+
+
+def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> None:
+    captured = (WeightArgument(set="params", tensor="w"),)
+    tuned = msgspec.structs.replace(TUNED, captured=captured)
+    path = tmp_path / "tuning.json"
+    path.write_bytes(tuning_file.encode(tuning_file.of({KEY: tuned}, {KEY: job()}, {}, "0.12.0")))
+    (told,) = refusals(tuning_file.read(path), {KEY: job()}, "0.12.0")
+    assert told.endswith("1 weights captured")
 
 
 def test_a_file_as_large_as_the_limit_is_read(

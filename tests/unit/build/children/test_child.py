@@ -22,6 +22,7 @@ SCRIPTS = {
     "exits": "sys.exit(0)",
     "leaves": "os._exit(0)",
     "aborts": "os.abort()",
+    "dies late": "child.finish(folder); sys.exit(3)",
     "killed": "os.kill(os.getpid(), 9)",
     "lingers": "import threading, time\n"
     "threading.Thread(target=time.sleep, args=(60,)).start()\n"
@@ -67,6 +68,7 @@ def test_the_findings_of_the_child_are_raised_as_its_own_family(tmp_path: Path) 
         ("raises", "RuntimeError: boom"),
         ("exits", "exit status 0"),
         ("leaves", "exit status 0"),
+        ("dies late", "exit status 3"),
         ("aborts", "SIGABRT"),
         ("killed", "SIGKILL"),
     ],

@@ -117,6 +117,21 @@ def test_what_takes_too_long_is_given_up_and_its_result_thrown_away() -> None:
     assert found.find(key(3)) is None
 
 
+def test_asking_again_gives_a_compilation_no_more_time_and_no_second_thread() -> None:
+    go = threading.Event()
+    found = compiler(lambda sizes: go.wait() and sizes, seconds=0.05)
+    found.request(key(3))
+    while found._waiting.get(key(3)) is None:
+        time.sleep(0.001)
+    found.request(key(3))
+    found.request(key(4))
+    working = [thread for thread in threading.enumerate() if thread.name == "aotc-compile"]
+    time.sleep(0.06)
+    assert found.report()["given_up"] == 1 and len(working) == 1
+    go.set()
+    settle(found)
+
+
 def test_nothing_is_compiled_after_it_was_closed() -> None:
     calls: list[dict[str, int]] = []
     found = compiler(calls.append)
