@@ -194,3 +194,9 @@ def test_lines_that_are_left_out_are_told_and_how_many_only_if_there_are_more(
     many = read_traffic(written(tmp_path, LINES + bad * 1000), "encode", NAMES)
     *_, last = describe_bad(many)
     assert last == "1000 of 1004 lines left out"
+
+
+def test_a_broken_first_line_among_whole_ones_is_left_out_and_makes_no_report(
+    tmp_path: Path,
+) -> None:
+    assert counted(written(tmp_path, '{"batch": }\n' + LINES)) == EXPECTED
