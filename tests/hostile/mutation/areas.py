@@ -210,6 +210,8 @@ AREAS = (
             "tests/unit/build/children",
             "tests/unit/capture/test_capture_refusals.py::"
             "test_a_program_that_sets_what_the_manifest_says_is_refused",
+            "tests/unit/capture/test_capture_refusals.py::"
+            "test_a_program_that_sets_it_while_fixtures_are_made_is_refused_too",
             "tests/e2e/test_sources_that_change.py",
             "tests/e2e/test_shapes_build.py::"
             "test_padding_that_leaks_is_refused_with_size_fill_output_and_error",

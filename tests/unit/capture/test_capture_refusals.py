@@ -365,3 +365,17 @@ def test_a_program_that_sets_what_the_manifest_says_is_refused(
     refusal = capture(source, header=header).refusal
     assert refusal.code == "AOTC-E828"
     assert "leave jax.config alone" in refusal.hint
+
+
+def test_a_program_that_sets_it_while_fixtures_are_made_is_refused_too(capture: Capture) -> None:
+    source = (
+        "calls = []\n"
+        "def made():\n"
+        "    calls.append(1)\n"
+        "    if len(calls) > 1:\n"
+        "        jax.config.update('jax_enable_x64', True)\n"
+        "    return np.zeros(4, np.float32)\n"
+        "def f(x): return x + 1\n"
+    )
+    manifest = '[entry_points.f]\nfunction = "program:f"\ninputs.x = { like = "program:made" }\n'
+    assert capture(source, manifest).refusal.code == "AOTC-E828"
