@@ -369,10 +369,9 @@ def test_a_program_that_sets_what_the_manifest_says_is_refused(
 
 def test_a_program_that_sets_it_while_fixtures_are_made_is_refused_too(capture: Capture) -> None:
     source = (
-        "calls = []\n"
+        "import inspect\n"
         "def made():\n"
-        "    calls.append(1)\n"
-        "    if len(calls) > 1:\n"
+        "    if any(frame.function == 'fixture_inputs' for frame in inspect.stack()):\n"
         "        jax.config.update('jax_enable_x64', True)\n"
         "    return np.zeros(4, np.float32)\n"
         "def f(x): return x + 1\n"

@@ -127,6 +127,13 @@ def test_a_large_module_is_sent_once_to_who_keeps_it_and_a_small_one_beside_the_
         assert executor.sent_bytes - before < SMALL_BYTES
 
 
+def test_a_worker_may_lack_everything_of_a_task() -> None:
+    job = replace(LARGE, constants={})
+    with Recording() as executor:
+        assert backend(executor).compile(job) == Naming().compile(job)
+    assert [len(blobs) for blobs in executor.sent] == [0, 1]
+
+
 def test_a_worker_that_keeps_nothing_is_sent_everything(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
