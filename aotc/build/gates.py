@@ -123,8 +123,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         ]
         more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []
         shown = "; ".join([*missed[:SHOWN_MAX], *more])
-        part = coverage.traced * 1000 // coverage.lines / 1000
-        found = f"{part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
+        found = f"{coverage.shown_part:.3f}, {coverage.traced} of {coverage.lines}; not {shown}"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
 
 

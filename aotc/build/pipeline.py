@@ -28,11 +28,7 @@ from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.packing.bundle import Form, TargetParts, default_path, require_place
-from aotc.packing.places import (
-    BILL_OF_MATERIALS,
-    require_apart,
-    require_file_place,
-)
+from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.packing.places import Kind as FileKind
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram

@@ -66,15 +66,13 @@ def write_atomically(
     mode: instead of that of the file that is replaced. Raises UsageError (AOTC-E003) if the place
     cannot be written.
     """
-    try:
+    with _refused(path):
         with _written(path, chunks, mode) as (temporary, size):
             check(temporary)
             with uninterrupted():
                 before()
                 temporary.replace(path)
         sync_folder(path.parent)
-    except OSError as error:
-        raise cannot_write(path, error) from error
     return size
 
 
@@ -138,7 +136,7 @@ def write_folder_atomically(
     check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
     cannot be written.
     """
-    try:
+    with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(path.parent, prefix_of(path)) as temporary:
             temporary.chmod(FOLDER_MODE)
@@ -159,8 +157,6 @@ def write_folder_atomically(
                 _put_in_place(temporary, path)
         sync_folder(path.parent)
         tidy(path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
     return size
 
 

@@ -192,12 +192,7 @@ def _largest(gate: str, numbers: Mapping[str, int], *, in_bytes: bool) -> tuple[
 
 def _least_covered(review: Review) -> tuple[str, str, str]:
     known = [
-        # Rounded down, so that a gate of what is shown lets this bundle through.
-        (
-            coverage.traced * 1000 // coverage.lines / 1000,
-            f"{coverage.traced} of {coverage.lines} lines",
-            name,
-        )
+        (coverage.shown_part, f"{coverage.traced} of {coverage.lines} lines", name)
         for target in review.targets.values()
         for name in target.manifest.entry_points
         if (coverage := target.coverage(name)) is not None and coverage.lines
