@@ -250,3 +250,12 @@ def exported_module(artifact: bytes) -> Any:
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
     return stablehlo.deserialize_portable_artifact(context, artifact)
+
+
+def is_error_effect(key: Any) -> bool:
+    """Whether it is what `jax.experimental.checkify` keys the errors of a function by."""
+    try:
+        from jax._src.checkify import ErrorEffect
+    except ImportError as error:
+        raise _missing("_src.checkify.ErrorEffect", error) from error
+    return isinstance(key, ErrorEffect)

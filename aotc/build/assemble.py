@@ -17,7 +17,7 @@ from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import (
-    FORMAT_VERSION,
+    FIRST_FORMAT,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -91,7 +91,9 @@ def target_parts(
     mesh = UNSET if program.mesh is None else program.mesh
     return TargetParts(
         manifest=BundleManifest(
-            format_version=FORMAT_VERSION,
+            format_version=max(
+                (each.format_version for each in entry_points.values()), default=FIRST_FORMAT
+            ),
             name=manifest.name,
             version=manifest.version,
             target=target,

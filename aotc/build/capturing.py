@@ -44,7 +44,7 @@ _NAMES = {
 }
 """Files of which a build has one, as `--explain` calls them."""
 
-REFERRED = ("fixture.*.safetensors", "call.*.safetensors", "outcomes.msgpack")
+REFERRED = ("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack")
 """Patterns of the files that the reference process leaves in the staging folder."""
 
 

@@ -24,7 +24,7 @@ from aotc.build.tasks.workers import Workers
 from aotc.cache.keys import Kind, Task
 from aotc.cache.tasks import Tasks
 from aotc.packing.bundle import TargetParts
-from aotc.parity import isolated
+from aotc.parity import isolated, structures
 from aotc.shapes import files
 from aotc.shapes.trials import Outcome
 from aotc.shapes.verdict import At
@@ -129,9 +129,16 @@ class Checking:
             **identity.host_parts(),
             **identity.library_parts(os.environ),
             **dict(manifest_parts(part.manifest)),
+            **dict(self._plain_parts(part.manifest)),
             **dict(self._trial_parts(target)),
         }
         return Task(Kind.PARITY, f"of {target}", parts)
+
+    def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
+        """Parts of a key: the calls of plain JAX, which are made again."""
+        for name in manifest.entry_points:
+            for index, path in enumerate(structures.call_files(self._staging.folder, name)):
+                yield f"call {name} {index}", _file(path)
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
         """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""

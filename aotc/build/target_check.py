@@ -13,7 +13,7 @@ from aotc.errors import CompileError
 from aotc.stages import CompileJob, Module
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
-    FORMAT_VERSION,
+    FIRST_FORMAT,
     BuiltWith,
     BundleManifest,
     Requirements,
@@ -121,7 +121,7 @@ def _module(platform: str) -> Module:
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
     """What every bundle for the target requires, whatever is in it."""
     return BundleManifest(
-        format_version=FORMAT_VERSION,
+        format_version=FIRST_FORMAT,
         name="any",
         version="bundle",
         target=target,

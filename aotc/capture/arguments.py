@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from aotc.capture import keys, program, tree
-from aotc.capture.like import like_value
+from aotc.capture.like import like_value, shapes
 from aotc.capture.weights import Weights
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -211,8 +211,7 @@ def abstract_input(
                 for index, child in enumerate(items)
             ]
         case InputLike():
-            value = like_value(spec, sizes, manifest, at, evaluate=jax.eval_shape)
-            return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), value)
+            return like_value(spec, sizes, manifest, at, evaluate=shapes)
 
 
 def flat_call(

@@ -184,7 +184,7 @@ def _input_specs(
             path=path,
             dtype=DType(str(leaf.data.dtype)),
             shape=shape,
-            weak_type=False,
+            weak_type=leaf.aval.weak_type,
             key_impl=keys.impl_of(leaf.aval),
             sharding=() if spread is None else spread.of_input(path, leaf.aval),
         )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.capture import keys, tree
-from aotc.capture.arguments import CallPlan, FlatCall
-from aotc.capture.like import call, like_value
+from aotc.capture.arguments import CallPlan
+from aotc.capture.like import call, like_value, shapes
 from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -31,7 +28,7 @@ from aotc.config.build_manifest import (
     at_once,
     leaf_paths,
 )
-from aotc.errors import CaptureError
+from aotc.errors import CaptureError, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
@@ -97,8 +94,11 @@ def fixture_inputs(
             if isinstance(leaf, InputLike):
                 at = ("entry_points", plan.name, "inputs", *path.split("/"))
                 value = like_value(leaf, sizes, manifest, at, evaluate=call)
+                traced = like_value(leaf, sizes, manifest, at, evaluate=shapes)
+                raise_if(_differing(leaf, value, traced, manifest.where(*at)))
                 for inner, array in tree.leaf_paths(value):
-                    found[tree.join(path, inner)] = np.asarray(keys.data_of(array))
+                    dtype = tree.abstract(array).dtype if tree.is_number(array) else None
+                    found[tree.join(path, inner)] = np.asarray(keys.data_of(array), dtype)
             elif path in supplied:
                 found[path] = supplied[path]
             elif recorded is not None:
@@ -114,6 +114,26 @@ def fixture_inputs(
                 "remove it from the file",
             )
     return found
+
+
+def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator[Finding]:
+    """AOTC-E829 for what a `like` function returns when it is called, if that is not what it
+    returned when it was traced.
+    """
+    called = jax.tree.map(tree.abstract, value)
+    if jax.tree.structure(called) != jax.tree.structure(traced):
+        found = f"{jax.tree.structure(called)} instead of {jax.tree.structure(traced)}"
+    else:
+        pairs = zip(tree.leaf_paths(called), jax.tree.leaves(traced), strict=True)
+        found = next((f"{p}: {one} instead of {two}" for (p, one), two in pairs if one != two), "")
+    if found:
+        yield Finding(
+            code="AOTC-E829",
+            where=where,
+            expected=f"{spec.function} to return the same arrays when it is called and traced",
+            found=found,
+            hint="do not let shapes, dtypes or the structure depend on values",
+        )
 
 
 def supplied_inputs(
@@ -236,44 +256,3 @@ def _drawn(
     if jnp.issubdtype(dtype, jnp.complexfloating):
         values = values + 1j * generator.standard_normal(shape)
     return np.asarray(values).astype(dtype)
-
-
-def reference_function(
-    flat: FlatCall, compiling: Executor
-) -> Callable[[Sequence[Array]], dict[str, Array]]:
-    """The user's function under plain `jax.jit`: from leaves to results by path.
-
-    It is traced before this returns and compiled by the executor, which its first call waits for.
-    Arguments are passed by Python's own rules for the signature, not by the code of the capture,
-    whose mistakes would otherwise be in the reference as well.
-    leaves: weights, then inputs, in the order of the flat call; random keys, here and in the
-    result, are their data.  Raises whatever the function raises.
-    """
-    function = flat.plan.function
-    signature = inspect.signature(function)
-
-    def as_people_call(values: Mapping[str, Any]) -> Any:
-        every = {**flat.plan.fixed, **values}
-        given = {name: every[name] for name in signature.parameters if name in every}
-        bound = inspect.BoundArguments(signature, OrderedDict(given))
-        return function(*bound.args, **bound.kwargs)
-
-    def strongly_typed(aval: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
-
-    abstract_values = {
-        parameter: jax.tree.map(strongly_typed, abstract)
-        for parameter, abstract in flat.trees.items()
-    }
-    compiled = compiling.submit(jax.jit(as_people_call).lower(abstract_values).compile)
-
-    def outputs(leaves: Sequence[Array]) -> dict[str, Array]:
-        remaining = iter(leaves)
-        arrays = {
-            parameter: jax.tree.map(lambda aval: keys.wrapped(next(remaining), aval), abstract)
-            for parameter, abstract in flat.trees.items()
-        }
-        result = compiled.result()(arrays)
-        return {path: np.asarray(keys.data_of(leaf)) for path, leaf in tree.leaf_paths(result)}
-
-    return outputs

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
+import jax
+
 from aotc.capture import program, raised, tree
 from aotc.capture.weights import check_x64
 from aotc.config.build_manifest import BuildManifest, InputLike
@@ -25,10 +27,11 @@ def like_value(
     *,
     evaluate: Evaluate,
 ) -> Any:
-    """What the function of a `like` input returns for these sizes, as a pytree of arrays.
+    """What the function of a `like` input returns for these sizes, as a pytree of arrays and Python
+    numbers.
 
-    at: key path of the input.  evaluate: `jax.eval_shape` for the structure alone, `call` for the
-    values.  Raises CaptureError.
+    at: key path of the input.  evaluate: `shapes` for the structure alone, `call` for the values.
+    Raises CaptureError.
     """
     where = manifest.where(*at)
     function = program.resolve(spec.function, manifest.root, where)
@@ -40,14 +43,16 @@ def like_value(
     def checked() -> Any:
         value = function(**arguments)
         for path, leaf in tree.leaf_paths(value):
+            if tree.is_number(leaf):
+                continue
             if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
                 raise CaptureError(
                     Finding(
                         code="AOTC-E825",
                         where=where,
-                        expected=f"{spec.function} to return a pytree of arrays",
+                        expected=f"{spec.function} to return a pytree of arrays and numbers",
                         found=f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                        hint="wrap numbers in jnp.asarray(value, dtype)",
+                        hint="return what jax.jit takes as an argument; fix other values as static",
                     )
                 )
             check_x64(path, leaf.dtype, where)
@@ -98,5 +103,18 @@ def _what_it_takes(
 
 
 def call(function: Callable[[], Any]) -> Any:
-    """Call a function for its values, where `jax.eval_shape` would give their shapes only."""
+    """Call a function for its values, where `shapes` would give their avals only."""
     return function()
+
+
+def shapes(function: Callable[[], Any]) -> Any:
+    """A pytree of avals. The function is traced, so that large arrays are not made; one that cannot
+    be traced, because it reads values or asks numpy to compute, is called.
+    """
+    try:
+        made = jax.eval_shape(function)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, CaptureError):
+            raise
+        made = function()
+    return jax.tree.map(tree.abstract, made)

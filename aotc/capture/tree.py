@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import jax
 
+from aotc import private
 from aotc.errors import CaptureError
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.tree import (
+    INTEGER_MAX,
     DictNode,
+    IntDictNode,
     Leaf,
     ListNode,
     NamedTupleNode,
@@ -55,48 +60,157 @@ def check_paths(tree: Any, where: str) -> None:
             )
 
 
+def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """An array, a Python number or an aval as `jax.jit` takes it: shape, dtype and weak type."""
+    aval = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether it is a Python number, of which jax makes a weakly typed array without axes."""
+    return type(leaf) in (bool, int, float, complex)
+
+
 def join(*steps: str) -> str:
     """Path steps joined by "/", empty ones left out."""
     return "/".join(step for step in steps if step)
 
 
 def describe(tree: Any, counter: Iterator[int], where: str) -> Tree:
-    """The structure of a pytree whose leaves take the next numbers of `counter`.
+    """The structure of a pytree of arrays or avals, whose leaves take the next numbers of
+    `counter`.
 
-    Raises CaptureError (AOTC-E833) for a dict whose keys are not strings.
+    Children and their order are what jax's registry says of each node, never what its class looks
+    like. Raises CaptureError (AOTC-E833) for a dict whose keys a bundle cannot name, and for a
+    class that a caller would read or fill in another way than jax does.
     """
+    found: list[Any] = []
+    described = _describe(tree, counter, where, (), found)
+    leaves = jax.tree.leaves(tree)
+    if len(found) != len(leaves) or any(a is not b for a, b in zip(found, leaves, strict=True)):
+        raise _refusal(
+            where,
+            (),
+            "a structure that jax flattens in the same order each time",
+            "leaves in another order, one level at a time",
+            "let the class flatten to the same children whenever it is asked",
+        )
+    return described
+
+
+def _refusal(
+    where: str, path: tuple[str, ...], expected: str, found: str, hint: str
+) -> CaptureError:
+    return CaptureError(
+        Finding(
+            code="AOTC-E833",
+            where=f"{where} {join(*path)}".rstrip(),
+            expected=expected,
+            found=found,
+            hint=hint,
+        )
+    )
+
+
+def _describe(
+    tree: Any, counter: Iterator[int], where: str, path: tuple[str, ...], found: list[Any]
+) -> Tree:
+    """found: takes the leaves in the order of their numbers."""
     if tree is None:
         return NoneNode()
+    # None is among the children here, which jax otherwise takes for a node without any.
     level = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)[0]
     if len(level) == 1 and not level[0][0]:
+        found.append(tree)
         return Leaf(index=next(counter))
-    names = tuple(key_name(path[0]) for path, _ in level)
-    if type(tree) is dict:
-        # jax leaves None out of the leaves, so absent children are looked up in the dict itself.
-        for key in tree:
-            if not isinstance(key, str):
-                raise CaptureError(
-                    Finding(
-                        code="AOTC-E833",
-                        where=where,
-                        expected="a dict with string keys",
-                        found=f"the key {key!r} of type {type(key).__name__}",
-                        hint="use string keys; the manifest names leaves by them",
-                    )
-                )
-        return DictNode(items={key: describe(tree[key], counter, where) for key in sorted(tree)})
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return NamedTupleNode(
-            type=type(tree).__name__,
-            fields=tuple(tree._fields),
-            items=tuple(describe(child, counter, where) for child in tree),
-        )
-    if type(tree) is list:
-        return ListNode(items=tuple(describe(child, counter, where) for child in tree))
-    if type(tree) is tuple:
-        return TupleNode(items=tuple(describe(child, counter, where) for child in tree))
-    return RecordNode(
-        type=type(tree).__name__,
-        fields=names,
-        items=tuple(describe(child, counter, where) for _, child in level),
+    keys, children = [step[0] for step, _ in level], [child for _, child in level]
+    items = tuple(
+        _describe(child, counter, where, (*path, key_name(key)), found)
+        for key, child in zip(keys, children, strict=True)
     )
+    if type(tree) is dict:
+        return _dict_node([key.key for key in keys], items, where, path)
+    if type(tree) is list:
+        return ListNode(items=items)
+    if type(tree) is tuple:
+        return TupleNode(items=items)
+    if _is_plain_named_tuple(tree, keys, children):
+        return NamedTupleNode(type=type(tree).__name__, fields=tuple(tree._fields), items=items)
+    fields = _field_names(tree, keys)
+    for field, child in zip(fields, children, strict=True):
+        _require_readable(tree, field, child, where, path)
+    if len(set(fields)) < len(fields):
+        raise _refusal(
+            where,
+            path,
+            f"children of {type(tree).__name__} whose names are all different",
+            ", ".join(fields),
+            "register the class with one name for each child",
+        )
+    return RecordNode(type=type(tree).__name__, fields=fields, items=items)
+
+
+def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple[str, ...]) -> Tree:
+    if all(type(key) is str for key in keys):
+        return DictNode(items=dict(zip(keys, items, strict=True)))
+    if all(type(key) is int and abs(key) <= INTEGER_MAX for key in keys):
+        return IntDictNode(keys=tuple(keys), items=items)
+    if all(private.is_error_effect(key) for key in keys):
+        return RecordNode(type="dict", fields=tuple(map(str, keys)), items=items)
+    other = next(key for key in keys if type(key) is not str)
+    raise _refusal(
+        where,
+        path,
+        "a dict whose keys are strings, or integers of 64 bits",
+        f"the key {other!r} of type {type(other).__name__}",
+        'use such keys, for example f"{a},{b}" for (a, b); a bundle names leaves by them',
+    )
+
+
+def _is_plain_named_tuple(tree: Any, keys: list[Any], children: list[Any]) -> bool:
+    """Whether jax takes the fields of a named tuple as they stand. A registration of its own may
+    give other children, or the same ones in another order.
+    """
+    return (
+        isinstance(tree, tuple)
+        and hasattr(tree, "_fields")
+        and keys == [jax.tree_util.GetAttrKey(field) for field in tree._fields]
+        and all(child is item for child, item in zip(children, tuple.__iter__(tree), strict=True))
+    )
+
+
+def _field_names(tree: Any, keys: list[Any]) -> tuple[str, ...]:
+    """The names of a class' children. A named tuple that is registered without names has those of
+    the fields that its children become.
+    """
+    names = tuple(map(key_name, keys))
+    numbered = all(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys)
+    if not (numbered and isinstance(tree, tuple) and hasattr(tree, "_fields")):
+        return names
+    marks = [object() for _ in keys]
+    structure = jax.tree.structure(tree, is_leaf=lambda node: node is not tree)
+    fields: list[list[str]] = []
+    with suppress(Exception):  # of the class' own code, which may expect arrays
+        marked = jax.tree.unflatten(structure, marks)
+        fields = [[f for f in tree._fields if getattr(marked, f) is mark] for mark in marks]
+    return tuple(f[0] for f in fields) if {*map(len, fields)} == {1} else names
+
+
+def _require_readable(tree: Any, field: str, child: Any, where: str, path: tuple[str, ...]) -> None:
+    """Refuse a class that shows under a child's name something else than the child: the loader
+    reads arguments and names results by these names. Raises CaptureError (AOTC-E833).
+    """
+    seen = child
+    with suppress(Exception):  # no such attribute, or a property that wants arrays
+        seen = tree[field] if isinstance(tree, Mapping) and field in tree else getattr(tree, field)
+    leaves, wanted = jax.tree.leaves(seen), jax.tree.leaves(child)
+    is_child = len(leaves) == len(wanted) and all(map(operator.is_, leaves, wanted))
+    if not is_child and all(hasattr(leaf, "shape") for leaf in leaves):
+        name = type(tree).__name__
+        raise _refusal(
+            where,
+            path,
+            f"{name}.{field} to be the child that {name} is registered with under that name",
+            "an attribute that is something else",
+            "register the class with the name of the attribute that holds the child",
+        )

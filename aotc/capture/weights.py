@@ -109,16 +109,17 @@ def load(name: str, manifest: BuildManifest) -> Weights:
         raise_if(refuse.check_dtype(leaf.dtype, path, where))
         check_x64(path or "the result", leaf.dtype, where)
     tree.check_paths(values, where)
-    structure = jax.tree.map(_abstract, values)
     if spec.source is None:
         tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
-        return Weights("init", structure, tensors)
+        return Weights("init", jax.tree.map(tree.abstract, values), tensors)
+    structure = jax.tree.map(_abstract, values)
     tensors, digest = _read(spec.source, in_file)
     weights_match.check(tensors, dict(named), in_file)
     return Weights("source", structure, {path: tensors[path] for path, _ in named}, digest)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """A tensor of a file, which is never weakly typed, whatever `init` would make."""
     return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
 
 

@@ -40,12 +40,25 @@ class Result(Struct, frozen=True):
     within_tolerance: bool
 
 
+class Differing(Struct, frozen=True):
+    """What a caller of the bundle finds to be otherwise than in plain JAX. where: the call and the
+    path within it.
+    """
+
+    where: str
+    expected: str
+    found: str
+
+
 class Answer(Struct, frozen=True):
-    """What the worker prints: one of the three."""
+    """What the worker prints. differing: beside results, and beside the reasons why this host is
+    unsuited.
+    """
 
     unsuited: list[dict[str, str]] = []
     failed: list[dict[str, str]] = []
     results: list[Result] = []
+    differing: list[Differing] = []
     trials: list[list[Outcome]] = []
 
 
@@ -75,7 +88,8 @@ def run(
     """Run all fixtures of one target, and the trials that lie in a folder.
 
     What trials come to is for the caller to judge. Raises ParityError: AOTC-E951 beyond tolerance,
-    E952 the process crashed or hung, E953 the runtime refused the bundle.
+    E952 the process crashed or hung, E953 the runtime refused the bundle, E959 other arguments or
+    results than those of plain JAX.
     """
     try:
         with processes.started(
@@ -111,6 +125,8 @@ def run(
                 for finding in answer.failed
             )
         )
+    if answer.differing:
+        raise ParityError(*(_otherwise(each, target) for each in answer.differing))
     if answer.unsuited:
         reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
         lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
@@ -132,6 +148,17 @@ def _beyond(result: Result, target: str) -> Finding:
         f"over {ran.elements} elements",
         hint="raise `tolerance` if the difference is harmless; it comes from another order of "
         "operations, or from a program that is not deterministic",
+    )
+
+
+def _otherwise(differing: Differing, target: str) -> Finding:
+    return Finding(
+        code="AOTC-E959",
+        where=f"{differing.where} for {target}",
+        expected=f"as plain JAX has it: {differing.expected}",
+        found=f"{differing.found}, in a call of the bundle",
+        hint="a caller of the bundle would get another answer than one of the function: this is a "
+        "bug in aotc, please report it; dicts, lists and tuples of arrays avoid it",
     )
 
 

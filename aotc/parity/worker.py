@@ -1,7 +1,9 @@
-"""`python -m aotc.parity.worker BUNDLE POLICY TARGET FOLDER`: run fixtures and trials, print JSON.
+"""`python -m aotc.parity.worker BUNDLE POLICY TARGET FOLDER`: run fixtures, calls and trials, print
+JSON.
 
 Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
-tolerance is reported, for the build to judge.
+tolerance is reported, for the build to judge. Calls are those of plain JAX, passed to the loader's
+own entry points and compared in their structures.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from aotc.parity.calls import miscalled, misread
+from aotc.parity.isolated import Differing
 from aotc.parity.trials import try_entry
 from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
-from aotc_runtime.errors import AotcError, raise_if
-from aotc_runtime.serving.readiness import run_fixtures
+from aotc_runtime.errors import AotcError, ReadinessError, raise_if
+from aotc_runtime.serving.readiness import make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
@@ -24,9 +28,10 @@ from aotc_runtime.verification.verify import examine
 
 
 def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, object]:
-    """{"unsuited": findings} if this host cannot run the target, else {"results": …, "trials": …}.
+    """{"unsuited": findings, "differing": …} if this host cannot run the target, else {"results":
+    …, "differing": …, "trials": …}.
 
-    folder: with the trials of padded and split calls, if there are any.
+    folder: with the calls of plain JAX, and the trials of padded and split ones, if there are any.
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
@@ -34,13 +39,27 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
     if verdict.manifest is None:
         # A gate that does not open says nothing about the host: the build itself is broken.
         raise_if(verdict.findings)
+    assert verdict.manifest is not None, "nothing was found against the bundle itself"
     if verdict.bundle is None:
-        return {"unsuited": [finding.to_json() for finding in verdict.findings]}
+        return {
+            "unsuited": [finding.to_json() for finding in verdict.findings],
+            "differing": list(misread(verdict.manifest, folder)),
+        }
     resident = make_resident(verdict.bundle)
-    results = run_fixtures(resident)
+    differing: list[Differing] = []
+    try:
+        ready = make_ready(resident)
+    except ReadinessError as error:
+        if any(finding.code != "AOTC-E701" for finding in error.findings):
+            raise
+        results = run_fixtures(resident)
+    else:
+        results = ready.fixtures
+        differing += miscalled(ready, verdict.manifest, folder)
     entries = read_plans(folder).get(target, [])
     return {
         "results": [msgspec.structs.asdict(result) for result in results],
+        "differing": differing,
         "trials": [try_entry(entry, resident, folder) for entry in entries],
     }
 

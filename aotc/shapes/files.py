@@ -58,7 +58,11 @@ def read_call(
     outputs: Sequence[TensorSpec],
 ) -> Call:
     """The call of a trial, by its file."""
-    path = call_file(folder, entry_point, trial)
+    return read_fixture(call_file(folder, entry_point, trial), inputs, outputs)
+
+
+def read_fixture(path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Call:
+    """A call by a file that is laid out as a fixture."""
     data = memoryview(path.read_bytes())
     found: dict[str, Array] = {}
     for name, info in read_tensors(data, where=path.name).items():

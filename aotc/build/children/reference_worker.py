@@ -8,10 +8,11 @@ with the capture but the inputs and weights in the staging folder.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -20,14 +21,22 @@ from aotc.build.children.progress import Progress
 from aotc.build.children.trial_reference import PlainJax, begin_all, try_all
 from aotc.build.staging import Staging
 from aotc.build.watching import sources_only
-from aotc.capture import own_files
+from aotc.capture import own_files, program, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.source_files import changed
 from aotc.capture.spreading import on_one_device
-from aotc.capture.weights import Weights, load, read_arrays
-from aotc.config.build_manifest import all_profiles_of, build_manifest_of
+from aotc.capture.weights import Weights, read_arrays
+from aotc.config.build_manifest import (
+    BuildManifest,
+    EntryPointSpec,
+    PadSpec,
+    all_profiles_of,
+    at_once,
+    build_manifest_of,
+)
 from aotc.errors import raise_if
-from aotc.packing.weights import Array, write_tensors
+from aotc.packing.weights import write_tensors
+from aotc.parity import plain_jax, structures
 from aotc.shapes.files import read_plans
 
 
@@ -44,25 +53,19 @@ def record(
     """
     manifest = build_manifest_of(manifest_path, staging.read_manifest())
     jax.config.update("jax_enable_x64", manifest.enable_x64)
-    weights = {name: load(name, manifest) for name in manifest.weights}
-    values = {
-        name: {
-            tensor: array
-            for path in staging.weights(name)
-            for tensor, array in read_arrays(path).items()
-        }
-        for name in weights
-    }
-    _require_steady(weights, values, staging)
+
+    def resolved(function: str) -> Callable[..., Any]:
+        return program.resolve(function, manifest.root, str(manifest.path))
+
+    weights = {name: _weights(name, manifest, staging, resolved) for name in manifest.weights}
     captured, plans = staging.read_program(), read_plans(staging.folder)
     functions = {
         name: PlainJax(
             plan_call(name, manifest),
-            partial(flat_call, weights=weights, manifest=manifest),
-            values,
-            compiling,
+            partial(flat_call, weights=_described(weights), manifest=manifest),
+            partial(plain_jax.Function, spec, resolved, weights, compiling=compiling),
         )
-        for name in manifest.entry_points
+        for name, spec in manifest.entry_points.items()
     }
     with on_one_device(manifest.mesh):
         for name in manifest.entry_points:
@@ -73,9 +76,21 @@ def record(
             progress.started(f"running {name} ({spec.function})")
             for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
                 inputs = read_arrays(staging.inputs(name, index))
-                outputs = functions[name].at(sizes)(inputs)
+                function = functions[name].at(sizes)
+                arguments = function.arguments(inputs)
+                result = function(arguments)
                 fixture = {f"inputs/{path}": array for path, array in inputs.items()}
-                fixture |= {f"outputs/{path}": array for path, array in outputs.items()}
+                fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
+                positional, named = function.passed(arguments, _supplied(spec))
+                call = structures.PlainCall(
+                    entry_point=name,
+                    sizes=dict(sizes),
+                    profile=index,
+                    positional=tuple(map(plain_jax.spell, positional)),
+                    named={key: plain_jax.spell(value) for key, value in named.items()},
+                    result=plain_jax.spell(result.value),
+                )
+                structures.write_call(staging.folder, call)
                 where = f"{manifest.where('entry_points', name)} result"
                 data = write_tensors(fixture, where=where)
                 staging.fixture(name, index).write_bytes(data)
@@ -84,21 +99,42 @@ def record(
     raise_if(changed(captured.sources, sources.items()))
 
 
-def _require_steady(
-    weights: Mapping[str, Weights],
-    values: Mapping[str, Mapping[str, Array]],
-    staging: Staging,
-) -> None:
-    """Mark the program as unsteady if it made other weights here than in the capture process: then
-    they depend on something that no recorder saw, and the result must not be cached.
+def _weights(
+    name: str, manifest: BuildManifest, staging: Staging, functions: plain_jax.Functions
+) -> Any:
+    """A weights set as the program's users hold it, with the numbers that the capture recorded.
+
+    The program is marked as unsteady if it makes others here: then they depend on something that no
+    recorder saw, and the result must not be cached.
     """
-    for name, loaded in weights.items():
-        if any(
-            values[name][path].tobytes() != array.tobytes()
-            for path, array in loaded.tensors.items()
-        ):
-            reason = f"weights {name} have other values each time"
-            staging.unsteady.write_text(reason, "utf-8")
+    recorded = {
+        tensor: array
+        for path in staging.weights(name)
+        for tensor, array in read_arrays(path).items()
+    }
+    spec = manifest.weights[name]
+    made, steady = plain_jax.weights_as_made(
+        spec.init, spec.source is not None, recorded, functions
+    )
+    if not steady:
+        staging.unsteady.write_text(f"weights {name} have other values each time", "utf-8")
+    return made
+
+
+def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
+    """The weights sets for a flat call that says where a function failed, which asks for no more
+    than their avals.
+    """
+    return {
+        name: Weights("init", jax.tree.map(tree.abstract, made), {})
+        for name, made in weights.items()
+    }
+
+
+def _supplied(spec: EntryPointSpec) -> list[str]:
+    """The parameters that the loader passes, not the caller: masks and lengths."""
+    pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, PadSpec)]
+    return [name for pad in pads for name in (pad.mask, pad.length) if name]
 
 
 def main() -> int:

@@ -6,8 +6,7 @@ for executables of targets that the build host cannot run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Timer
 from time import monotonic
@@ -18,12 +17,13 @@ from msgspec.structs import replace
 
 from aotc.build.children import child
 from aotc.build.staging import Staging
-from aotc.capture import explain, fixtures, tree
+from aotc.capture import explain, fixtures
 from aotc.capture.arguments import CallPlan, FlatCall
 from aotc.capture.source_files import changed
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import CaptureError, ParityError, raise_if
 from aotc.packing.weights import write_tensors
+from aotc.parity import plain_jax
 from aotc.shapes import files
 from aotc.shapes.run import Array, run
 from aotc.shapes.samples import sampled
@@ -31,10 +31,6 @@ from aotc.shapes.trials import FIXTURE, EntryTrials, Outcome, PlannedTrial, Size
 from aotc.shapes.verdict import At, endless, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc_runtime.schema.labels import label
-
-type Function = Callable[[Mapping[str, Array]], dict[str, Array]]
-"""From inputs to outputs, by path."""
-
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50
@@ -48,22 +44,22 @@ class FlatCallAt(Protocol):
     def __call__(self, plan: CallPlan, *, sizes: Mapping[str, int]) -> FlatCall: ...
 
 
-class PlainJax:
-    """One entry point in plain JAX, at any sizes; each is compiled once, by the executor.
+class FunctionAt(Protocol):
+    """`aotc.parity.plain_jax.Function` of one entry point."""
 
-    values: of the weights, by set and tensor.  seconds: what a call of some sizes took, by label.
+    def __call__(self, *, sizes: Mapping[str, int]) -> plain_jax.Function: ...
+
+
+class PlainJax:
+    """One entry point in plain JAX, at any sizes; each is compiled once.
+
+    call_at: the capture's call, for what it says of one that fails.  function_at: the function as
+    its users call it.  seconds: what a call of some sizes took, by label.
     """
 
-    def __init__(
-        self,
-        plan: CallPlan,
-        call_at: FlatCallAt,
-        values: Mapping[str, Mapping[str, Array]],
-        compiling: Executor,
-    ) -> None:
-        self.plan, self._call_at, self._values = plan, call_at, values
-        self._compiling = compiling
-        self._functions: dict[str, Function] = {}
+    def __init__(self, plan: CallPlan, call_at: FlatCallAt, function_at: FunctionAt) -> None:
+        self.plan, self._call_at, self._function_at = plan, call_at, function_at
+        self._functions: dict[str, plain_jax.Function] = {}
         self.seconds: dict[str, float] = {}
 
     def begin(self, sizes: Mapping[str, int]) -> None:
@@ -71,31 +67,21 @@ class PlainJax:
         with suppress(Exception, SystemExit):
             self.at(sizes)
 
-    def at(self, sizes: Mapping[str, int]) -> Function:
+    def at(self, sizes: Mapping[str, int]) -> plain_jax.Function:
         """The function at these sizes. Whatever it raises comes through."""
         where = label(self.plan.name, sizes)
         if where not in self._functions:
-            self._functions[where] = self._compiled(self.call_at(sizes))
+            self._functions[where] = self._function_at(sizes=sizes)
         return self._functions[where]
+
+    def outputs(self, sizes: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Its results by path. inputs: by path. Whatever it raises comes through."""
+        function = self.at(sizes)
+        return function(function.arguments(inputs)).arrays
 
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
         """The abstract call at these sizes. Raises CaptureError."""
         return self._call_at(self.plan, sizes=sizes)
-
-    def _compiled(self, call: FlatCall) -> Function:
-        function = fixtures.reference_function(call, self._compiling)
-
-        def outputs(inputs: Mapping[str, Array]) -> dict[str, Array]:
-            return function(
-                [
-                    self._values[leaf.owner][leaf.path]
-                    if leaf.is_weight
-                    else inputs[tree.join(leaf.owner, leaf.path)]
-                    for leaf in call.leaves
-                ]
-            )
-
-        return outputs
 
 
 def begin_all(plans: files.Plans, functions: Mapping[str, PlainJax]) -> None:
@@ -155,7 +141,7 @@ def _try(
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
         with _ending(entry, trial, allowed, staging, manifest.where):
-            results = function.at(sizes)(given)
+            results = function.outputs(sizes, given)
         return [results[spec.path] for spec in captured.outputs]
 
     return run(trial, entry, captured.inputs, captured.outputs, call, execute)
@@ -205,7 +191,7 @@ def _record(
         inputs = sampled(inputs, manifest.entry_points[name], trial.inputs)
     call = function.call_at(sizes)
     try:
-        results = function.at(sizes)(inputs)
+        results = function.outputs(sizes, inputs)
     except (Exception, SystemExit) as error:
         finding = explain.finding(error, call, label(name, sizes), manifest.root)
         hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"

@@ -6,7 +6,9 @@ docs/bundle-format.md.
 
 Versions of the format:
     1.0  2026-11  first version.
-A reader takes its own major version and any minor version it knows.
+    1.1  2026-11  dicts with integer keys in trees of arguments and results.
+A reader takes its own major version and any minor version it knows. A writer states the lowest
+version that can say what it has to say (`EntryPoint.format_version`).
 """
 
 from enum import StrEnum
@@ -16,9 +18,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.device import Compilation, DeviceRequirements, TargetDevice
 from aotc_runtime.schema.mesh import Mesh, Sharding
-from aotc_runtime.schema.tree import INTEGER_MAX, Tree
+from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
+FIRST_FORMAT = "1.0"
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -402,6 +405,12 @@ class EntryPoint(_Part, frozen=True):
     profiles: tuple[ProfileRecord, ...]
     specialized: dict[str, str] = {}
     symbolic: Symbolic | UnsetType = UNSET
+
+    @property
+    def format_version(self) -> str:
+        """The lowest version of the format that can describe it."""
+        trees = (*(parameter.tree for parameter in self.parameters), self.result)
+        return FORMAT_VERSION if any(map(has_integer_keys, trees)) else FIRST_FORMAT
 
 
 class Dimension(_Part, frozen=True):

@@ -33,6 +33,13 @@ class DictNode(_Node, frozen=True, tag="dict"):
     items: dict[str, "Tree"]
 
 
+class IntDictNode(_Node, frozen=True, tag="intdict"):
+    """A dict with integer keys, which ascend; one item for each. Since format 1.1."""
+
+    keys: tuple[Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)], ...]
+    items: tuple["Tree", ...]
+
+
 class ListNode(_Node, frozen=True, tag="list"):
     """A list."""
 
@@ -61,7 +68,9 @@ class RecordNode(_Node, frozen=True, tag="record"):
     items: tuple["Tree", ...]
 
 
-type Tree = Leaf | NoneNode | DictNode | ListNode | TupleNode | NamedTupleNode | RecordNode
+type Tree = (
+    Leaf | NoneNode | DictNode | IntDictNode | ListNode | TupleNode | NamedTupleNode | RecordNode
+)
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
@@ -83,6 +92,11 @@ def is_deeper(tree: Tree, levels: int) -> bool:
         if not level:
             return False
     return True
+
+
+def has_integer_keys(tree: Tree) -> bool:
+    """Whether there is a dict with integer keys anywhere in the tree."""
+    return isinstance(tree, IntDictNode) or any(map(has_integer_keys, children(tree)))
 
 
 def leaves(tree: Tree) -> Iterator[int]:

@@ -48,7 +48,7 @@ class LoadedBundle:
         self.signers = resident.verified.signers
         self._choice = resident.verified.choice
         self.timings: dict[str, float] = {}
-        self._fixtures = fixtures
+        self.fixtures = fixtures
         self._compilations = compilations
         self._lock = threading.Lock()
         self._threads = Threads(f"aotc-{resident.verified.manifest.name}")
@@ -116,7 +116,7 @@ class LoadedBundle:
                     "ulp_max": result.ulp_max,
                     "elements": result.elements,
                 }
-                for result in self._fixtures
+                for result in self.fixtures
             ],
             "entry_points": {
                 name: entry_point.report() for name, entry_point in self._entry_points.items()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Self
 
 from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.schema.tree import (
     DictNode,
+    IntDictNode,
     Leaf,
     ListNode,
     NamedTupleNode,
@@ -69,6 +70,30 @@ def _kind(value: Any) -> str:
     return with_article(type(value).__name__)
 
 
+def _listed(keys: Iterable[Any]) -> str:
+    return ", ".join(map(repr, keys)) or "no keys"
+
+
+def _found(value: Any, names: Collection[Any]) -> str:
+    """What was passed where these names were expected, and in what it differs."""
+    fields = getattr(value, "_fields", None)
+    if isinstance(value, Mapping):
+        kind, given = "a dict", list(value)
+    elif isinstance(fields, tuple):
+        kind, given = f"a {type(value).__name__}", list(fields)
+    else:
+        return _kind(value)
+    differences = [
+        f"{what} {_listed(differing)}"
+        for what, differing in (
+            ("without", [name for name in names if name not in given]),
+            ("with", [name for name in given if name not in names]),
+        )
+        if differing
+    ]
+    return f"{kind} {' and '.join(differences) or 'in the order ' + _listed(given)}"
+
+
 class NamedTuple(tuple[Any, ...]):
     """A result that was a named tuple: fields by name, in order, and what `typing.NamedTuple` has.
 
@@ -125,6 +150,8 @@ def flattener(tree: Tree, where: str) -> Flattener:
             return _none_flattener(where)
         case DictNode(items=items):
             return _dict_flattener(items, where)
+        case IntDictNode(keys=keys, items=children):
+            return _dict_flattener(dict(zip(keys, children, strict=True)), where)
         case NamedTupleNode(type=name, fields=fields, items=children):
             return _named_tuple_flattener(name, fields, children, where)
         case RecordNode(type=name, fields=fields, items=children):
@@ -156,14 +183,13 @@ def _none_flattener(where: str) -> Flattener:
     return check
 
 
-def _dict_flattener(items: Mapping[str, Tree], where: str) -> Flattener:
+def _dict_flattener(items: Mapping[Any, Tree], where: str) -> Flattener:
     parts = [(key, flattener(child, f"{where}/{key}")) for key, child in items.items()]
     keys = items.keys()
 
     def walk(value: Any, leaves: Leaves) -> None:
         if (type(value) is not dict and not isinstance(value, Mapping)) or value.keys() != keys:
-            listed = ", ".join(map(repr, keys)) or "no keys"
-            raise _mismatch(where, f"a dict with {listed}", _kind(value))
+            raise _mismatch(where, f"a dict with {_listed(keys)}", _found(value, keys))
         for key, part in parts:
             part(value[key], leaves)
 
@@ -185,11 +211,15 @@ def _named_tuple_flattener(
     parts = _field_flatteners(fields, children, where)
 
     def walk(value: Any, leaves: Leaves) -> None:
-        if getattr(value, "_fields", None) != fields:
-            expected = f"a named tuple {name}({', '.join(fields)})"
-            raise _mismatch(where, expected, _kind(value))
-        for field, part in parts:
-            part(getattr(value, field), leaves)
+        if getattr(value, "_fields", None) == fields:
+            for field, part in parts:
+                part(getattr(value, field), leaves)
+        elif isinstance(value, Mapping) and value.keys() == set(fields):
+            for field, part in parts:
+                part(value[field], leaves)
+        else:
+            expected = f"a named tuple {name}({', '.join(fields)}), or a dict of its fields"
+            raise _mismatch(where, expected, _found(value, fields))
 
     return walk
 
@@ -244,6 +274,9 @@ def builder(tree: Tree) -> Builder:
         case DictNode(items=items):
             named = {key: builder(child) for key, child in items.items()}
             return lambda leaves: {key: build(leaves) for key, build in named.items()}
+        case IntDictNode(keys=keys, items=children):
+            numbered = dict(zip(keys, map(builder, children), strict=True))
+            return lambda leaves: {key: build(leaves) for key, build in numbered.items()}
         case ListNode(items=children):
             listed = [builder(child) for child in children]
             return lambda leaves: [build(leaves) for build in listed]

@@ -15,6 +15,7 @@ from aotc_runtime import limits
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import data_text
 from aotc_runtime.schema.manifest import (
+    FIRST_FORMAT,
     Argument,
     BundleManifest,
     DType,
@@ -24,7 +25,15 @@ from aotc_runtime.schema.manifest import (
     ProfileRecord,
     WeightArgument,
 )
-from aotc_runtime.schema.tree import NamedTupleNode, RecordNode, Tree, children, is_deeper, leaves
+from aotc_runtime.schema.tree import (
+    IntDictNode,
+    NamedTupleNode,
+    RecordNode,
+    Tree,
+    children,
+    is_deeper,
+    leaves,
+)
 from aotc_runtime.verification.mesh_consistency import check_mesh
 from aotc_runtime.verification.shape_consistency import check_shapes
 
@@ -51,6 +60,9 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(place, expected, "one that is deeper")
             continue
         yield from _check_trees(entry_point, place)
+        if manifest.format_version == FIRST_FORMAT != entry_point.format_version:
+            expected = f"what format {manifest.format_version} can say"
+            yield _finding(place, expected, f"a tree of format {entry_point.format_version}")
         yield from _check_keys(entry_point, place)
         yield from _check_parameters(entry_point.parameters, place)
         if not entry_point.profiles:
@@ -100,6 +112,11 @@ def _check_fields(tree: Tree, where: str) -> Iterator[Finding]:
         if not good or len(tree.fields) != len(tree.items) or _repeats(tree.fields):
             found = f"{tree.type}({', '.join(tree.fields)}) with {len(tree.items)} items"
             yield _finding(where, "one Python name for each item", found)
+    if isinstance(tree, IntDictNode) and (
+        len(tree.keys) != len(tree.items) or [*tree.keys] != sorted({*tree.keys}) or not tree.keys
+    ):
+        found = f"keys {', '.join(map(str, tree.keys))} with {len(tree.items)} items"
+        yield _finding(where, "one integer key for each item, in ascending order", found)
     for child in children(tree):
         yield from _check_fields(child, where)
 

@@ -1,0 +1,93 @@
+"""The calls of plain JAX, made again as a caller of the bundle makes them.
+
+Their results are compared as that caller reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from aotc.parity.isolated import Differing
+from aotc.parity.structures import (
+    PlainCall,
+    as_argument,
+    call_files,
+    differences,
+    fixture_file,
+    read_call,
+    unchanged,
+)
+from aotc.shapes.files import read_fixture
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
+from aotc_runtime.serving import trees
+from aotc_runtime.serving.loaded import LoadedBundle
+from aotc_runtime.serving.signature import bind, passed_parameters, signature_of
+
+
+def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+    """The differences that calls of the executables show."""
+    for where, spec, call in _calls(manifest, folder):
+        positional = [as_argument(argument) for argument in call.positional]
+        named = {name: as_argument(argument) for name, argument in call.named.items()}
+        try:
+            result = loaded[call.entry_point](*positional, **named)
+        except AotcError as error:
+            yield _refused(where, error)
+            continue
+        rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+        for path, expected, found in differences(call.result, result, rtol, atol):
+            yield Differing(f"{where} {path}", expected, found)
+        passed = [*zip(call.positional, positional, strict=True)]
+        passed += [(call.named[name], argument) for name, argument in named.items()]
+        if not all(unchanged(spelled, argument) for spelled, argument in passed):
+            yield Differing(where, "arguments that a call leaves as they are", "changed ones")
+
+
+def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+    """The differences that show without running anything: how arguments are taken apart and results
+    put together.
+    """
+    for where, spec, call in _calls(manifest, folder):
+        parameters = passed_parameters(spec)
+        positional = tuple(as_argument(argument) for argument in call.positional)
+        named = {name: as_argument(argument) for name, argument in call.named.items()}
+        recorded = read_fixture(fixture_file(folder, call), spec.inputs, spec.outputs)
+        try:
+            values = bind(call.entry_point, signature_of(parameters), positional, named, spec)
+            found = {
+                index: leaf
+                for parameter, value in zip(parameters, values, strict=True)
+                for index, leaf in trees.flatten(parameter.tree, value, where)
+            }
+        except AotcError as error:
+            yield _refused(where, error)
+            continue
+        for index, leaf in found.items():
+            wanted = recorded.inputs[index]
+            if np.asarray(leaf, wanted.dtype).tobytes() != wanted.tobytes():
+                path = spec.inputs[index].path
+                yield Differing(f"{where} {path}", "the argument of that path", "another one")
+        result = trees.builder(spec.result)(recorded.expected)
+        for path, expected, got in differences(call.result, result, 0.0, 0.0):
+            yield Differing(f"{where} {path}", expected, got)
+
+
+def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryPoint, PlainCall]]:
+    """The calls at the profiles that a target has; each with its label."""
+    for name, spec in manifest.entry_points.items():
+        profiles = [profile.sizes for profile in spec.profiles]
+        for path in call_files(folder, name):
+            call = read_call(path)
+            if call.sizes in profiles:
+                yield label(name, call.sizes), spec, call
+
+
+def _refused(where: str, error: AotcError) -> Differing:
+    finding = error.findings[0]
+    expected = f"a call with the structures that plain JAX takes: {finding.expected}"
+    return Differing(finding.where or where, expected, f"{finding.code}: {finding.found}")

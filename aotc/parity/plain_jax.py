@@ -1,0 +1,285 @@
+"""Plain JAX as its users call it: the function, under `jax.jit`, on real structures.
+
+It is the reference that everything else is held to, so it shares nothing with what it checks: not
+the capture's reading of signatures and structures (which no sibling room may import), nor the
+loader's. Structures are taken apart and put together by jax alone, and leaves are known by the
+paths that jax gives them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.config.build_manifest import (
+    EntryPointSpec,
+    InputDict,
+    InputLeaf,
+    InputLike,
+    InputList,
+    InputTree,
+)
+from aotc.parity.structures import Node, Nothing, Spelled, leaf_of
+from aotc_runtime.schema.manifest import KeyImpl
+
+type Array = np.ndarray[Any, Any]
+type Functions = Callable[[str], Callable[..., Any]]
+"""From "package.module:function" to the function."""
+
+
+def path_of(*steps: Any, owner: str = "") -> str:
+    """A leaf's path as jax writes it, joined by "/", below the name of what it belongs to."""
+    inner = jax.tree_util.keystr(steps, simple=True, separator="/")
+    return "/".join(part for part in (owner, inner) if part)
+
+
+def weights_as_made(
+    init: str | None, source: bool, recorded: Mapping[str, Array], functions: Functions
+) -> tuple[Any, bool]:
+    """A weights set as the program's users hold it, and whether it has the recorded numbers.
+
+    init, source: as the manifest has them.  recorded: what the bundle will hold, by path; what
+    differs from it, because the program makes other numbers each time, is replaced by it.
+    """
+    if init is None:
+        return _nested(recorded), True
+    if source:
+        return _filled(jax.eval_shape(functions(init)), recorded), True
+    made = functions(init)()
+    steady = True
+
+    def kept(steps: Any, leaf: Any) -> Any:
+        nonlocal steady
+        wanted = recorded[path_of(*steps) or "value"]
+        if np.asarray(leaf).tobytes() == wanted.tobytes():
+            return leaf
+        steady = False
+        return wanted
+
+    return jax.tree_util.tree_map_with_path(kept, made), steady
+
+
+def _filled(structure: Any, recorded: Mapping[str, Array]) -> Any:
+    return jax.tree_util.tree_map_with_path(
+        lambda steps, _: recorded[path_of(*steps) or "value"], structure
+    )
+
+
+def _nested(tensors: Mapping[str, Array]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        node = root
+        *folders, last = name.split("/")
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[last] = tensor
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call returned. arrays: by path; random keys as their data.  value: as it came."""
+
+    arrays: dict[str, Array]
+    value: Any
+
+
+class Function:
+    """One entry point's function at some sizes, compiled by an executor while others go on.
+
+    weights: by set, as the program's users hold them.  Raises whatever the program raises.
+    """
+
+    def __init__(
+        self,
+        spec: EntryPointSpec,
+        functions: Functions,
+        weights: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        compiling: Executor,
+    ) -> None:
+        self._spec, self._sizes = spec, sizes
+        function = functions(spec.function)
+        self._signature = inspect.signature(function)
+        self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
+        self._likes = {
+            (name, *at): functions(like.function)(**_arguments(like, sizes))
+            for name, tree in spec.inputs.items()
+            for at, like in _likes(tree)
+        }
+
+        def called(values: Mapping[str, Any]) -> Any:
+            every = {**spec.static, **values}
+            given = {name: every[name] for name in self._signature.parameters if name in every}
+            bound = inspect.BoundArguments(self._signature, OrderedDict(given))
+            return function(*bound.args, **bound.kwargs)
+
+        abstract = {**self._weights, **self._inputs(_abstract_leaf)}
+        self._compiled: Future[Any] = compiling.submit(jax.jit(called).lower(abstract).compile)
+
+    def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """The inputs as the program's users pass them. inputs: the numbers, by path."""
+
+        def drawn(leaf: InputLeaf, path: str, _: Mapping[str, int]) -> Any:
+            array = inputs[path]
+            if isinstance(leaf.dtype, KeyImpl):
+                return jax.random.wrap_key_data(array, impl=leaf.dtype.value)
+            return array
+
+        return self._inputs(drawn, inputs)
+
+    def __call__(self, arguments: Mapping[str, Any]) -> Result:
+        """Call it. arguments: what `arguments` returned."""
+        value = self._compiled.result()({**self._weights, **arguments})
+        leaves = jax.tree_util.tree_flatten_with_path(value)[0]
+        return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
+
+    def passed(
+        self, arguments: Mapping[str, Any], supplied: Sequence[str]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """How a caller of the bundle passes the inputs: by position as far as Python's rules allow,
+        since what is bound or fixed is no parameter any more.
+
+        supplied: parameters that the loader passes.
+        """
+        positional, named = [], {}
+        for name, parameter in self._signature.parameters.items():
+            if name not in arguments or name in supplied:
+                continue
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                named[name] = arguments[name]
+            else:
+                positional.append(arguments[name])
+        return positional, named
+
+    def _inputs(
+        self,
+        leaf_value: Callable[[InputLeaf, str, Mapping[str, int]], Any],
+        recorded: Mapping[str, Array] | None = None,
+    ) -> dict[str, Any]:
+        def value(tree: InputTree, at: tuple[str | int, ...]) -> Any:
+            path = "/".join(map(str, at))
+            match tree:
+                case InputLeaf():
+                    return leaf_value(tree, path, self._sizes)
+                case InputDict(items=items):
+                    return {key: value(child, (*at, key)) for key, child in items.items()}
+                case InputList(items=items):
+                    return [value(child, (*at, index)) for index, child in enumerate(items)]
+                case InputLike():
+                    made = self._likes[at]
+                    return made if recorded is None else _with_numbers(made, path, recorded)
+
+        return {name: value(tree, (name,)) for name, tree in self._spec.inputs.items()}
+
+
+def _likes(
+    tree: InputTree, at: tuple[str | int, ...] = ()
+) -> list[tuple[tuple[str | int, ...], InputLike]]:
+    match tree:
+        case InputLike():
+            return [(at, tree)]
+        case InputDict(items=items):
+            return [found for key, child in items.items() for found in _likes(child, (*at, key))]
+        case InputList(items=items):
+            return [found for key, child in enumerate(items) for found in _likes(child, (*at, key))]
+        case _:
+            return []
+
+
+def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        name: sizes[value] if isinstance(value, str) else value
+        for name, value in like.arguments.items()
+    }
+
+
+def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
+    shape = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+    if isinstance(leaf.dtype, KeyImpl):
+        impl = leaf.dtype.value
+        dtype = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
+        return jax.ShapeDtypeStruct(shape, dtype)
+    return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
+
+
+def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
+    """What a `like` function made, with the recorded numbers; its own leaves where they hold them,
+    since an array may be weakly typed, and of a Python number is made another Python number.
+    """
+
+    def replaced(steps: Any, leaf: Any) -> Any:
+        array = recorded[path_of(*steps, owner=owner)]
+        if _data(leaf).tobytes() == array.tobytes():
+            return leaf
+        if isinstance(leaf, (bool, int, float, complex)):
+            return type(leaf)(array.item())
+        if _is_key(leaf):
+            return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+        return array
+
+    return jax.tree_util.tree_map_with_path(replaced, made)
+
+
+def _is_key(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def _data(leaf: Any) -> Array:
+    if _is_key(leaf):
+        return np.asarray(jax.random.key_data(leaf))
+    return np.asarray(leaf, jax.typeof(leaf).dtype)
+
+
+def spell(value: Any) -> Spelled:
+    """A value as its users read it: items by key, attributes by name. Of a registered class the
+    children that jax gives, by every name they have.
+    """
+    if value is None:
+        return Nothing()
+    children = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda n: n is not value)[0]
+    if len(children) == 1 and not children[0][0]:
+        return leaf_of(_data(value), is_number=type(value) in (bool, int, float, complex))
+    if type(value) in (list, tuple):
+        kind = "list" if type(value) is list else "tuple"
+        names = tuple((index,) for index in range(len(value)))
+        return Node(kind, "", names, tuple(map(spell, value)))  # type: ignore[arg-type]
+    if type(value) is dict and all(type(key) in (str, int) for key in value):
+        return Node("dict", "", tuple((key,) for key in value), tuple(map(spell, value.values())))
+    fields = [jax.tree_util.GetAttrKey(field) for field in getattr(value, "_fields", ())]
+    named = isinstance(value, tuple) and [steps[0] for steps, _ in children] == fields
+    known = [_names_of(value, steps[0], child) for steps, child in children]
+    items = tuple(
+        spell(_read(value, names, child)) for names, (_, child) in zip(known, children, strict=True)
+    )
+    kind = "named tuple" if named else "class"
+    return Node(kind, type(value).__name__, tuple(known), items)  # type: ignore[arg-type]
+
+
+def _names_of(value: Any, key: Any, child: Any) -> tuple[str | int, ...]:
+    """The names of a child: what it is registered under, and the attribute that holds it."""
+    registered: Any = getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))
+    names = [registered] if type(registered) in (str, int) else [str(registered)]
+    if isinstance(key, jax.tree_util.FlattenedIndexKey):
+        held: Any = getattr(value, "_fields", None) or getattr(value, "__dict__", ())
+        names = [*(name for name in held if getattr(value, name, None) is child), *names]
+    return tuple(dict.fromkeys((*names, *map(str, names))))
+
+
+def _read(value: Any, names: tuple[str | int, ...], child: Any) -> Any:
+    """A child as users reach it; the child itself where its class offers no way."""
+    for name in names:
+        if isinstance(value, Mapping) and name in value:
+            return value[name]
+        if isinstance(name, str) and hasattr(value, name):
+            return getattr(value, name)
+    return child
