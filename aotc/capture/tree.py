@@ -137,8 +137,6 @@ def _describe(
     if _is_plain_named_tuple(tree, keys, children):
         return NamedTupleNode(type=type(tree).__name__, fields=tuple(tree._fields), items=items)
     fields = _field_names(tree, keys)
-    for field, child in zip(fields, children, strict=True):
-        _require_readable(tree, field, child, where, path)
     if len(set(fields)) < len(fields):
         raise _refusal(
             where,
@@ -147,6 +145,8 @@ def _describe(
             ", ".join(fields),
             "register the class with one name for each child",
         )
+    for field, child in zip(fields, children, strict=True):
+        _require_readable(tree, field, child, where, path)
     return RecordNode(type=type(tree).__name__, fields=fields, items=items)
 
 

@@ -256,7 +256,7 @@ def spell(value: Any) -> Spelled:
     if type(value) is dict and all(type(key) in (str, int) for key in value):
         return Node("dict", "", tuple((key,) for key in value), tuple(map(spell, value.values())))
     fields = [jax.tree_util.GetAttrKey(field) for field in getattr(value, "_fields", ())]
-    named = isinstance(value, tuple) and [steps[0] for steps, _ in children] == fields
+    named = hasattr(value, "_fields") and [steps[0] for steps, _ in children] == fields
     known = [_names_of(value, steps[0], child) for steps, child in children]
     items = tuple(
         spell(_read(value, names, child)) for names, (_, child) in zip(known, children, strict=True)

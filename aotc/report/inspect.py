@@ -14,6 +14,7 @@ from aotc.evidence import Coverage, EntryPointEvidence, Evidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
+from aotc.report.structures import structures
 from aotc_runtime.decoders import decoder
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.certificate import Certificate
@@ -165,6 +166,7 @@ def _entry_point(
         "static": entry_point.static,
         "inputs": {spec.path: tensor_text(spec) for spec in entry_point.inputs},
         "outputs": {spec.path or "result": tensor_text(spec) for spec in entry_point.outputs},
+        "structures": structures(entry_point),
         **shapes_report(entry_point),
         "tolerance": msgspec.to_builtins(entry_point.tolerance),
         "lifted": [msgspec.to_builtins(constant) for constant in entry_point.lifted],

@@ -48,6 +48,9 @@ PROFILE_COLUMNS = (
     *("profile", "executable", "memory", "temp", "kernels", "library", "max err", "ulp"),
 )  # fmt: skip
 
+STRUCTURE_CHARACTERS_MAX = 400
+"""Of a structure in a text; a training state may have hundreds of leaves."""
+
 UNLIMITED = 10_000
 """Columns of output that is not a terminal."""
 
@@ -126,6 +129,11 @@ def _shortened(items: dict[str, str]) -> str:
     return ", ".join(shown) or "nothing"
 
 
+def _cut(structure: str) -> str:
+    short = structure[:STRUCTURE_CHARACTERS_MAX]
+    return structure if short == structure else f"{short}… (whole: aotc inspect --json)"
+
+
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     added = supplied(entry)
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
@@ -135,6 +143,8 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     if added:
         page.line(f"    added by the loader: {_shortened(added)}")
     page.line(f"    gives {_shortened(entry['outputs'])}")
+    for owner, structure in entry["structures"].items():
+        page.line(f"    {owner} is {_cut(structure)}")
     if entry["donated"]:
         page.line(f"    donates {', '.join(entry['donated'])}")
     rows = []

@@ -76,3 +76,14 @@ def table() -> jax.Array:
 def double(x: jax.Array) -> jax.Array:
     """Sizes between profiles may be compiled in production."""
     return 2 * x + 1
+
+
+def new_layers() -> dict[int, Any]:
+    """A state with integer keys, in float32, and a Python number."""
+    return {10: {"k": jnp.zeros(2)}, 2: {"k": jnp.ones(2)}, -1: 3}
+
+
+def grow(layers: dict[int, Any], x: jax.Array) -> dict[int, Any]:
+    """The state with x added to its layers, and the number counted up."""
+    grown = {index: {"k": layers[index]["k"] * index + x} for index in (10, 2)}
+    return {**grown, -1: layers[-1] + 1}

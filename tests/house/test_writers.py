@@ -56,6 +56,7 @@ SCRATCH = {
     "aotc/build/checking.py": "the build's scratch folder: makes room in it",
     "aotc/build/children/reference_worker.py": "the build's scratch folder",
     "aotc/build/staged.py": "the build's scratch folder: a policy for the parity worker",
+    "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",
     "aotc/build/staging.py": "the build's scratch folder",
     "aotc/build/children/trial_reference.py": "the build's scratch folder",
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",

@@ -21,7 +21,8 @@ from aotc_runtime.schema.tree import (
 
 
 class Record:
-    """A result node of a registered class (an Equinox module, a dataclass): its fields by name.
+    """A result node of a registered class (an Equinox module, a dataclass): its fields by name, as
+    attributes or items. Iterating gives the names.
 
     Passing one back as an argument is the same as passing the original class.
     """
@@ -38,6 +39,16 @@ class Record:
             kind = object.__getattribute__(self, "_type")
             raise AttributeError(f"{kind} has {', '.join(fields)}, not {name}")
         return fields[name]
+
+    def __getitem__(self, name: str | int) -> Any:
+        fields = object.__getattribute__(self, "_fields")
+        if str(name) not in fields:
+            kind = object.__getattribute__(self, "_type")
+            raise KeyError(f"{kind} has {', '.join(fields)}, not {name}")
+        return fields[str(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(object.__getattribute__(self, "_fields"))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Record cannot be changed")
@@ -249,8 +260,11 @@ def _sequence_flattener(wanted: str, children: tuple[Tree, ...], where: str) -> 
 
 
 def _field(value: Any, field: str, name: str, where: str) -> Any:
-    if isinstance(value, Mapping) and field in value:
-        return value[field]
+    if isinstance(value, Mapping):
+        if field in value:
+            return value[field]
+        if field.lstrip("-").isdecimal() and int(field) in value:
+            return value[int(field)]
     if hasattr(value, field):
         return getattr(value, field)
     from aotc_runtime.words import with_article

@@ -17,6 +17,20 @@ def pair(kind: str, type_: str, *fields: str) -> dict[str, Any]:
 CHIPS = {"family": "tpu", "topology": "v5e:2x2", "kinds": ["TPU v5e"]}
 NEEDED = {"kinds": ["TPU v5e"], "memory_bytes": 1, "plugin": "libtpu", "accepts_plugin": ["1"]}
 
+
+def numbered(keys: list[int], *more: Any, items: Any = (LEAF,), version: str = "1.1") -> Any:
+    """The first parameter as a dict with integer keys; with a leaf for an item, and more."""
+
+    def change(manifest: Any, entry_point: Any, _: Any) -> None:
+        manifest["format_version"] = version
+        tree = {"node": "intdict", "keys": keys, "items": [*items, *more]}
+        if not items:
+            tree = {"node": "list", "items": [LEAF, tree]}
+        entry_point["parameters"][0]["tree"] = tree
+
+    return change
+
+
 CONTRADICTIONS: dict[str, Any] = {
     "no entry point": lambda m, e, p: m.update(entry_points={}),
     "no profile": lambda m, e, p: e.update(profiles=[]),
@@ -40,6 +54,12 @@ CONTRADICTIONS: dict[str, Any] = {
     "fields without items": lambda m, e, p: e["parameters"][0].update(
         tree=pair("record", "T", "a", "b")
     ),
+    "integer keys in a bundle of 1.0": numbered([0], version="1.0"),
+    "fewer integer keys than items": numbered([]),
+    "more integer keys than items": numbered([0, 1]),
+    "integer keys that descend": numbered([1, 0], {"node": "none"}),
+    "an integer key twice": numbered([0, 0], {"node": "none"}),
+    "no integer keys": numbered([], items=()),
     "a field twice": lambda m, e, p: e["parameters"][0].update(
         tree={
             "node": "record",

@@ -162,11 +162,11 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
             "AOTC-E115",
             lambda d, version=version: d.manifest.update(format_version=version),
         )
-        for version in ("1.1", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
+        for version in ("1.2", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
     },
     "a later format with new fields": (
         "AOTC-E115",
-        lambda d: d.manifest.update(format_version="1.1", a_new_field=1),
+        lambda d: d.manifest.update(format_version="1.2", a_new_field=1),
     ),
     "a format version that is a number": (
         "AOTC-E101",
@@ -183,6 +183,14 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
     ),
     "an unknown policy": ("AOTC-E101", entry_point(out_of_profile={"batch": {"policy": "guess"}})),
     "an unknown kind of tree": ("AOTC-E101", entry_point(result={"node": "pickle", "data": ""})),
+    "an integer key of 65 bits": (
+        "AOTC-E101",
+        entry_point(result={"node": "intdict", "keys": [2**64], "items": [{"node": "none"}]}),
+    ),
+    "an integer key that is a text": (
+        "AOTC-E101",
+        entry_point(result={"node": "intdict", "keys": ["0"], "items": [{"node": "none"}]}),
+    ),
     "a negative shape": (
         "AOTC-E101",
         lambda d: d.profile["input_shapes"][0].__setitem__(0, -1),

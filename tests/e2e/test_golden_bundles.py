@@ -1,0 +1,138 @@
+"""Bundles that were built long ago verify, load and answer, and their sources still give them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxlib
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.build.pipeline import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime import LoadedBundle
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+NAMES = {"digits": "1.0", "trees": "1.0", "sizes": "1.0", "layers": "1.1"}
+JAXLIB = "0.12.0.1"
+
+runs = pytest.mark.skipif(
+    jaxlib.__version__ != JAXLIB, reason=f"these executables were built with jaxlib {JAXLIB}"
+)
+
+type Load = Callable[[str], LoadedBundle]
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[Any]:
+    """What `trees` and `sizes` were built from."""
+    sys.path.insert(0, str(GOLDEN))
+    try:
+        import golden_programs
+
+        yield golden_programs
+    finally:
+        sys.path.remove(str(GOLDEN))
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    folder = tmp_path_factory.mktemp("golden")
+    key = (GOLDEN / "golden.pub").read_bytes()
+    loaded: dict[str, LoadedBundle] = {}
+
+    def opened(name: str) -> LoadedBundle:
+        if name not in loaded:
+            policy = folder / f"{name}.toml"
+            policy.write_text(f'furthest_fallback = "compile"\n{policy_text(name, [key])}')
+            loaded[name] = aotc_runtime.load(GOLDEN / f"{name}.aotb", trust=policy)
+        return loaded[name]
+
+    yield opened
+    for bundle in loaded.values():
+        bundle.close()
+
+
+@pytest.mark.parametrize(("name", "version"), NAMES.items())
+def test_a_bundle_is_read_whatever_its_format(name: str, version: str) -> None:
+    contents, envelopes = read_unverified(open_bundle(GOLDEN / f"{name}.aotb"))
+    (manifest,) = contents.manifests.values()
+    assert manifest.format_version == version
+    assert len(envelopes) == 2
+
+
+@runs
+def test_digits_answers(load: Load) -> None:
+    with np.load(Path(__file__).parents[2] / "manifests" / "digits" / "fixtures.npz") as recorded:
+        image = recorded["image"][:8]
+    result = load("digits")["predict"](image)
+    assert np.array_equal(result["label"], result["probabilities"].argmax(-1))
+
+
+@runs
+def test_trees_answer_as_plain_jax(load: Load, program: Any) -> None:
+    state, x, key = program.new_state(), jnp.ones((4, 2)), jax.random.key(3)
+    found, moments = load("trees")["step"](
+        {
+            "model": {"weight": np.asarray(state["model"].weight), "bias": np.zeros(3, "f4")},
+            "moments": program.Moments(np.ones((2, 3), "f4"), None),
+            "caches": [{"0": np.arange(4, dtype="i4"), "1": np.ones(4, bool)}, (2.0,)],
+            "empty": {},
+        },
+        np.ones((4, 2), "f4"),
+        key=np.asarray(jax.random.key_data(key)),
+    )
+    wanted, wanted_moments = jax.jit(program.step, static_argnames="rate")(
+        state, x, key=key, rate=0.125
+    )
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(found["model"].weight, wanted["model"].weight, **close)
+    np.testing.assert_allclose(found["model"].bias, wanted["model"].bias, **close)
+    assert found["moments"].square is None and found["empty"] == {}
+    assert getattr(found["caches"][0], "0").tolist() == [3, 2, 1, 0]
+    np.testing.assert_allclose(moments.mean, wanted_moments.mean, **close)
+    np.testing.assert_allclose(moments.square, wanted_moments.square, **close)
+
+
+@runs
+def test_layers_answer(load: Load) -> None:
+    state = {10: {"k": np.ones(2, "f4")}, 2: {"k": np.ones(2, "f4")}, -1: 7}
+    found = load("layers")["grow"](state, np.array([1, 2], "f4"))
+    assert {key: np.asarray(value).tolist() for key, value in found[10].items()} == {"k": [11, 12]}
+    assert (found[2]["k"].tolist(), int(found[-1])) == ([3, 4], 8)
+
+
+@runs
+@pytest.mark.parametrize(("batch", "seq"), [(1, 4), (3, 5)])
+def test_sizes_answer_as_plain_jax(load: Load, program: Any, batch: int, seq: int) -> None:
+    tokens = np.arange(batch * seq, dtype=np.int32).reshape(batch, seq) % 8
+    found = load("sizes")["attend"](tokens)
+    wanted = program.attend(program.table(), tokens, jnp.ones((batch, seq), bool))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@runs
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_sources_still_give_the_same_bytes(
+    name: str, built: Callable[[str], tuple[Path, Path]], once: Any, program: Any
+) -> None:
+    def fill(folder: Path) -> None:
+        manifest = GOLDEN / f"{name}.toml"
+        build(manifest, output=folder / f"{name}.aotb", signer=LocalSigner.ephemeral())
+
+    fresh = built(name)[0] if name == "digits" else once(f"golden-{name}", fill) / f"{name}.aotb"
+    roots = [read_unverified(open_bundle(path))[0].root_digest for path in (_golden(name), fresh)]
+    assert roots[0] == roots[1]
+
+
+def _golden(name: str) -> Path:
+    return GOLDEN / f"{name}.aotb"

@@ -1,0 +1,261 @@
+"""Random structures of every kind that jax can take apart.
+
+What is recorded of one, the loader takes apart and puts together as its users read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import attrs
+import equinox
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.tree_util import DictKey, GetAttrKey, SequenceKey
+
+from aotc.capture import tree
+from aotc.errors import CaptureError
+from aotc.parity.plain_jax import spell
+from aotc.parity.structures import as_argument, differences
+from aotc_runtime.schema.tree import NamedTupleNode, RecordNode
+from aotc_runtime.serving import trees
+
+
+class Plain(NamedTuple):
+    low: Any
+    high: Any
+
+
+class Reordered(NamedTuple):
+    """Registered with its fields in another order, without names."""
+
+    low: Any
+    high: Any
+
+
+class Named(NamedTuple):
+    """Registered with its fields in another order, by their names."""
+
+    low: Any
+    high: Any
+
+
+class Packed(NamedTuple):
+    """Registered with one child of its fields, as the optimizers of jax.example_libraries are."""
+
+    packed: Any
+    structure: Any = "static"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Data:
+    first: Any
+    second: Any
+    name: str = dataclasses.field(default="", metadata={"static": True})
+
+
+@attrs.define
+class Attrs:
+    """Registered without names, the last field first."""
+
+    left: Any
+    right: Any
+
+
+class Module(equinox.Module):
+    weight: Any
+    rest: Any
+
+
+class SortedDict(dict[Any, Any]):
+    """A dict of its own kind, its keys backwards."""
+
+
+class Row(list[Any]):
+    """A list of its own kind."""
+
+
+class Couple(tuple[Any, ...]):
+    """A tuple of its own kind, without fields."""
+
+    __slots__ = ()
+
+
+jax.tree_util.register_pytree_node(
+    Reordered, lambda v: ((v.high, v.low), None), lambda _, c: Reordered(c[1], c[0])
+)
+jax.tree_util.register_pytree_with_keys(
+    Named,
+    lambda v: (((GetAttrKey("high"), v.high), (GetAttrKey("low"), v.low)), None),
+    lambda _, c: Named(c[1], c[0]),
+)
+jax.tree_util.register_pytree_node(
+    Packed, lambda v: ((v.packed,), v.structure), lambda aux, c: Packed(c[0], aux)
+)
+jax.tree_util.register_pytree_node(
+    Attrs, lambda v: ((v.right, v.left), None), lambda _, c: Attrs(c[1], c[0])
+)
+jax.tree_util.register_pytree_with_keys(
+    SortedDict,
+    lambda v: ([(DictKey(k), v[k]) for k in sorted(v, reverse=True)], tuple(sorted(v))),
+    lambda keys, c: SortedDict(zip(sorted(keys, reverse=True), c, strict=True)),
+)
+jax.tree_util.register_pytree_with_keys(
+    Row, lambda v: ([(SequenceKey(i), item) for i, item in enumerate(v)], None), lambda _, c: Row(c)
+)
+jax.tree_util.register_pytree_node(Couple, lambda v: (tuple(v), None), lambda _, c: Couple(c))
+
+TEXTS = st.text("abz_é /0", min_size=1, max_size=3)
+INTEGERS = st.integers(-3, 12) | st.sampled_from([2**40, -(2**63) + 1])
+TWO = {"plain": Plain, "reordered": Reordered, "named": Named, "data": Data, "attrs": Attrs}
+
+
+def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    listed = st.lists(inner, max_size=3)
+    return st.one_of(
+        st.dictionaries(TEXTS, inner, max_size=3),
+        st.dictionaries(INTEGERS, inner, max_size=3),
+        st.lists(st.tuples(TEXTS | INTEGERS, inner), max_size=3).map(OrderedDict),
+        st.dictionaries(TEXTS, inner, max_size=3).map(lambda items: defaultdict(list, items)),
+        st.dictionaries(INTEGERS, inner, max_size=3).map(SortedDict),
+        listed,
+        listed.map(tuple),
+        listed.map(Row),
+        listed.map(Couple),
+        inner.map(Packed),
+        *(st.builds(class_, inner, inner) for class_ in TWO.values()),
+        st.builds(Module, inner, inner),
+    )
+
+
+def numbered(structure: Any) -> Any:
+    """With an array of its own at each leaf."""
+    numbers = itertools.count()
+    return jax.tree.map(lambda _: np.full(2, next(numbers), np.int32), structure)
+
+
+STRUCTURES = st.recursive(st.just(0) | st.none(), containers, max_leaves=8).map(numbered)
+
+
+def has_repeated_names(structure: Any) -> bool:
+    """Whether two keys of one container have the same name, such as 1 and "1"."""
+    level = jax.tree_util.tree_flatten_with_path(structure, is_leaf=lambda n: n is not structure)[0]
+    if level and not level[0][0]:
+        return False
+    names = [tree.key_name(path[0]) for path, _ in level]
+    return len({*names}) < len(names) or any(has_repeated_names(child) for _, child in level)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(STRUCTURES)
+def test_the_loader_reads_and_rebuilds_a_structure_as_its_users_do(structure: Any) -> None:
+    if has_repeated_names(structure):
+        with pytest.raises(CaptureError, match="AOTC-E833"):
+            tree.describe(structure, itertools.count(), "f result")
+        return
+    described = tree.describe(structure, itertools.count(), "f result")
+    leaves = jax.tree.leaves(structure)
+    argument = as_argument(spell(structure))
+
+    passed = dict(trees.flatten(described, argument, "f x"))
+    assert [passed[index].tolist() for index in range(len(leaves))] == [x.tolist() for x in leaves]
+
+    found = trees.builder(described)(leaves)
+    assert list(differences(spell(structure), found, 0.0, 0.0)) == []
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(STRUCTURES)
+def test_the_loader_takes_what_it_returns(structure: Any) -> None:
+    if has_repeated_names(structure):
+        return
+    described = tree.describe(structure, itertools.count(), "f result")
+    leaves = jax.tree.leaves(structure)
+    found = dict(trees.flatten(described, trees.builder(described)(leaves), "f x"))
+    assert all(found[index] is leaf for index, leaf in enumerate(leaves))
+
+
+def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
+    result = numbered(Reordered(0, 0))
+    described = tree.describe(result, itertools.count(), "f result")
+    assert described.fields == ("high", "low")  # type: ignore[union-attr]
+    assert isinstance(described, RecordNode)
+    found = trees.builder(described)(["first", "second"])
+    assert (found.high, found.low) == ("first", "second")
+
+
+def test_only_children_of_a_registered_named_tuple_are_recorded() -> None:
+    described = tree.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
+    assert isinstance(described, RecordNode)
+    assert described.fields == ("packed",)
+
+
+def test_an_ordinary_named_tuple_stays_one() -> None:
+    described = tree.describe(numbered(Plain(None, 0)), itertools.count(), "f result")
+    assert isinstance(described, NamedTupleNode)
+
+
+class Logarithm:
+    """Registered under a name that means something else to its users."""
+
+    def __init__(self, log: Any) -> None:
+        self.log = log
+
+    @property
+    def scale(self) -> Any:
+        return np.exp(self.log)
+
+
+jax.tree_util.register_pytree_with_keys(
+    Logarithm, lambda v: (((GetAttrKey("scale"), v.log),), None), lambda _, c: Logarithm(c[0])
+)
+
+
+class Fickle:
+    """Flattens to its children in another order each time."""
+
+    orders: Iterator[slice] = itertools.cycle([slice(None), slice(None, None, -1)])
+
+    def __init__(self, *items: Any) -> None:
+        self.items = items
+
+
+jax.tree_util.register_pytree_node(
+    Fickle, lambda v: (v.items[next(Fickle.orders)], None), lambda _, c: Fickle(*c)
+)
+
+
+@pytest.mark.parametrize(
+    ("structure", "found"),
+    [
+        ({(1, 2): 0}, "the key (1, 2) of type tuple"),
+        ({True: 0}, "the key True of type bool"),
+        ({1.5: 0}, "the key 1.5 of type float"),
+        ({2**63: 0}, "of type int"),
+        ({"a": [{b"x": 0}]}, "the key b'x' of type bytes"),
+        (OrderedDict([(1, 0), ("1", 0)]), "1, 1"),
+        (Logarithm(0), "an attribute that is something else"),
+        (Fickle(0, 0, 0), "leaves in another order, one level at a time"),
+    ],
+    ids=["tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle"],
+)
+def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, found: str) -> None:
+    leaves, treedef = jax.tree.flatten(structure)
+    arrays = [np.full(2, index, np.int32) for index in range(len(leaves))]
+    with pytest.raises(CaptureError, match="AOTC-E833") as refused:
+        tree.describe(jax.tree.unflatten(treedef, arrays), itertools.count(), "f result")
+    assert found in refused.value.findings[0].found
+
+
+def test_a_refused_key_is_told_with_its_place() -> None:
+    with pytest.raises(CaptureError) as refused:
+        tree.describe({"a": [{(1,): 0}]}, itertools.count(), "f result")
+    assert refused.value.findings[0].where == "f result a/0"
