@@ -1,0 +1,146 @@
+"""What a caller of a bundle would find to be otherwise than in plain JAX is told with its place."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aotc.parity.plain_jax import spell
+from aotc.parity.structures import (
+    PlainCall,
+    as_argument,
+    call_files,
+    differences,
+    read_call,
+    unchanged,
+    write_call,
+)
+from aotc_runtime import Record
+
+Pair = namedtuple("Pair", ["low", "high"])
+Other = namedtuple("Other", ["low", "high"])
+Turned = namedtuple("Pair", ["high", "low"])
+
+A, B = np.float32([1, 2]), np.float32([3, 4])
+
+
+@jax.tree_util.register_pytree_node_class
+class State:
+    """Registered without names, the last attribute first."""
+
+    def __init__(self, mean: Any, count: Any) -> None:
+        self.mean, self.count = mean, count
+
+    def tree_flatten(self) -> tuple[Any, None]:
+        return (self.count, self.mean), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: Any) -> State:
+        return cls(*reversed(children))
+
+
+SAME: list[tuple[Any, Any]] = [
+    (A, A),
+    (None, None),
+    ({"a": A, "b": None}, {"b": None, "a": A}),
+    ({1: A, -2: B}, {-2: B, 1: A}),
+    ([A, (B,)], [A, (B,)]),
+    (Pair(A, B), Pair(A, B)),
+    (State(A, B), Record("State", {"0": B, "1": A})),
+    (State(A, B), Record("State", {"mean": A, "count": B})),
+    (3, np.int32(3) + np.zeros((), np.int32)),
+]
+
+
+@pytest.mark.parametrize(("plain", "found"), SAME)
+def test_the_same_is_the_same(plain: Any, found: Any) -> None:
+    found = np.asarray(found) if isinstance(found, np.generic) else found
+    assert list(differences(spell(plain), found, 0.0, 0.0)) == []
+
+
+DIFFERENT: list[tuple[Any, Any, str]] = [
+    (A, B, "the result"),
+    (A, A.astype(np.float64), "the result"),
+    (A, A[:1], "the result"),
+    (A, [1, 2], "the result"),
+    (A, None, "the result"),
+    (None, A, "the result"),
+    ({"a": A}, {"a": B}, "a"),
+    ({"a": A}, {"a": A, "b": B}, "the result"),
+    ({"a": A}, {}, "the result"),
+    ({"a": A}, Record("dict", {"a": A}), "the result"),
+    ({1: A}, {"1": A}, "the result"),
+    ({1: A}, {True: A}, "the result"),
+    ([A], (A,), "the result"),
+    ((A,), [A], "the result"),
+    ([A], [A, A], "the result"),
+    ([[A]], [[B]], "0/0"),
+    (Pair(A, B), Pair(B, A), "low"),
+    (Pair(A, B), Turned(A, B), "the result"),
+    (Pair(A, B), Other(A, B), "the result"),
+    (Pair(A, B), (A, B), "the result"),
+    (State(A, B), Record("State", {"0": A, "1": B}), "count"),
+    (State(A, B), Record("State", {"mean": B, "count": A}), "count"),
+    (State(A, B), Record("State", {"mean": A}), "count"),
+    (State(A, B), Record("Other", {"0": B, "1": A}), "the result"),
+    (State(A, B), {"0": B, "1": A}, "the result"),
+]
+
+
+@pytest.mark.parametrize(("plain", "found", "where"), DIFFERENT)
+def test_what_differs_is_told_with_its_place(plain: Any, found: Any, where: str) -> None:
+    assert next(differences(spell(plain), found, 0.0, 0.0))[0] == where
+
+
+def test_numbers_may_differ_within_the_tolerance() -> None:
+    assert list(differences(spell(A), A + np.float32(1e-3), 0.0, 1e-2)) == []
+    assert list(differences(spell(A), A + np.float32(1e-3), 0.0, 1e-4)) != []
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int4", "float8_e4m3fn", "bool", "complex64"])
+def test_arrays_of_every_dtype_travel(dtype: str) -> None:
+    array = jnp.asarray([0, 1, 1]).astype(dtype)
+    argument = as_argument(spell(array))
+    assert argument.dtype.name == dtype
+    assert list(differences(spell(array), argument, 0.0, 0.0)) == []
+
+
+def test_random_keys_travel_as_their_data() -> None:
+    key = jax.random.key(5)
+    assert as_argument(spell(key)).tolist() == jax.random.key_data(key).tolist()
+
+
+def test_python_numbers_are_passed_as_such() -> None:
+    assert as_argument(spell({"step": 3, "rate": 0.5, "on": True})) == {
+        "step": 3,
+        "rate": 0.5,
+        "on": True,
+    }
+
+
+def test_a_class_is_passed_as_a_dict_of_its_children_by_every_name() -> None:
+    argument = as_argument(spell(State(A, B)))
+    assert argument["mean"] is argument["1"] and argument["mean"].tolist() == [1, 2]
+    assert argument["count"] is argument["0"] and argument["count"].tolist() == [3, 4]
+
+
+def test_a_changed_argument_is_noticed() -> None:
+    spelled = spell({"a": [A, None], "b": State(A, 3)})
+    argument = as_argument(spelled)
+    assert unchanged(spelled, argument)
+    argument["a"][0][0] = 9
+    assert not unchanged(spelled, argument)
+
+
+def test_calls_are_read_back_in_the_order_of_their_profiles(tmp_path: Path) -> None:
+    for entry_point in ("f", "f.0"):
+        for profile in (10, 2):
+            write_call(tmp_path, PlainCall(entry_point, {}, profile, (spell(A),), {}, spell(B)))
+    calls = [read_call(path) for path in call_files(tmp_path, "f")]
+    assert [(call.entry_point, call.profile) for call in calls] == [("f", 2), ("f", 10)]
