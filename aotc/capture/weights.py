@@ -27,12 +27,14 @@ CLOSURE = "closure"
 class Weights:
     """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
     tensors: by leaf path, in leaf order.  source: digest of the file they were read from, or "".
+    made: what `init` returned, where the tensors are of that.
     """
 
     origin: str
     tree: Any
     tensors: Mapping[str, np.ndarray[Any, Any]]
     source: str = ""
+    made: Any = None
 
 
 def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> CaptureError:
@@ -111,7 +113,7 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     tree.check_paths(values, where)
     if spec.source is None:
         tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
-        return Weights("init", jax.tree.map(tree.abstract, values), tensors)
+        return Weights("init", jax.tree.map(tree.abstract, values), tensors, made=values)
     structure = jax.tree.map(_abstract, values)
     tensors, digest = _read(spec.source, in_file)
     weights_match.check(tensors, dict(named), in_file)

@@ -5,8 +5,9 @@ Their results are compared as that caller reads them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,22 +31,23 @@ from aotc_runtime.serving.signature import bind, passed_parameters, signature_of
 
 
 def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
-    """The differences that calls of the executables show."""
+    """The differences that calls of the executables show: each by position where that is allowed,
+    and again by name.
+    """
     for where, spec, call in _calls(manifest, folder):
-        positional = [as_argument(argument) for argument in call.positional]
-        named = {name: as_argument(argument) for name, argument in call.named.items()}
-        try:
-            result = loaded[call.entry_point](*positional, **named)
-        except AotcError as error:
-            yield _refused(where, error)
-            continue
-        rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
-        for path, expected, found in differences(call.result, result, rtol, atol):
-            yield Differing(f"{where} {path}", expected, found)
-        passed = [*zip(call.positional, positional, strict=True)]
-        passed += [(call.named[name], argument) for name, argument in named.items()]
-        if not all(unchanged(spelled, argument) for spelled, argument in passed):
-            yield Differing(where, "arguments that a call leaves as they are", "changed ones")
+        for by_name in (False, True):
+            arguments = {each.name: as_argument(each.value) for each in call.arguments}
+            positional, named = _as_passed(call, arguments, by_name=by_name)
+            try:
+                result = loaded[call.entry_point](*positional, **named)
+            except AotcError as error:
+                yield _refused(where, error)
+                continue
+            rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
+            for path, expected, found in differences(call.result, result, rtol, atol):
+                yield Differing(f"{where} {path}", expected, found)
+            if not all(unchanged(each.value, arguments[each.name]) for each in call.arguments):
+                yield Differing(where, "arguments that a call leaves as they are", "changed ones")
 
 
 def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
@@ -53,28 +55,47 @@ def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
     put together.
     """
     for where, spec, call in _calls(manifest, folder):
-        parameters = passed_parameters(spec)
-        positional = tuple(as_argument(argument) for argument in call.positional)
-        named = {name: as_argument(argument) for name, argument in call.named.items()}
         recorded = read_fixture(fixture_file(folder, call), spec.inputs, spec.outputs)
-        try:
-            values = bind(call.entry_point, signature_of(parameters), positional, named, spec)
-            found = {
-                index: leaf
-                for parameter, value in zip(parameters, values, strict=True)
-                for index, leaf in trees.flatten(parameter.tree, value, where)
-            }
-        except AotcError as error:
-            yield _refused(where, error)
-            continue
-        for index, leaf in found.items():
-            wanted = recorded.inputs[index]
-            if np.asarray(leaf, wanted.dtype).tobytes() != wanted.tobytes():
-                path = spec.inputs[index].path
-                yield Differing(f"{where} {path}", "the argument of that path", "another one")
+        for by_name in (False, True):
+            arguments = {each.name: as_argument(each.value) for each in call.arguments}
+            positional, named = _as_passed(call, arguments, by_name=by_name)
+            try:
+                found = _leaves(spec, call.entry_point, positional, named)
+            except AotcError as error:
+                yield _refused(where, error)
+                continue
+            for index, leaf in found.items():
+                wanted = recorded.inputs[index]
+                if np.asarray(leaf, wanted.dtype).tobytes() != wanted.tobytes():
+                    path = spec.inputs[index].path
+                    yield Differing(f"{where} {path}", "the argument of that path", "another one")
         result = trees.builder(spec.result)(recorded.expected)
         for path, expected, got in differences(call.result, result, 0.0, 0.0):
             yield Differing(f"{where} {path}", expected, got)
+
+
+def _as_passed(
+    call: PlainCall, arguments: Mapping[str, Any], *, by_name: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """By position, or by name where that is preferred or the only way."""
+    named = [each.name for each in call.arguments if not each.by_position]
+    if by_name:
+        named = [each.name for each in call.arguments if each.by_name]
+    positional = tuple(arguments[name] for name in arguments if name not in named)
+    return positional, {name: arguments[name] for name in named}
+
+
+def _leaves(
+    spec: EntryPoint, name: str, positional: tuple[Any, ...], named: dict[str, Any]
+) -> dict[int, Any]:
+    """What the loader takes the leaves of a call to be, by their index. Raises ShapeError."""
+    parameters = passed_parameters(spec)
+    values = bind(name, signature_of(parameters), positional, named, spec)
+    return {
+        index: leaf
+        for parameter, value in zip(parameters, values, strict=True)
+        for index, leaf in trees.flatten(parameter.tree, value, f"{name} {parameter.name}")
+    }
 
 
 def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryPoint, PlainCall]]:

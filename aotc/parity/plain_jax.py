@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,8 @@ from aotc.config.build_manifest import (
     InputList,
     InputTree,
 )
-from aotc.parity.structures import Node, Nothing, Spelled, leaf_of
+from aotc.parity.structures import Node, Nothing, Passed, Spelled, leaf_of
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import KeyImpl
 
 type Array = np.ndarray[Any, Any]
@@ -65,6 +66,25 @@ def weights_as_made(
         return wanted
 
     return jax.tree_util.tree_map_with_path(kept, made), steady
+
+
+def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterator[Finding]:
+    """AOTC-E959 for each array of a weights set that is not recorded as `init` returned it.
+
+    made: what it returned.  recorded: by path.
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(made)[0]
+    paths = {path_of(*steps) or "value": np.asarray(leaf) for steps, leaf in leaves}
+    for path in sorted(paths.keys() | recorded.keys()):
+        one, other = paths.get(path), recorded.get(path)
+        if one is None or other is None or one.tobytes() != other.tobytes():
+            yield Finding(
+                code="AOTC-E959",
+                where=f"{where} {path}",
+                expected="the array that `init` returned under this path",
+                found="another one" if other is not None else "none",
+                hint="this is a bug in aotc: please report it with the structure of the weights",
+            )
 
 
 def _filled(structure: Any, recorded: Mapping[str, Array]) -> Any:
@@ -142,23 +162,22 @@ class Function:
         leaves = jax.tree_util.tree_flatten_with_path(value)[0]
         return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
 
-    def passed(
-        self, arguments: Mapping[str, Any], supplied: Sequence[str]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """How a caller of the bundle passes the inputs: by position as far as Python's rules allow,
-        since what is bound or fixed is no parameter any more.
+    def passed(self, arguments: Mapping[str, Any], supplied: Sequence[str]) -> tuple[Passed, ...]:
+        """The inputs as a caller of the bundle passes them, to whom what is bound or fixed is no
+        parameter any more.
 
         supplied: parameters that the loader passes.
         """
-        positional, named = [], {}
-        for name, parameter in self._signature.parameters.items():
-            if name not in arguments or name in supplied:
-                continue
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                named[name] = arguments[name]
-            else:
-                positional.append(arguments[name])
-        return positional, named
+        return tuple(
+            Passed(
+                name=name,
+                value=spell(arguments[name]),
+                by_position=parameter.kind is not parameter.KEYWORD_ONLY,
+                by_name=parameter.kind is not parameter.POSITIONAL_ONLY,
+            )
+            for name, parameter in self._signature.parameters.items()
+            if name in arguments and name not in supplied
+        )
 
     def _inputs(
         self,

@@ -49,17 +49,27 @@ class Node(Struct, frozen=True, tag_field="node", tag="node"):
 type Spelled = Leaf | Nothing | Node
 
 
+class Passed(Struct, frozen=True):
+    """An argument that a caller of the bundle passes. by_position, by_name: whether Python lets it
+    be passed so.
+    """
+
+    name: str
+    value: Spelled
+    by_position: bool
+    by_name: bool
+
+
 class PlainCall(Struct, frozen=True):
     """One call of an entry point. sizes: of its profile.  profile: the index of that among the
-    captured ones, by which its files are named.  positional, named: what a caller of the
-    bundle passes, in the function's order.  result: what plain JAX returned.
+    captured ones, by which its files are named.  arguments: in the function's order.  result: what
+    plain JAX returned.
     """
 
     entry_point: str
     sizes: dict[str, int]
     profile: int
-    positional: tuple[Spelled, ...]
-    named: dict[str, Spelled]
+    arguments: tuple[Passed, ...]
     result: Spelled
 
 

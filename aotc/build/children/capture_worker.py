@@ -27,12 +27,13 @@ from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
 from aotc.capture.trace import TracedProfile
-from aotc.capture.weights import CLOSURE, Weights, load
+from aotc.capture.weights import CLOSURE, Weights, load, read_arrays
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import CaptureError, raise_if
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
+from aotc.parity import plain_jax
 from aotc.stages import (
     CapturedEntryPoint,
     CapturedProfile,
@@ -106,6 +107,9 @@ def capture(
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
         staging.write_weights(name, write_shards(tensors, where=where))
+        if name in weights and weights[name].made is not None:
+            written = {k: v for path in staging.weights(name) for k, v in read_arrays(path).items()}
+            raise_if(plain_jax.misrecorded(weights[name].made, written, where))
     return CapturedProgram(
         entry_points=captured,
         weights=origins,

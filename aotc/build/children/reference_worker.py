@@ -81,13 +81,11 @@ def record(
                 result = function(arguments)
                 fixture = {f"inputs/{path}": array for path, array in inputs.items()}
                 fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
-                positional, named = function.passed(arguments, _supplied(spec))
                 call = structures.PlainCall(
                     entry_point=name,
                     sizes=dict(sizes),
                     profile=index,
-                    positional=tuple(map(plain_jax.spell, positional)),
-                    named={key: plain_jax.spell(value) for key, value in named.items()},
+                    arguments=function.passed(arguments, _supplied(spec)),
                     result=plain_jax.spell(result.value),
                 )
                 structures.write_call(staging.folder, call)

@@ -141,6 +141,6 @@ def test_a_changed_argument_is_noticed() -> None:
 def test_calls_are_read_back_in_the_order_of_their_profiles(tmp_path: Path) -> None:
     for entry_point in ("f", "f.0"):
         for profile in (10, 2):
-            write_call(tmp_path, PlainCall(entry_point, {}, profile, (spell(A),), {}, spell(B)))
+            write_call(tmp_path, PlainCall(entry_point, {}, profile, (), spell(B)))
     calls = [read_call(path) for path in call_files(tmp_path, "f")]
     assert [(call.entry_point, call.profile) for call in calls] == [("f", 2), ("f", 10)]

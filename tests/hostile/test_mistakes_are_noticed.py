@@ -1,0 +1,226 @@
+"""Mistakes in what describes, lowers and calls a program, each made in a copy of the toolchain.
+
+A build notices every one, because plain JAX, which it compares with, shares no code with them.
+
+A few are made in every run, all of them with AOTC_MISTAKES=all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CAPTURE, SERVING = "aotc/capture", "runtime/aotc_runtime/serving"
+
+PROGRAM = """
+import collections
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+Pair = collections.namedtuple("Pair", ["low", "high"])
+jax.tree_util.register_pytree_node(
+    Pair, lambda p: ((p.high, p.low), None), lambda _, c: Pair(low=c[1], high=c[0])
+)
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class State:
+    step: object
+    first: object
+    second: object
+
+TABLE = jnp.arange(40.0).reshape(10, 4)
+OTHER = jnp.arange(40.0).reshape(10, 4)[::-1]
+
+def weights():
+    return {"w": jnp.arange(4.0), "v": jnp.arange(4.0)[::-1], "half": jnp.asarray(0.5)}
+
+def state():
+    return State(3, jnp.arange(4.0), jnp.arange(4.0) * 2)
+
+def keys():
+    return {"fry": jax.random.key(3), "rbg": jax.random.key(4, impl="rbg")}
+
+def f(params, x, /, y, state, *, z, gain=1.0, keys, mode="a", rate=3.0):
+    out = params["w"] * x - params["v"] * y + z * gain * (params["half"] * jnp.ones(4, "bfloat16"))
+    if mode == "b":
+        out = out + 100
+    out = out * rate + (TABLE - OTHER * 2)[1]
+    noise = jax.random.normal(keys["fry"], (4,)) + jax.random.uniform(keys["rbg"], (4,))
+    new = State(state.step + 1, state.second, state.first)
+    count = state.step * jnp.ones(2, "int8")
+    return Pair(out + noise, out * 2), new, {"key": keys["fry"], "count": count}
+"""
+
+MANIFEST = """
+schema = 1
+name = "program"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+weights.params = { init = "program:weights" }
+
+[entry_points.f]
+function = "program:f"
+bind = { params = "params" }
+inputs.x = { shape = [4], dtype = "float32" }
+inputs.y = { shape = [4], dtype = "float32" }
+inputs.z = { shape = [4], dtype = "float32" }
+inputs.state = { like = "program:state" }
+inputs.keys = { like = "program:keys" }
+static = { mode = "b", rate = 2.0 }
+donate = ["state"]
+tolerance = { rtol = 1e-4, atol = 1e-4 }
+"""
+
+
+class Mistake(NamedTuple):
+    """code: what the build is refused with."""
+
+    file: str
+    right: str
+    wrong: str
+    code: str
+
+
+ALWAYS = {
+    "a named tuple is taken field by field": Mistake(
+        f"{CAPTURE}/tree.py",
+        "if _is_plain_named_tuple(tree, keys, children):",
+        'if isinstance(tree, tuple) and hasattr(tree, "_fields"):',
+        "AOTC-E959",
+    ),
+    "weights have each other's names": Mistake(
+        f"{CAPTURE}/weights.py",
+        'tensors = {path or "value": np.asarray(leaf) for path, leaf in named}',
+        "tensors = {p: np.asarray(leaf) for (p, _), (_, leaf) in zip(named, named[::-1])}",
+        "AOTC-E959",
+    ),
+    "Python numbers are strongly typed": Mistake(
+        f"{CAPTURE}/tree.py",
+        "aval.dtype, weak_type=aval.weak_type)",
+        "aval.dtype)",
+        "AOTC-E953",
+    ),
+    "parameters have each other's names": Mistake(
+        f"{CAPTURE}/entry_points.py",
+        "            name=parameter,\n",
+        '            name={"y": "z", "z": "y"}.get(parameter, parameter),\n',
+        "AOTC-E959",
+    ),
+}
+
+OTHERS = {
+    "arguments change places": Mistake(
+        f"{CAPTURE}/arguments.py",
+        "positional = [values.pop(name) for name in self.plan.positional]",
+        'values["x"], values["y"] = values["y"], values["x"]\n'
+        "        positional = [values.pop(name) for name in self.plan.positional]",
+        "AOTC-E951",
+    ),
+    "static values are dropped": Mistake(
+        f"{CAPTURE}/arguments.py",
+        "values: dict[str, Any] = dict(self.plan.fixed)",
+        "values: dict[str, Any] = {}",
+        "AOTC-E951",
+    ),
+    "a leaf has another's index": Mistake(
+        f"{CAPTURE}/trace.py",
+        "    leaf = call.leaves[position]\n",
+        "    position = {3: 4, 4: 3}.get(position, position)\n    leaf = call.leaves[position]\n",
+        "AOTC-E951",
+    ),
+    "closed-over arrays have one name": Mistake(
+        f"{CAPTURE}/trace.py",
+        'return digest.removeprefix("sha256:")[:16]',
+        'return "same"',
+        "AOTC-E951",
+    ),
+    "random keys are other keys": Mistake(
+        f"{CAPTURE}/keys.py",
+        "else jax.random.wrap_key_data(data, impl=impl.value)",
+        "else jax.random.wrap_key_data(data ^ 1, impl=impl.value)",
+        "AOTC-E951",
+    ),
+    "fields are named backwards": Mistake(
+        f"{CAPTURE}/tree.py",
+        "return RecordNode(type=type(tree).__name__, fields=fields, items=items)",
+        "return RecordNode(type=type(tree).__name__, fields=fields[::-1], items=items)",
+        "AOTC-E959",
+    ),
+    "every parameter is keyword only": Mistake(
+        f"{CAPTURE}/entry_points.py",
+        "kind=plan.kinds[parameter],",
+        "kind=type(plan.kinds[parameter]).KEYWORD_ONLY,",
+        "AOTC-E959",
+    ),
+    "outputs have each other's paths": Mistake(
+        f"{CAPTURE}/entry_points.py",
+        "            path=path,\n            dtype=DType(str(keys.data_aval(leaf).dtype)),",
+        '            path={"0/0": "0/1", "0/1": "0/0"}.get(path, path),\n'
+        "            dtype=DType(str(keys.data_aval(leaf).dtype)),",
+        "AOTC-E951",
+    ),
+    "the function computes something else": Mistake(
+        f"{CAPTURE}/trace.py",
+        "return jax.tree.map(keys.data_of, result)",
+        "return jax.tree.map(lambda v: keys.data_of(v) * 2, result)",
+        "AOTC-E951",
+    ),
+    "the loader fills fields backwards": Mistake(
+        f"{SERVING}/trees.py",
+        "record = dict(zip(fields, (builder(child) for child in children), strict=True))",
+        "record = dict(zip(fields[::-1], (builder(child) for child in children), strict=True))",
+        "AOTC-E953",
+    ),
+    "the loader reads fields of each other": Mistake(
+        f"{SERVING}/trees.py",
+        "        for field, child in zip(fields, children, strict=True)\n    ]",
+        "        for field, child in zip(fields, (children[0], *children[:0:-1]))\n    ]",
+        "AOTC-E959",
+    ),
+}
+
+MISTAKES = ALWAYS | (OTHERS if os.environ.get("AOTC_MISTAKES") == "all" else {})
+
+
+def build(folder: Path, mistake: Mistake | None) -> subprocess.CompletedProcess[str]:
+    """Build the program with a copy of the toolchain in which a mistake was made."""
+    for part in ("aotc", "runtime/aotc_runtime", "targets"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    if mistake is not None:
+        file = folder / mistake.file
+        text = file.read_text("utf-8")
+        assert text.count(mistake.right) == 1, "the mistake cannot be made any more: mend the table"
+        file.write_text(text.replace(mistake.right, mistake.wrong), "utf-8")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.toml").write_text(MANIFEST)
+    paths = [str(folder), str(folder / "runtime")]
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "aotc.cli.main", "build", "program.toml", "-o", "x.aotb"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_without_a_mistake_the_program_builds(tmp_path: Path) -> None:
+    done = build(tmp_path, None)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_a_build_notices_that(mistake: Mistake, tmp_path: Path) -> None:
+    done = build(tmp_path, mistake)
+    assert mistake.code in done.stderr, done.stdout + done.stderr
