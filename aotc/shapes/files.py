@@ -50,6 +50,16 @@ def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
     return folder / f"call.{label(entry_point, trial.sizes)}.{trial.inputs}.safetensors"
 
 
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file, by name."""
+    data = memoryview(path.read_bytes())
+    found: dict[str, Array] = {}
+    for name, info in read_tensors(data, where=path.name).items():
+        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        found[name] = flat.reshape(info.shape)
+    return found
+
+
 def read_call(
     folder: Path,
     entry_point: str,
@@ -58,12 +68,7 @@ def read_call(
     outputs: Sequence[TensorSpec],
 ) -> Call:
     """The call of a trial, by its file."""
-    path = call_file(folder, entry_point, trial)
-    data = memoryview(path.read_bytes())
-    found: dict[str, Array] = {}
-    for name, info in read_tensors(data, where=path.name).items():
-        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
-        found[name] = flat.reshape(info.shape)
+    found = read_arrays(call_file(folder, entry_point, trial))
     return Call(
         inputs=[found[f"inputs/{spec.path}"] for spec in inputs],
         expected=[found[f"outputs/{spec.path}"] for spec in outputs],
