@@ -16,3 +16,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 NO_ROOM = os.EX_IOERR
 """The status of a child that met one of these, and had no room to leave word of it either."""
+
+EVERYTHING = "*"
+"""Stands for all variables of an environment that was read as a whole."""

@@ -45,8 +45,11 @@ def is_of_python_or_ours(path: str) -> bool:
     """Whether a file belongs to the standard library or to aotc. Keys do not hold such files: the
     version of Python and the digest of our code stand for them.
     """
-    if path.startswith(_ours()):
-        return True
+    return path.startswith(_ours()) or is_of_python(path)
+
+
+def is_of_python(path: str) -> bool:
+    """Whether a file belongs to the standard library."""
     return path.startswith(_of_python()) and not path.startswith(_installed())
 
 

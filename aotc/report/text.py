@@ -11,6 +11,7 @@ from msgspec import UNSET
 from rich.console import Console
 from rich.text import Text
 
+from aotc.constants import EVERYTHING
 from aotc.report.columns import columns
 from aotc.report.shapes import shapes_lines, supplied
 from aotc_runtime.formats.statement import SBOM_TYPE
@@ -202,9 +203,17 @@ def print_bundle(report: dict[str, Any]) -> None:
         page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
     for claim in bills:
         page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
+    read = {name: said for claim in others for name, said in claim.get("variables", {}).items()}
+    if read:
+        page.line(f"read    variables: {', '.join(map(' '.join, _variables(read)))}")
     for name in report["absent_targets"]:
         page.line(f"absent  {name}: signed with the others, left out of this copy")
     _print_targets(report["targets"], page)
+
+
+def _variables(read: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for name, said in sorted(read.items()):
+        yield ("all", "together") if name == EVERYTHING else (name, f"({said})")
 
 
 def _key_of(claim: dict[str, Any]) -> str:

@@ -48,6 +48,7 @@ def main() -> int:
         if not reads.refusals and not recorder.is_unchanged():
             reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
         Recording(reads, dict(parts)).write(folder, worker)
+        Staging(folder).write_variables(worker, recorder.variables(environment))
         if worker == CAPTURE_WORKER:
             _write_files(Staging(folder), reads.files, manifest, root)
     return status

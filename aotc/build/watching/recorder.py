@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import source_from_cache
@@ -19,12 +20,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from aotc.build.children import child
 from aotc.build.watching import sources_only
 from aotc.build.watching.calls import Calls
 from aotc.build.watching.import_places import place, steady
 from aotc.build.watching.listening import Environment, Imports
 from aotc.build.watching.reads import Reads, kind_of, names_in
 from aotc.capture import libraries
+from aotc.constants import EVERYTHING
 
 REFUSED = {
     "socket.connect": "it used the network",
@@ -45,6 +48,11 @@ DEVICES = ("/dev/", "/proc/", "/sys/")
 HARMLESS_DEVICES = ("/dev/null",)
 MEMORY = "/dev/shm/"
 """A folder in memory below /dev, which counts as any other folder does."""
+
+TOOLCHAIN = frozenset(
+    {"aotc", "aotc_runtime", "jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "opt_einsum", "scipy"}
+)
+"""Packages that read variables of their own in every program alike."""
 
 METADATA = ".dist-info/"
 NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
@@ -70,6 +78,8 @@ class Recorder:
         self._imports = Imports()
         sys.meta_path.insert(0, self._imports)
         self._refusals: dict[str, None] = {}
+        self._variables: set[str] = set()
+        Environment.heard = staticmethod(self._heard_variable)
         self._uses_current_folder = False
         os.environ.__class__ = os.environb.__class__ = Environment
         sys.addaudithook(self._heard)
@@ -115,9 +125,27 @@ class Recorder:
             refusals=tuple(sorted(self._refusals)),
         )
 
+    def variables(self, environment: Mapping[str, str]) -> dict[str, bool]:
+        """Which variables the program read, itself or through its libraries, and whether each was
+        set. Those that the toolchain reads or sets by itself say nothing of the program.
+
+        environment: that of the process before the program ran.
+        """
+        return {
+            name: name == EVERYTHING or name in environment
+            for name in sorted(self._variables - child.PINNED.keys())
+            if not name.startswith(child.STEERING)
+        }
+
     def is_unchanged(self) -> bool:
         """Whether every file still is as it was when it was first opened."""
         return all(state == _state(path) for path, state in self._opened.items())
+
+    def _heard_variable(self, name: str, frame: FrameType) -> None:
+        if name not in self._variables and self._by_project(frame):
+            reader = _first_beyond_python(frame)
+            if reader.f_globals.get("__name__", "").partition(".")[0] not in TOOLCHAIN:
+                self._variables.add(name)
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -276,6 +304,19 @@ class Recorder:
     def _check_native(self, paths: set[str], owner: str) -> None:
         if any(path.endswith(NATIVE_CODE) for path in paths):
             self.refuse(f"it loaded {owner}, whose native code may read files unseen")
+
+
+def _first_beyond_python(frame: FrameType) -> FrameType:
+    """The innermost frame that is neither the standard library's nor generated, such as the one
+    for which `os.path.expanduser` reads HOME.
+    """
+    outer: FrameType | None = frame
+    while outer is not None:
+        file = outer.f_code.co_filename
+        if not file.startswith("<") and not libraries.is_of_python(file):
+            return outer
+        outer = outer.f_back
+    return frame
 
 
 def _source_of(path: str) -> str:
