@@ -19,3 +19,6 @@ NO_ROOM = os.EX_IOERR
 
 EVERYTHING = "*"
 """Stands for all variables of an environment that was read as a whole."""
+
+SET, NOT_SET = "set", "not set"
+"""What provenance says of a variable beside its name: never its value, which may be a secret."""

@@ -61,7 +61,9 @@ def ranges(
     """
     stated = spec.fixtures.ranges
     integers = {each.path for each in inputs if is_integer(each.dtype) and not each.key_impl}
-    found = {path: (int(stated[path][0]), int(stated[path][1])) for path in integers & stated.keys()}
+    found = {
+        path: (int(stated[path][0]), int(stated[path][1])) for path in integers & stated.keys()
+    }
     left = integers - found.keys()
     for arrays in fixtures if left else ():
         for path in left:

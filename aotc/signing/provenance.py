@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any
 
 from aotc.config.build_manifest import BuildManifest
+from aotc.constants import NOT_SET, SET
 from aotc.locations import stated_at
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime.digest import sha256
@@ -23,8 +24,6 @@ BUILDER_ID = "https://aotc.dev/builder/local"
 """The builder id of builds for which none was named."""
 
 VARIABLE_CHARACTERS_MAX = 200
-SET, NOT_SET = "set", "not set"
-"""What provenance says of a variable beside its name: never its value, which may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,9 @@ class Revision:
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What a build was made from beside its program. targets: as written.  environment: variables
-    that its processes were given.  variables: names of those that the program read, and whether each
-    was set.  code: digests of the code of our own packages.  tuning: digest
-    of the tuning file.  started, finished: UTC.
+    that its processes were given.  variables: that the program read, and whether each was set.
+    code: digests of the code of our own packages.  tuning: digest of the tuning file.
+    started, finished: UTC.
     """
 
     targets: tuple[str, ...]

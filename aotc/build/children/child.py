@@ -50,6 +50,11 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**inherited(without=STEERING), **PINNED, **extra}
 
 
+def decides(name: str) -> bool:
+    """Whether the toolchain sets a variable for its children, or takes it away from them."""
+    return name in PINNED or name.startswith(STEERING)
+
+
 def ignored_variables() -> list[str]:
     """Variables of this environment that are set, and that a build does not pass on."""
     return sorted(k for k in os.environ if k.startswith(("JAX_", "XLA_", "PJRT_")))

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from aotc.constants import SET
 from aotc.errors import ReproducibilityError, raise_if
 from aotc.signing.believe import read_believed
-from aotc.signing.provenance import SET, is_variable
+from aotc.signing.provenance import is_variable
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.foreign import decode_foreign

@@ -93,9 +93,9 @@ def reproduce(
     make an environment that has them.
     Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
     such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
-    build records, E946 other variables, where something differs; what a build raises; what the policy refuses; UsageError: AOTC-E030 what is no
-    tuning file, E066 `Install.TRUSTED` without a policy; ResourceError (AOTC-E557 to E559) for an
-    environment that cannot be had.
+    build records, E946 other variables, if something differs; what a build raises; what the policy
+    refuses; UsageError: AOTC-E030 what is no tuning file, E066 `Install.TRUSTED` without a policy;
+    ResourceError (AOTC-E557 to E559) for an environment that cannot be had.
 
     Unsafety: whoever wrote the provenance says what is installed, and the build imports it. With
     `Install.UNTRUSTED` the caller vouches for that.
