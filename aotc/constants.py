@@ -16,3 +16,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 NO_ROOM = os.EX_IOERR
 """The status of a child that met one of these, and had no room to leave word of it either."""
+
+EVERYTHING = "*"
+"""Stands for all variables of an environment that was read as a whole."""
+
+SET, NOT_SET = "set", "not set"
+"""What provenance says of a variable beside its name: never its value, which may be a secret."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aotc import constants
 from aotc.build.children import child
-from aotc.build.staging import Staging
+from aotc.build.staging import Staging, variables_file
 from aotc.build.tasks import identity
 from aotc.build.tasks.meter import OnStage
 from aotc.build.tasks.workers import Workers
@@ -36,15 +36,22 @@ type Keep = Callable[[], None]
 
 REFERENCE = "aotc.build.children.reference_worker"
 
-CAPTURED = ("program.msgpack", "read.msgpack", "inputs.*.safetensors", "weights.*/*.safetensors")
+CAPTURED = (
+    *("program.msgpack", "read.msgpack", variables_file(constants.CAPTURE_WORKER)),
+    *("inputs.*.safetensors", "weights.*/*.safetensors"),
+)
 _NAMES = {
     "program.msgpack": "the captured program",
     "read.msgpack": "the list of files that the program read",
+    variables_file(constants.CAPTURE_WORKER): "the list of variables that the program read",
     "trials.msgpack": "the plan of calls to try",
 }
 """Files of which a build has one, as `--explain` calls them."""
 
-REFERRED = ("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack")
+REFERRED = (
+    *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
+    variables_file(REFERENCE),
+)
 """Patterns of the files that the reference process leaves in the staging folder."""
 
 

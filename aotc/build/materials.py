@@ -7,7 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -55,17 +55,20 @@ def gather(
     finished: datetime,
     tuning: TuningFile | None,
     builder: str,
+    variables: Mapping[str, bool],
 ) -> Materials:
     """What provenance says of a build.
 
     made_from: names of the files that the build read, as provenance spells them.  targets: as the
     manifest or the caller writes them.  started: None where the environment states the time of the
-    build, so that the same build says the same.
+    build, so that the same build says the same.  variables: that the program read, and whether each
+    was set.
     """
     return Materials(
         targets=tuple(targets),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         environment=child.PINNED,
+        variables=variables,
         code=identity.code_digests(),
         started=started,
         finished=finished,

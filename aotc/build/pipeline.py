@@ -156,6 +156,7 @@ def build(
                     time_of_build(stated),
                     file,
                     builder,
+                    running.staging.read_variables(),
                 ),
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},

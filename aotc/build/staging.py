@@ -48,6 +48,11 @@ def no_scratch(error: OSError) -> UsageError:
     )
 
 
+def variables_file(worker: str) -> str:
+    """The name of the file with the variables that a worker's program read."""
+    return f"variables.{worker}.msgpack"
+
+
 @dataclass(frozen=True, slots=True)
 class Staging:
     """A build's scratch folder; removed when the build ends."""
@@ -155,6 +160,19 @@ class Staging:
     @property
     def _files(self) -> Path:
         return self.folder / "read.msgpack"
+
+    def write_variables(self, worker: str, read: dict[str, bool]) -> None:
+        """Leave the names of the variables that the program read in this worker, and whether each
+        was set.
+        """
+        (self.folder / variables_file(worker)).write_bytes(msgspec.msgpack.encode(read))
+
+    def read_variables(self) -> dict[str, bool]:
+        """What `write_variables` left, of all workers."""
+        found: dict[str, bool] = {}
+        for path in self.folder.glob(variables_file("*")):
+            found |= msgspec.msgpack.decode(path.read_bytes(), type=dict[str, bool])
+        return dict(sorted(found.items()))
 
     def read_program(self) -> CapturedProgram:
         """What `write_program` left."""

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from aotc.build.plan import Wanted
 from aotc.build.policies import Proofs
 from aotc.build.staging import Staging
-from aotc.config.build_manifest import BuildManifest
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.errors import raise_if
 from aotc.shapes import files
 from aotc.shapes.plan import plan_trials
+from aotc.shapes.samples import ranges
 from aotc.shapes.trials import Outcome
 from aotc.shapes.verdict import At, evidence, refusals, tried
-from aotc.stages import CapturedProgram
+from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.schema.manifest import TrialRan
 
 
@@ -29,12 +30,20 @@ def plan(
             planned
             for name, captured in program.entry_points.items()
             if (spec := manifest.entry_points[name]).out_of_profile
-            for planned in [plan_trials(captured, spec, manifest.dimensions, profiles[name])]
+            for held in [_held(captured, spec, staging)]
+            for planned in [plan_trials(captured, spec, manifest.dimensions, profiles[name], held)]
             if planned.trials
         ]
         for target, profiles in wanted.items()
     }
     files.write_plans(staging.folder, plans)
+
+
+def _held(
+    captured: CapturedEntryPoint, spec: EntryPointSpec, staging: Staging
+) -> dict[str, tuple[int, int]]:
+    files_of = (staging.inputs(captured.name, index) for index in range(len(captured.profiles)))
+    return ranges(captured.inputs, spec, map(files.read_arrays, files_of))
 
 
 def judge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -14,10 +14,22 @@ import aotc
 import aotc_runtime
 
 NATIVE = frozenset(
-    {"jaxlib", "ml_dtypes", "msgspec", "numpy", "pydantic_core", "scipy", "scikit-learn"}
-    | {"cryptography", "cffi", "MarkupSafe", "PyYAML", "regex"}
+    {"jaxlib", "numpy", "pydantic_core", "scipy", "scikit-learn", "cryptography", "cffi", "regex"}
 )
-"""Distributions whose native code opens no files but through Python's `open`."""
+"""Distributions whose native code opens no files but through Python's `open`, although its symbols
+do not show it (`aotc.build.watching.native_code`)."""
+
+OPENERS: Mapping[str, frozenset[str] | None] = {
+    "h5py.h5f": frozenset({"create", "is_hdf5", "open"}),
+    "PIL._imaging": frozenset({"grabscreen_x11"}),
+    "psutil._psutil_linux": None,
+}
+"""Modules of native code that does reach beyond memory, to the functions by which alone it does;
+None for one that asks the system by all that it has. As long as nobody calls these, it computes in
+memory."""
+
+OPENED_THROUGH = {"h5py": "h5py.h5f"}
+"""Packages all of whose native code opens files through one of these modules."""
 
 
 @cache
@@ -45,8 +57,11 @@ def is_of_python_or_ours(path: str) -> bool:
     """Whether a file belongs to the standard library or to aotc. Keys do not hold such files: the
     version of Python and the digest of our code stand for them.
     """
-    if path.startswith(_ours()):
-        return True
+    return path.startswith(_ours()) or is_of_python(path)
+
+
+def is_of_python(path: str) -> bool:
+    """Whether a file belongs to the standard library."""
     return path.startswith(_of_python()) and not path.startswith(_installed())
 
 

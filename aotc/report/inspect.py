@@ -80,6 +80,7 @@ def _claims(data: bytes) -> list[dict[str, Any]]:
             "predicate_type": statement.predicateType,
             "build_type": definition.get("buildType"),
             **_build(bytes(statement.predicate)),
+            **_variables(definition),
             **_certificate(statement),
         }
         for signature in envelope.signatures
@@ -104,6 +105,15 @@ def _build(predicate: bytes) -> dict[str, Any]:
             for algorithm, digest in source.digest.items()
         },
     }
+
+
+def _variables(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Names of variables that the program read, and whether each was set; empty if none says so."""
+    internal = definition.get("internalParameters")
+    found = internal.get("variables") if isinstance(internal, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {"variables": {name: said for name, said in found.items() if isinstance(said, str)}}
 
 
 def _certificate(statement: Statement) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from rich.console import Console
 from rich.text import Text
 
+from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
 from aotc.report.shapes import shapes_lines, supplied
 from aotc_runtime.formats.statement import SBOM_TYPE
@@ -212,6 +213,11 @@ def print_bundle(report: dict[str, Any]) -> None:
         page.line(f"claims  {said}, by {_key_of(claim)} on {claim['certified_on']}")
     for claim in bills:
         page.line(f"listed  what it was made with, in a bill of materials by {_key_of(claim)}")
+    read = {name: said for claim in others for name, said in claim.get("variables", {}).items()}
+    for word, said in (("read", SET), ("asked", NOT_SET)):
+        if names := sorted(name for name in read if read[name] == said):
+            shown = ", ".join("all together" if n == EVERYTHING else n for n in names)
+            page.line(f"{word:8}variables, {said}: {shown}")
     for name in report["absent_targets"]:
         page.line(f"absent  {name}: signed with the others, left out of this copy")
     _print_targets(report["targets"], page)

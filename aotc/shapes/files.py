@@ -50,6 +50,16 @@ def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
     return folder / f"call.{label(entry_point, trial.sizes)}.{trial.inputs}.safetensors"
 
 
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a safetensors file, by name."""
+    data = memoryview(path.read_bytes())
+    found: dict[str, Array] = {}
+    for name, info in read_tensors(data, where=path.name).items():
+        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        found[name] = flat.reshape(info.shape)
+    return found
+
+
 def read_call(
     folder: Path,
     entry_point: str,
@@ -63,11 +73,7 @@ def read_call(
 
 def read_fixture(path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Call:
     """A call by a file that is laid out as a fixture."""
-    data = memoryview(path.read_bytes())
-    found: dict[str, Array] = {}
-    for name, info in read_tensors(data, where=path.name).items():
-        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
-        found[name] = flat.reshape(info.shape)
+    found = read_arrays(path)
     return Call(
         inputs=[found[f"inputs/{spec.path}"] for spec in inputs],
         expected=[found[f"outputs/{spec.path}"] for spec in outputs],

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from aotc.shapes.trials import ABOUT_FLOATS, DECLARED
+from aotc.shapes.trials import ABOUT_FLOATS, DECLARED, LARGEST, SMALLEST, EntryTrials
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.padding import fill_value
@@ -20,15 +20,37 @@ def is_float(dtype: DType) -> bool:
     return dtype.value.startswith(("float", "bfloat", "complex"))
 
 
-def value_of(fill: str, dtype: DType, declared: str) -> Array:
+def is_integer(dtype: DType) -> bool:
+    """Whether it holds whole numbers only, and more than two of them."""
+    return not is_float(dtype) and dtype is not DType.BOOL
+
+
+def fill_of(entry: EntryTrials, leaf: int, dtype: DType, fill: str) -> Array:
+    """What pads a leaf in trials with this kind of fill: a 0-d array."""
+    kind = DECLARED if leaf in entry.held else fill
+    return value_of(kind, dtype, entry.fills.get(leaf, "0"), entry.ranges.get(leaf))
+
+
+def value_of(
+    fill: str, dtype: DType, declared: str, bounds: tuple[int, int] | None = None
+) -> Array:
     """A 0-d array for one kind of fill. declared: what the manifest says; NaN and infinity stand in
-    floats only, other arrays have what is declared beside them.
+    floats only, other arrays have what is declared beside them.  bounds: the smallest and the
+    largest of the integers to choose from, if they are known to be fewer than the dtype's.
     """
     if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
         return fill_value(declared, dtype)
     numpy = numpy_dtype(dtype)
+    if bounds:
+        return np.asarray(_within(fill, *bounds)).astype(numpy)
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(_number(fill, dtype, numpy)).astype(numpy)
+
+
+def _within(fill: str, low: int, high: int) -> int:
+    if fill in (LARGEST, SMALLEST):
+        return high if fill == LARGEST else low
+    return 1 if low <= 1 <= high else (low + high) // 2
 
 
 def _number(fill: str, dtype: DType, numpy: np.dtype[Any]) -> Any:
@@ -36,7 +58,7 @@ def _number(fill: str, dtype: DType, numpy: np.dtype[Any]) -> Any:
         return float(fill)
     if fill == "ones":
         return 1
-    is_largest = fill == "largest"
+    is_largest = fill == LARGEST
     if dtype is DType.BOOL:
         return is_largest
     if not is_float(dtype):

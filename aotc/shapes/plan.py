@@ -16,15 +16,18 @@ from aotc.config.build_manifest import (
     SplitSpec,
     at_once,
 )
-from aotc.shapes.fills import is_float
+from aotc.shapes.fills import fill_of, is_float
 from aotc.shapes.known import Known
+from aotc.shapes.run import shape_at
 from aotc.shapes.trials import (
     ABOUT_FLOATS,
     ABOUT_NUMBERS,
     DECLARED,
     FIXTURE,
     HIGH,
+    LARGEST,
     LOW,
+    SMALLEST,
     EntryTrials,
     PlannedTrial,
     Sizes,
@@ -42,8 +45,11 @@ def plan_trials(
     spec: EntryPointSpec,
     dimensions: Mapping[str, DimensionSpec],
     profiles: Sequence[Mapping[str, int]],
+    ranges: Mapping[str, tuple[int, int]],
 ) -> EntryTrials:
-    """The trials of an entry point. profiles: those of one target."""
+    """The trials of an entry point. profiles: those of one target.  ranges: paths of inputs to the
+    smallest and largest of the integers that they hold, as `aotc.shapes.samples.ranges`.
+    """
     policies = {name: at_once(policy) for name, policy in spec.out_of_profile.items()}
     pads = {name: p for name, p in policies.items() if isinstance(p, PadSpec)}
     leaf_of = {tensor.path: index for index, tensor in enumerate(captured.inputs)}
@@ -67,6 +73,7 @@ def plan_trials(
         masks=masks,
         lengths={leaf_of[pad.length]: name for name, pad in pads.items() if pad.length},
         trials=(),
+        ranges={leaf_of[path]: bounds for path, bounds in sorted(ranges.items())},
     )
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {name: known.accepted for name, known in dimensions.items()}
@@ -109,10 +116,23 @@ def _tried(
     sizes: Sizes,
     profile: Sizes,
 ) -> Iterator[PlannedTrial]:
-    for fill in _fills(captured, entry, dimensions):
-        yield PlannedTrial(dimensions, sizes, (profile,), fill)
-    for inputs in (LOW, HIGH):
-        yield PlannedTrial(dimensions, sizes, (profile,), DECLARED, inputs)
+    given = {*entry.masks, *entry.lengths}
+    padded = {
+        leaf: tensor
+        for leaf, tensor in enumerate(captured.inputs)
+        if leaf not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
+    }
+    kinds = [(fill, FIXTURE) for fill in _fills(captured, entry, dimensions)]
+    kinds += [(DECLARED, LOW), (DECLARED, HIGH)]
+    if not entry.ranges.keys().isdisjoint(padded):
+        # The largest of a range may be among the fixture's numbers, and then adds nothing to them.
+        kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
+    for fill, inputs in kinds:
+        filled = {
+            tensor.path: str(fill_of(entry, leaf, tensor.dtype, fill))
+            for leaf, tensor in padded.items()
+        }
+        yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
 
 
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aotc.shapes.fills import value_of
+from aotc.shapes.fills import fill_of
 from aotc.shapes.trials import DECLARED, EntryTrials, Outcome, PlannedTrial, Sizes
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import TensorSpec
@@ -89,10 +89,9 @@ def _padded(
     given: list[Array] = []
     for index, (spec, leaf) in enumerate(zip(inputs, leaves, strict=True)):
         shape = shape_at(spec, profile)
-        fill = DECLARED if index in entry.held else trial.fill
-        declared = entry.fills.get(index, "0")
         is_padded = shape != leaf.shape
-        given.append(pad(leaf, shape, value_of(fill, spec.dtype, declared)) if is_padded else leaf)
+        fill = fill_of(entry, index, spec.dtype, trial.fill)
+        given.append(pad(leaf, shape, fill) if is_padded else leaf)
     _supply(given, entry, inputs, trial.sizes, profile)
     results = execute(profile, given)
     return [cut(r, shape_at(s, trial.sizes)) for s, r in zip(outputs, results, strict=True)]

@@ -9,7 +9,7 @@ half of what the input holds, or all from the upper half.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from aotc.config.build_manifest import (
     at_once,
     leaf_paths,
 )
+from aotc.shapes.fills import is_integer
 from aotc.shapes.trials import LOW
-from aotc_runtime.schema.manifest import KeyImpl
+from aotc_runtime.schema.manifest import KeyImpl, TensorSpec
 
 type Array = np.ndarray[Any, Any]
 
@@ -47,6 +48,30 @@ def sampled(inputs: Mapping[str, Array], spec: EntryPointSpec, sample: str) -> d
         path: array if path in supplied else _other(path, array, declared.get(path), spec, sample)
         for path, array in inputs.items()
     }
+
+
+def ranges(
+    inputs: Sequence[TensorSpec], spec: EntryPointSpec, fixtures: Iterable[Mapping[str, Array]]
+) -> dict[str, tuple[int, int]]:
+    """Paths of integers to the smallest and largest of the numbers that they hold: as the manifest
+    states it, or else as in the fixtures, which are recorded then or come from a function. An index
+    beyond its table is no number that a caller passes, and gives NaN.
+
+    Not of numbers that are all alike, which say nothing of others. fixtures: inputs, by path.
+    """
+    stated = spec.fixtures.ranges
+    integers = {each.path for each in inputs if is_integer(each.dtype) and not each.key_impl}
+    found = {
+        path: (int(stated[path][0]), int(stated[path][1])) for path in integers & stated.keys()
+    }
+    left = integers - found.keys()
+    for arrays in fixtures if left else ():
+        for path in left:
+            if arrays[path].size:
+                numbers = (int(arrays[path].min()), int(arrays[path].max()))
+                low, high = found.get(path, numbers)
+                found[path] = (min(low, numbers[0]), max(high, numbers[1]))
+    return {path: (low, high) for path, (low, high) in sorted(found.items()) if low < high}
 
 
 def _other(

@@ -9,7 +9,8 @@ type Sizes = dict[str, int]
 DECLARED = "declared"
 
 ABOUT_FLOATS = ("nan", "inf")
-ABOUT_NUMBERS = ("largest", "smallest", "ones")
+LARGEST, SMALLEST = "largest", "smallest"
+ABOUT_NUMBERS = (LARGEST, SMALLEST, "ones")
 """What padding is filled with beside what the manifest declares: whatever leaks shows."""
 
 
@@ -23,7 +24,7 @@ class PlannedTrial(Struct, frozen=True):
     dimensions: whose policies it is about.  sizes: of the call.  profiles: the one it is padded to,
     or those it is split into, in order.  fill: a name of this module; empty for a split,
     whose parts hold what is declared where another dimension is padded.  inputs: a name of this
-    module.
+    module.  filled: paths of the padded inputs to the number that fills them, for messages.
     """
 
     dimensions: tuple[str, ...]
@@ -31,6 +32,7 @@ class PlannedTrial(Struct, frozen=True):
     profiles: tuple[Sizes, ...]
     fill: str
     inputs: str = FIXTURE
+    filled: dict[str, str] = {}
 
 
 class EntryTrials(Struct, frozen=True):
@@ -38,6 +40,8 @@ class EntryTrials(Struct, frozen=True):
 
     fills: leaf of an input to the number its padding is declared to hold.  held: leaves that hold
     it in every trial.  masks, lengths: leaves that the loader passes, with their dimensions.
+    ranges: leaves of integers to the smallest and largest of the numbers that they are known to
+    hold, which padding keeps to.
     """
 
     entry_point: str
@@ -48,6 +52,7 @@ class EntryTrials(Struct, frozen=True):
     masks: dict[int, tuple[str, ...]]
     lengths: dict[int, str]
     trials: tuple[PlannedTrial, ...]
+    ranges: dict[int, tuple[int, int]] = {}
 
 
 class Outcome(Struct, frozen=True):

@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from aotc.shapes.trials import DECLARED, FIXTURE, EntryTrials, Outcome, PlannedTrial
+from aotc.shapes.trials import (
+    DECLARED,
+    FIXTURE,
+    LARGEST,
+    SMALLEST,
+    EntryTrials,
+    Outcome,
+    PlannedTrial,
+)
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Trial, TrialRan
@@ -90,6 +98,7 @@ def _refusal(
         asked += f", its inputs all {trial.inputs}"
     if trial.fill:
         done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
+        done += _numbers(trial.filled)
     else:
         parts = " and ".join(sizes_text(profile) for profile in trial.profiles)
         done = f"split into {parts}"
@@ -103,17 +112,29 @@ def _refusal(
         expected=f"what plain JAX computes at exactly {asked}",
         found=f"another result from {what}, {done}: {numbers}; "
         f"{len(failed)} of {count} trials differ",
-        hint=_hint(entry, trial, [each for _, each in failed], names),
+        hint=_hint(entry, trial, failed, names),
     )
 
 
 ROUNDING = 1e-3
 """The largest relative error that rounding in another order, in float32, plausibly makes."""
 
+SHOWN_MAX = 4
+"""Inputs that a message names with the number that filled them."""
 
-def _hint(entry: EntryTrials, trial: PlannedTrial, outcomes: Sequence[Outcome], names: str) -> str:
-    largest = max(_infinite(outcome.max_rel) for outcome in outcomes)
-    if trial.fill:
+
+def _hint(entry: EntryTrials, trial: PlannedTrial, failed: Tried, names: str) -> str:
+    largest = max(_infinite(outcome.max_rel) for _, outcome in failed)
+    is_beyond = all(
+        each.fill in (LARGEST, SMALLEST) and outcome.max_abs is None for each, outcome in failed
+    )
+    if is_beyond and any(number.lstrip("-").isdecimal() for number in trial.filled.values()):
+        hint = (
+            "an index beyond its table gives NaN, which a mask of the results does not stop: say "
+            "in fixtures.ranges which numbers an integer input holds, or mask it before it is an "
+            f"index; else keep the padding out of sums and maxima over {names}"
+        )
+    elif trial.fill:
         hint = (
             f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
             "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
@@ -133,6 +154,12 @@ def _named(fill: str) -> str:
     return {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}.get(
         fill, f"the {fill} numbers"
     )
+
+
+def _numbers(filled: Mapping[str, str]) -> str:
+    shown = [f"{path} = {number}" for path, number in filled.items()]
+    more = [f"{len(shown) - SHOWN_MAX} more"] if len(shown) > SHOWN_MAX else []
+    return f" ({', '.join([*shown[:SHOWN_MAX], *more])})" if shown else ""
 
 
 def _infinite(error: float | None) -> float:

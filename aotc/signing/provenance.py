@@ -7,12 +7,13 @@ root digest, and so do the times it states.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
 from aotc.config.build_manifest import BuildManifest
+from aotc.constants import NOT_SET, SET
 from aotc.locations import stated_at
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime.digest import sha256
@@ -21,6 +22,8 @@ from aotc_runtime.schema.manifest import BundleManifest
 
 BUILDER_ID = "https://aotc.dev/builder/local"
 """The builder id of builds for which none was named."""
+
+VARIABLE_CHARACTERS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ class Revision:
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What a build was made from beside its program. targets: as written.  environment: variables
-    that its processes were given.  code: digests of the code of our own packages.  tuning: digest
-    of the tuning file.  started, finished: UTC.
+    that its processes were given.  variables: that the program read, and whether each was set.
+    code: digests of the code of our own packages.  tuning: digest of the tuning file.
+    started, finished: UTC.
     """
 
     targets: tuple[str, ...]
@@ -47,6 +51,7 @@ class Materials:
     revision: Revision | None = None
     tuning: str | None = None
     builder_id: str = BUILDER_ID
+    variables: Mapping[str, bool] = field(default_factory=dict)
 
 
 def provenance(
@@ -69,6 +74,12 @@ def provenance(
     }
     if revision := materials.revision:
         internal["revision"] = {"gitCommit": revision.commit, "dirty": revision.dirty}
+    if variables := {
+        name: SET if is_set else NOT_SET
+        for name, is_set in sorted(materials.variables.items())
+        if is_variable(name)
+    }:
+        internal["variables"] = variables
     if materials.tuning:
         internal["tuning"] = {"digest": hexes(materials.tuning)}
     metadata = {"finishedOn": stamp(materials.finished)}
@@ -89,6 +100,11 @@ def provenance(
         },
         "runDetails": {"builder": _builder(materials.builder_id), "metadata": metadata},
     }
+
+
+def is_variable(name: str) -> bool:
+    """Whether provenance can name a variable so: what a terminal shows as it is, in one line."""
+    return name.isprintable() and 0 < len(name) <= VARIABLE_CHARACTERS_MAX
 
 
 def endorsement() -> dict[str, Any]:

@@ -15,8 +15,10 @@ from aotc.build.pipeline import build
 from aotc.build.reproducing.build_again import BuildAgain
 from aotc.build.reproducing.reproduce import Install, reproduce
 from aotc.build.tasks import identity
+from aotc.cache.store import LocalStore
 from aotc.errors import CaptureError, ReproducibilityError
 from aotc.packing.attestations import with_attestations
+from aotc.report.inspect import bundle_report
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
@@ -115,11 +117,60 @@ def test_what_no_provenance_records_is_told_by_the_first_stage_that_differs(
     monkeypatch.setenv("WEIGHT_OF_THE_TEST", "1")
     with pytest.raises(ReproducibilityError) as caught:
         reproduce(copy / "small.aotb", copy / "elsewhere")
-    stages = [finding.where.partition(":")[0] for finding in caught.value.findings]
-    assert {finding.code for finding in caught.value.findings} == {"AOTC-E940"}
+    first, second, *others = caught.value.findings
+    assert [(each.code, each.where, each.found) for each in (first, second)] == [
+        ("AOTC-E946", f"variable {name}_OF_THE_TEST", "it is set here")
+        for name in ("SCALE", "WEIGHT")
+    ]
+    stages = [finding.where.partition(":")[0] for finding in others]
+    assert {finding.code for finding in others} == {"AOTC-E940"}
     assert stages[:2] == ["module", "weights"]
-    assert "+    %cst = stablehlo.constant dense<2.0" in caught.value.findings[0].found, (
+    assert "+    %cst = stablehlo.constant dense<2.0" in others[0].found, (
         "the difference of the texts"
+    )
+
+
+def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "small.py").write_text(PROGRAM)
+    (tmp_path / "src" / "small.toml").write_text(MANIFEST)
+    bundle, cache = tmp_path / "small.aotb", LocalStore(tmp_path / "cache", 1 << 30)
+    monkeypatch.setenv("SCALE_OF_THE_TEST", "31415")
+    for again in (False, True):
+        done = build(tmp_path / "src" / "small.toml", output=bundle, signer=SIGNER, cache=cache)
+        assert all(t.cached is again for t in done.tasks if t.task.kind in ("capture", "reference"))
+        (statement,) = (s for s in envelopes(bundle) if "slsa" in s["predicateType"])
+        internal = statement["predicate"]["buildDefinition"]["internalParameters"]
+        assert internal["variables"] == {
+            "SCALE_OF_THE_TEST": "set",
+            "WEIGHT_OF_THE_TEST": "not set",
+        }
+        assert "31415" not in json.dumps(statement)
+        (claim, *_) = bundle_report(open_bundle(bundle))["signatures"]
+        assert claim["variables"] == internal["variables"]
+    monkeypatch.delenv("SCALE_OF_THE_TEST")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(bundle, tmp_path / "src")
+    first = caught.value.findings[0]
+    assert (first.code, first.where) == ("AOTC-E946", "variable SCALE_OF_THE_TEST")
+    assert (first.found, first.hint) == (
+        "it is not set here",
+        "set SCALE_OF_THE_TEST to what it was; provenance holds no values",
+    )
+    assert caught.value.findings[1].code == "AOTC-E940"
+    monkeypatch.setenv("SCALE_OF_THE_TEST", "27182")
+    with pytest.raises(ReproducibilityError) as caught:
+        reproduce(bundle, tmp_path / "src")
+    first = caught.value.findings[0]
+    assert first.found == "set here, perhaps to others: SCALE_OF_THE_TEST"
+    monkeypatch.setenv("SCALE_OF_THE_TEST", "31415.0")
+    monkeypatch.setenv("WEIGHT_OF_THE_TEST", "0")
+    (_, note) = reproduce(bundle, tmp_path / "src").notes
+    assert note == (
+        "variable WEIGHT_OF_THE_TEST: not set, as in the recorded build, which asked for it, and "
+        "it is set here; it made no difference"
     )
 
 

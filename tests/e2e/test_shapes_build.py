@@ -54,6 +54,42 @@ def tied_leaky(x, y):
 
 def branch(x):
     return x if x.shape[0] > 4 else -x
+
+TABLE = jnp.sin(jnp.arange(192.0)).reshape(64, 3)
+
+def encoder(tokens, mask):
+    x = jnp.take(TABLE, tokens, axis=0)  # NaN beyond the table, as flax' Embed has it
+    p = jax.nn.softmax(jnp.where(mask[None, :], x @ x.T, -jnp.inf), axis=1)
+    return jnp.tanh(p @ x)
+
+def tokens_norm(tokens, mask):
+    x = jnp.take(TABLE, tokens, axis=0)
+    return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
+
+def tokens_softmax(tokens, mask):
+    return jax.nn.softmax(TABLE[tokens], axis=0)
+
+def tokens_below_zero(tokens, mask):
+    return jnp.where(mask, tokens, 0).max()
+
+def tokens_largest(tokens, mask):
+    return tokens.max()
+"""
+
+TOKENS = """
+schema = 1
+name = "shapes"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[dimensions.rows]
+range = [1, 4]
+profiles = [4]
+[entry_points.f]
+function = "program:{function}"
+inputs.tokens = {{ shape = ["rows"], dtype = "int32" }}
+inputs.mask = {{ shape = ["rows"], dtype = "bool" }}
+out_of_profile.rows = {{ policy = "pad", mask = "mask" }}
+fixtures.{numbers}
 """
 
 MANIFEST = """
@@ -78,10 +114,13 @@ out_of_profile.rows = { policy = "pad", mask = "mask", length = "n" }
 
 
 def built(folder: Path, function: str, more: str, *targets: str) -> Built:
-    (folder / "program.py").write_text(PROGRAM)
     named = ", ".join(f'"{target}"' for target in targets or ("cpu-x86-64-v3",))
-    text = MANIFEST.format(function=function, more=more, targets=named)
-    (folder / "manifest.toml").write_text(text)
+    return built_by(folder, MANIFEST.format(function=function, more=more, targets=named))
+
+
+def built_by(folder: Path, manifest: str) -> Built:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "manifest.toml").write_text(manifest)
     return build(folder / "manifest.toml", output=folder / "b.aotb")
 
 
@@ -90,6 +129,42 @@ def refused(folder: Path, function: str, more: str) -> ParityError:
         built(folder, function, more)
     assert not (folder / "b.aotb").exists()
     return caught.value
+
+
+@pytest.mark.parametrize("numbers", ["ranges = { tokens = [0, 63] }", 'file = "tokens.npz"'])
+def test_integers_are_padded_with_numbers_that_they_are_known_to_hold(
+    tmp_path: Path, numbers: str
+) -> None:
+    np.savez(tmp_path / "tokens.npz", tokens=np.asarray([9, 63, 2, 40], np.int32))
+    manifest = built_by(tmp_path, TOKENS.format(function="encoder", numbers=numbers))
+    parts = manifest.bundle.manifests["cpu-x86-64-v3"]
+    policy = parts.entry_points["f"].out_of_profile["rows"]
+    assert isinstance(policy, Pad)
+    assert all(float(trial.max_abs) < 1e-5 for trial in policy.proof)
+    tried = {(trial.fill, trial.inputs) for trial in policy.proof}
+    assert {("largest", "low"), ("smallest", "high"), ("largest", "fixture")} <= tried
+
+
+@pytest.mark.parametrize(
+    ("function", "lowest", "highest", "filled"),
+    [
+        ("tokens_norm", 0, 63, "tokens = 0"),
+        ("tokens_softmax", 0, 63, "tokens = 0"),
+        ("tokens_below_zero", -9, 9, "tokens = 0"),
+        ("tokens_largest", 0, 1, "tokens = 1"),
+        ("encoder", 0, 64, "tokens = 64"),
+    ],
+)
+def test_integers_that_leak_are_refused_whatever_their_range_is(
+    tmp_path: Path, function: str, lowest: int, highest: int, filled: str
+) -> None:
+    numbers = f"ranges = {{ tokens = [{lowest}, {highest}] }}"
+    with pytest.raises(ParityError) as caught:
+        built_by(tmp_path, TOKENS.format(function=function, numbers=numbers))
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E955"
+    assert f"({filled})" in finding.found
+    assert ("beyond its table" in finding.hint) == (function == "encoder")
 
 
 @pytest.mark.parametrize("function", ["batch_norm", "softmax"])

@@ -38,14 +38,21 @@ FATAL = "Fatal Python error"
 PINNED = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "1"}
 """Variables that every child is given."""
 
+STEERING = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
+"""How variables begin that steer jax and XLA, which no child is given but by the toolchain."""
+
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process' environment without what steers jax and XLA, plus `extra`.
 
     Options of the compiler belong in target files, where the bundle records them.
     """
-    steering = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
-    return {**inherited(without=steering), **PINNED, **extra}
+    return {**inherited(without=STEERING), **PINNED, **extra}
+
+
+def decides(name: str) -> bool:
+    """Whether the toolchain sets a variable for its children, or takes it away from them."""
+    return name in PINNED or name.startswith(STEERING)
 
 
 def ignored_variables() -> list[str]:

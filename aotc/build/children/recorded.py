@@ -48,6 +48,10 @@ def main() -> int:
         if not reads.refusals and not recorder.is_unchanged():
             reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
         Recording(reads, dict(parts)).write(folder, worker)
+        read = recorder.variables(environment)
+        Staging(folder).write_variables(
+            worker, {name: read[name] for name in read if not child.decides(name)}
+        )
         if worker == CAPTURE_WORKER:
             _write_files(Staging(folder), reads.files, manifest, root)
     return status

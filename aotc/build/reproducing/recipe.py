@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from aotc.constants import SET
 from aotc.errors import ReproducibilityError, raise_if
 from aotc.signing.believe import read_believed
+from aotc.signing.provenance import is_variable
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.foreign import decode_foreign
@@ -69,6 +71,7 @@ class _Internal(Struct, frozen=True):
     requested_targets: tuple[str, ...] = ()
     revision: Revision | None = None
     tuning: _Tuning | None = None
+    variables: dict[str, str] = {}
 
 
 class _Definition(Struct, frozen=True):
@@ -89,6 +92,7 @@ class Recipe(Struct, frozen=True):
     build was asked for them.  files: paths from the manifest's folder of sources, weights and
     fixtures, to their digests.  packages: names to versions.  code: of our own packages to the
     digests of their code, where they were recorded.  tuning: digest of the tuning file, or "".
+    variables: that the program read, to whether each was set; "*" for all of them.
     signers: ids of the policy's keys that vouch for this; none without a policy.
     """
 
@@ -101,6 +105,7 @@ class Recipe(Struct, frozen=True):
     python: str
     revision: Revision | None
     tuning: str
+    variables: dict[str, bool]
     signers: tuple[str, ...]
 
 
@@ -183,6 +188,7 @@ def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
         python=internal.python,
         revision=internal.revision,
         tuning=_digest(internal.tuning.digest) if internal.tuning else "",
+        variables={name: said == SET for name, said in sorted(internal.variables.items())},
         signers=signers,
     )
 
@@ -210,6 +216,9 @@ def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
         yield _no_name(where, f"targets of at most {TARGETS_CHARACTERS_MAX} characters", count)
     if recipe.revision and not _COMMIT.match(recipe.revision.gitCommit):
         yield _no_name(where, "the digest of a git commit", recipe.revision.gitCommit)
+    for name in recipe.variables:
+        if not is_variable(name):
+            yield _no_name(where, "the name of a variable", name)
     if not _PYTHON.match(recipe.python):
         yield _no_name(where, "the name and version of a Python", recipe.python)
 

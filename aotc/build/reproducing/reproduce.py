@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from aotc.backends.xla.texts import Form, texts
+from aotc.build.children import child
 from aotc.build.reproducing.build_again import findings
 from aotc.build.reproducing.recipe import Recipe, read_recipe
 from aotc.build.reproducing.source_check import check_files, find_manifest, read_elsewhere
@@ -23,6 +24,7 @@ from aotc.build.staging import scratch_folder
 from aotc.build.tasks import identity
 from aotc.capture.packages import normalized
 from aotc.certify.installing import install_packages
+from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, quoted, raise_if
 from aotc.packing.differences import Side, differences, side_of
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
@@ -91,9 +93,9 @@ def reproduce(
     make an environment that has them.
     Raises ReproducibilityError: AOTC-E940 something differs, E941 no provenance of a build, E942 no
     such build manifest, E943 other files, E944 other packages, E945 provenance that names what no
-    build records; what a build raises; what the policy refuses; UsageError: AOTC-E030 what is no
-    tuning file, E066 `Install.TRUSTED` without a policy; ResourceError (AOTC-E557 to E559) for an
-    environment that cannot be had.
+    build records, E946 other variables, if something differs; what a build raises; what the policy
+    refuses; UsageError: AOTC-E030 what is no tuning file, E066 `Install.TRUSTED` without a policy;
+    ResourceError (AOTC-E557 to E559) for an environment that cannot be had.
 
     Unsafety: whoever wrote the provenance says what is installed, and the build imports it. With
     `Install.UNTRUSTED` the caller vouches for that.
@@ -109,7 +111,7 @@ def reproduce(
     changed = _changed_packages(recipe.packages)
     if changed and (install is Install.NOTHING or any(name in OURS for name in changed)):
         raise_if(_check_packages(changed, recipe))
-    other = tuple(_other_code(recipe))
+    other = (*_other_variables(recipe.variables), *_other_code(recipe))
     processes = Processes()
     with scratch_folder() as scratch, _interpreter(recipe, changed, processes, on_stage) as python:
         on_stage("building it again")
@@ -122,7 +124,7 @@ def reproduce(
         try:
             _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
         except AotcError as error:
-            raise_if([*error.findings, *other])
+            raise_if([*other, *error.findings])
         raise_if(read_elsewhere(bill, recipe))
         built, _ = read_unverified(open_bundle(again))
         if built.root_digest != contents.root_digest:
@@ -134,7 +136,8 @@ def reproduce(
             }
             second = Side(present, built.blobs)
             different = differences(side_of(contents), second, _module_text)
-            raise_if([*other, *findings(different, str(path), "the new build")])
+            told = [*other, *_other_values(recipe.variables)]
+            raise_if([*told, *findings(different, str(path), "the new build")])
     first = next(iter(contents.manifests.values()))
     return Reproduced(
         name=first.name,
@@ -196,6 +199,42 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
                 hint=f"what differs may come from it: run `aotc reproduce` of the {name} that "
                 "built the bundle",
             )
+
+
+def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
+    """AOTC-E946 for each variable that the recorded build read, and that is set in one of the two
+    builds only. That need not make a difference.
+    """
+    here = child.clean_environment({})
+    for name, was_set in variables.items():
+        if name != EVERYTHING and was_set != (name in here):
+            yield Finding(
+                code="AOTC-E946",
+                where=f"variable {name}",
+                expected="set, as in the recorded build, which read it"
+                if was_set
+                else "not set, as in the recorded build, which asked for it",
+                found="it is not set here" if was_set else "it is set here",
+                hint=f"set {name} to what it was; provenance holds no values"
+                if was_set
+                else f"run `env -u {name} aotc reproduce …`",
+            )
+
+
+def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
+    """AOTC-E946 for the variables that are set in both builds, perhaps to other values."""
+    here = child.clean_environment({})
+    shared = [name for name, was_set in variables.items() if was_set and name in here]
+    if EVERYTHING in variables:
+        shared.append("all others, which the program read together")
+    if shared:
+        yield Finding(
+            code="AOTC-E946",
+            where="variables",
+            expected="the values of the recorded build, which read them; provenance holds none",
+            found=f"set here, perhaps to others: {', '.join(shared)}",
+            hint="compare them with those of the recorded build",
+        )
 
 
 def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:

@@ -4,41 +4,94 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from importlib.machinery import ModuleSpec, PathFinder
+from types import FrameType, ModuleType
+from typing import Any, ClassVar
 
-from aotc.build.watching.reads import EVERYTHING
+from aotc.constants import EVERYTHING
 
 
 class Environment(type(os.environ)):  # type: ignore[misc]
-    """`os.environ` that notes which variables were asked for; EVERYTHING if all were."""
+    """`os.environ` that notes which variables were asked for; EVERYTHING if all were.
+
+    heard: told of each, and of the frame that asks.
+    """
 
     asked: ClassVar[set[str]] = set()
+    heard: ClassVar[staticmethod[[str, FrameType], None]]
+
+    def _note(self, name: str) -> None:
+        self.asked.add(name)
+        self.heard(name, sys._getframe(2))
 
     def __getitem__(self, key: str | bytes) -> str:
-        self.asked.add(os.fsdecode(key))
+        self._note(os.fsdecode(key))
         return super().__getitem__(key)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
-        self.asked.add(EVERYTHING)
+        self._note(EVERYTHING)
         return super().__iter__()  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
-        self.asked.add(EVERYTHING)
+        self._note(EVERYTHING)
         return super().__len__()  # type: ignore[no-any-return]
 
     def copy(self) -> dict[str, str]:
         """As `os.environ.copy`."""
-        self.asked.add(EVERYTHING)
+        self._note(EVERYTHING)
         return super().copy()  # type: ignore[no-any-return]
 
 
 class Imports:
-    """A finder that finds nothing but notes every name, since `importlib` raises no audit event."""
+    """A finder that notes every name, since `importlib` raises no audit event, and leaves it to
+    others to find them.
 
-    def __init__(self) -> None:
+    watched: modules to functions of theirs; None for all.  heard: told of each call of one.
+    """
+
+    def __init__(
+        self,
+        watched: Mapping[str, frozenset[str] | None],
+        heard: Callable[[str, FrameType], None],
+    ) -> None:
         self.names: set[str] = set(sys.modules)
+        self.heard_in: set[str] = set()
+        """Modules whose functions tell of their calls."""
+        self._watched, self._heard = watched, heard
 
-    def find_spec(self, name: str, path: object, target: object = None) -> None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: object = None
+    ) -> ModuleSpec | None:
         """As `importlib.abc.MetaPathFinder`."""
         self.names.add(name)
+        if name not in self._watched:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self._watch(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def _watch(self, module: ModuleType) -> None:
+        """Put functions that tell of their calls in the place of those that are watched."""
+        functions = self._watched[module.__name__]
+        for key, function in list(vars(module).items()):
+            is_watched = callable(function) and not isinstance(function, type)
+            if is_watched and (functions is None or key in functions):
+                setattr(module, key, self._telling(f"{module.__name__}.{key}", function))
+        self.heard_in.add(module.__name__)
+
+    def _telling(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._heard(name, sys._getframe(1))
+            return function(*args, **kwargs)
+
+        return call

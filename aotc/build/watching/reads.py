@@ -18,6 +18,7 @@ from msgspec import Struct
 from aotc.build.tasks import identity
 from aotc.build.watching.import_places import path_at, path_of, place, place_of, stated_path
 from aotc.cache.keys import Parts
+from aotc.constants import EVERYTHING
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.files import open_regular
 
@@ -30,7 +31,6 @@ NATIVE_NAMES = ("LANG", "TZ")
 
 ABSENT = "none"
 FOLDER = "a folder"
-EVERYTHING = "*"
 IMPORTED = tuple(all_suffixes())
 """Endings of files that can be imported. Other files may be named like a module, such as a bundle
 that lies beside the program."""

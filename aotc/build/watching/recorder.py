@@ -9,9 +9,12 @@ libraries that are known not to, the result is not kept.
 from __future__ import annotations
 
 import os
+import platform
 import stat
+import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import source_from_cache
@@ -19,12 +22,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from aotc.build.watching import sources_only
+from aotc.build.watching import native_code, sources_only
 from aotc.build.watching.calls import Calls
 from aotc.build.watching.import_places import place, steady
 from aotc.build.watching.listening import Environment, Imports
 from aotc.build.watching.reads import Reads, kind_of, names_in
 from aotc.capture import libraries
+from aotc.constants import EVERYTHING
 
 REFUSED = {
     "socket.connect": "it used the network",
@@ -43,8 +47,16 @@ REFUSED = {
 }
 DEVICES = ("/dev/", "/proc/", "/sys/")
 HARMLESS_DEVICES = ("/dev/null",)
+READ_AT_START = ("/proc/stat",)
+"""How long processors have worked, which psutil notes for later when it is imported."""
 MEMORY = "/dev/shm/"
 """A folder in memory below /dev, which counts as any other folder does."""
+
+TOOLCHAIN = frozenset(
+    {"aotc", "aotc_runtime", "jax", "jaxlib", "ml_dtypes"}
+    | {"msgspec", "numpy", "opt_einsum", "scipy"}
+)
+"""Packages that read variables of their own in every program alike."""
 
 METADATA = ".dist-info/"
 NATIVE_CODE = tuple(EXTENSION_SUFFIXES)
@@ -67,9 +79,14 @@ class Recorder:
         self._links: set[str] = set()
         self._listed: dict[str, str] = {}
         self._searched: set[str] = set()
-        self._imports = Imports()
+        self._imports = Imports(libraries.OPENERS, self._heard_opener)
         sys.meta_path.insert(0, self._imports)
         self._refusals: dict[str, None] = {}
+        self._variables: set[str] = set()
+        self._brought: set[str] = set()
+        self._own_thread: int | None = None
+        """The thread that looks into native code meanwhile, whose reads are not the program's."""
+        Environment.heard = staticmethod(self._heard_variable)
         self._uses_current_folder = False
         os.environ.__class__ = os.environb.__class__ = Environment
         sys.addaudithook(self._heard)
@@ -115,16 +132,38 @@ class Recorder:
             refusals=tuple(sorted(self._refusals)),
         )
 
+    def variables(self, environment: Mapping[str, str]) -> dict[str, bool]:
+        """Which variables the program read, itself or through its libraries other than the
+        toolchain's, and whether each was set. environment: of the process before the program ran.
+        """
+        asked = sorted(self._variables)
+        return {name: name == EVERYTHING or name in environment for name in asked}
+
     def is_unchanged(self) -> bool:
         """Whether every file still is as it was when it was first opened."""
         return all(state == _state(path) for path, state in self._opened.items())
 
+    def _heard_opener(self, name: str, frame: FrameType) -> None:
+        if libraries.OPENERS[name.rpartition(".")[0]] is not None:
+            self.refuse(f"it called {name}, which reads files unseen")
+        elif self._by_project(frame) and not self._by_start_of_library(frame):
+            self.refuse(f"it asked the system: {name}")
+
+    def _heard_variable(self, name: str, frame: FrameType) -> None:
+        # What is read after all of them are may come of going through them.
+        if self._variables.isdisjoint((name, EVERYTHING)) and self._by_project(frame):
+            reader = _first_beyond_python(frame)
+            if reader.f_globals.get("__name__", "").partition(".")[0] not in TOOLCHAIN:
+                self._variables.add(name)
+
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if threading.get_ident() == self._own_thread:
+            return
         if event == "open":
             self._heard_open(*args)
         elif event in ("os.listdir", "os.scandir"):
             self._heard_list(args[0], sys._getframe(1))
-        elif event in REFUSED and args[:1] != (None,) and self._by_project(sys._getframe(1)):
+        elif event in REFUSED and args[:1] != (None,) and self._wanted(sys._getframe(1)):
             self.refuse(REFUSED[event])
 
     def _heard_open(self, path: Any, mode: str | None, flags: int) -> None:
@@ -138,7 +177,9 @@ class Recorder:
         if name.startswith(self._own) or name in self._written or name in self._opened:
             return
         if name.startswith(DEVICES) and not name.startswith(MEMORY):
-            if name not in HARMLESS_DEVICES and self._by_project(sys._getframe(2)):
+            caller = sys._getframe(2)
+            is_by_start = name in READ_AT_START and self._by_start_of_library(caller)
+            if name not in HARMLESS_DEVICES and not is_by_start and self._by_project(caller):
                 self.refuse(f"it read {name}")
             return
         if flags & os.O_TRUNC or flags & os.O_ACCMODE == os.O_WRONLY:
@@ -212,6 +253,22 @@ class Recorder:
             last, frame = frame, frame.f_back
         return last is not None and last.f_code.co_filename == threading.__file__
 
+    def _wanted(self, frame: FrameType) -> bool:
+        """Whether the project does this, or a library on its behalf; unless a library only asks
+        `platform` about the host.
+        """
+        return self._by_project(frame) and (
+            self.asked_by_project(frame) or not _is_about_host(frame)
+        )
+
+    def _by_start_of_library(self, frame: FrameType | None) -> bool:
+        """Whether a library does this while it is imported, and so for every program alike."""
+        while frame is not None and not self.is_project(name := frame.f_code.co_filename):
+            if frame.f_code.co_name == "<module>" and self._is_library(name):
+                return True
+            frame = frame.f_back
+        return False
+
     def asked_by_project(self, frame: FrameType | None) -> bool:
         """Whether the standard library runs this frame for the project and not for a package: jax,
         for one, looks through all installed packages for plugins, of which a build allows none.
@@ -264,18 +321,62 @@ class Recorder:
                 self._check_native({file}, Path(file).name)
         found: set[str] = set()
         left = {path for path in loaded if not libraries.is_of_python_or_ours(path)}
-        for each in metadata.distributions():
+        every = list(metadata.distributions())
+        for each in every:
             if owned := libraries.owned(each, left):
                 found.add(each.name)
                 left -= owned
                 if each.name not in libraries.NATIVE:
                     self._check_native(owned, each.name)
         self._check_native(left, "a package that nobody installed")
-        return found, left
+        # Libraries that native code has brought along, of whatever package or of none.
+        for each in every:
+            if owned := libraries.owned(each, self._brought):
+                found.add(each.name)
+                self._brought -= owned
+        for path in self._brought:
+            self._opened.setdefault(path, _state(path))
+        return found, left | self._brought
 
     def _check_native(self, paths: set[str], owner: str) -> None:
-        if any(path.endswith(NATIVE_CODE) for path in paths):
-            self.refuse(f"it loaded {owner}, whose native code may read files unseen")
+        """Refuse the result if native code of modules may have read unseen."""
+        self._own_thread = threading.get_ident()
+        native = sorted(path for path in paths if path.endswith(NATIVE_CODE))
+        self._brought = self._brought.union(*map(native_code.needed, native))
+        reached = (native_code.reaches(path) for path in native if not self._is_watched(path))
+        if told := next(filter(None, reached), None):
+            self.refuse(f"it loaded {owner}, whose native code may read unseen: {told}")
+        self._own_thread = None
+
+    def _is_watched(self, path: str) -> bool:
+        """Whether a module reaches files only through functions that tell of their calls."""
+        if not self._is_library(path):
+            return False
+        names = [n for n, m in list(sys.modules.items()) if getattr(m, "__file__", None) == path]
+        return any(
+            libraries.OPENED_THROUGH.get(name.partition(".")[0], name) in self._imports.heard_in
+            for name in names
+        )
+
+
+def _is_about_host(frame: FrameType | None) -> bool:
+    """Whether `platform` runs `uname` to learn of the processor, which is a part of every key."""
+    while frame is not None and frame.f_code.co_filename == subprocess.__file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == platform.__file__
+
+
+def _first_beyond_python(frame: FrameType) -> FrameType:
+    """The innermost frame that is neither the standard library's nor generated, such as the one
+    for which `os.path.expanduser` reads HOME.
+    """
+    outer: FrameType | None = frame
+    while outer is not None:
+        file = outer.f_code.co_filename
+        if not file.startswith("<") and not libraries.is_of_python(file):
+            return outer
+        outer = outer.f_back
+    return frame
 
 
 def _source_of(path: str) -> str:

@@ -7,7 +7,7 @@ these lists is unchanged, the second key, made of both, holds the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +25,9 @@ RECIPES_KEPT = 16
 
 NEVER_KEPT = "its result is never kept: "
 """Begins the reasons of a task that every build runs."""
+
+MENDABLE = ("it asked ", "weights ")
+"""How reasons begin that lie in the program, not in what it has loaded."""
 
 SHOWN_MAX = 3
 """Reasons in a note; `--explain` has all."""
@@ -89,7 +92,7 @@ def _run(worker: Worker, tasks: Tasks, execute: Callable[[], None]) -> Callable[
     task = _task(worker, recording.parts)
     if refusals := recording.reads.refusals:
         task = replace(task, parts={**task.parts, NOT_KEPT: ""})
-        why = tuple(f"{NEVER_KEPT}{refusal}" for refusal in refusals)
+        why = tuple(f"{NEVER_KEPT}{refusal}" for refusal in mendable_first(refusals))
         tasks.note(task, cached=False, seconds=seconds, why=why if tasks.store else (OFF,))
         return nothing
     tasks.note(task, cached=False, seconds=seconds)
@@ -108,12 +111,19 @@ def unkept(tasks: Sequence[Done]) -> tuple[str, ...]:
     """A note if every build runs the program anew, with the first reasons."""
     reasons = [reason for done in tasks for reason in done.reasons]
     every = [r.removeprefix(NEVER_KEPT) for r in reasons if r.startswith(NEVER_KEPT)]
-    why = list(dict.fromkeys(every))
+    why = mendable_first(dict.fromkeys(every))
     if not why:
         return ()
     more = [f"{len(why) - SHOWN_MAX} more reasons by --explain"] if len(why) > SHOWN_MAX else []
     told = "; ".join([*why[:SHOWN_MAX], *more])
     return (f"every build runs the program, which may give something else each time: {told}",)
+
+
+def mendable_first(reasons: Iterable[str]) -> list[str]:
+    """The reasons in their order, but first those that the program's author can do something about:
+    the clock, chance, the system.
+    """
+    return sorted(reasons, key=lambda reason: not reason.startswith(MENDABLE))
 
 
 def _recipes(tasks: Tasks, place: str) -> Iterator[Reads]:

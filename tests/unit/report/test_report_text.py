@@ -122,6 +122,19 @@ def test_what_the_loader_passes_is_no_parameter_of_a_call(
     assert "    added by the loader: mask bool[batch], rows int32[]" in lines
 
 
+def test_variables_that_the_program_read_are_shown_by_whether_they_were_set(
+    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_bundle(report)
+    assert "variables" not in capsys.readouterr().out
+    read = {"SCALE": "set", "EQX_ON_ERROR": "not set", "*": "set", "\x1b[2J": "not set"}
+    report["signatures"] = [{"key_id": "k", "variables": read}]
+    print_bundle(report)
+    lines = capsys.readouterr().out.splitlines()
+    assert "read    variables, set: all together, SCALE" in lines
+    assert f"asked   variables, not set: {printable('\x1b[2J')}, EQX_ON_ERROR" in lines
+
+
 def test_an_unsigned_bundle_is_signed_by_nobody(
     report: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
 
 from aotc.config.build_manifest import (
     DimensionSpec,
@@ -13,9 +18,10 @@ from aotc.config.build_manifest import (
     SplitSpec,
 )
 from aotc.shapes.plan import plan_trials
+from aotc.shapes.samples import ranges
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.stages import CapturedEntryPoint
-from aotc_runtime.schema.manifest import DType, TensorSpec
+from aotc_runtime.schema.manifest import DType, KeyImpl, TensorSpec
 from aotc_runtime.schema.tree import Leaf
 
 PAD = PadSpec(fill={}, mask="", length="")
@@ -25,6 +31,26 @@ def tensor(path: str, shape: tuple[int | str, ...], dtype: DType = DType.FLOAT32
     return TensorSpec(path=path, dtype=dtype, shape=shape, weak_type=False)
 
 
+def entry_point(
+    policies: Mapping[str, PolicySpec], relations: tuple[str, ...], fixtures: FixtureSpec
+) -> EntryPointSpec:
+    return EntryPointSpec(
+        function="m:f",
+        bind={},
+        inputs={},
+        static={},
+        donate=(),
+        profiles=(),
+        relations=relations,
+        out_of_profile=policies,
+        rtol=1e-5,
+        atol=0.0,
+        fixtures=fixtures,
+        input_shardings={},
+        output_shardings={},
+    )
+
+
 def planned(
     policies: Mapping[str, PolicySpec],
     profiles: list[Sizes],
@@ -32,6 +58,7 @@ def planned(
     inputs: tuple[TensorSpec, ...] = (tensor("x", ("batch", "seq")),),
     relations: tuple[str, ...] = (),
     multiple_of: int = 1,
+    held: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> EntryTrials:
     captured = CapturedEntryPoint(
         name="f",
@@ -46,23 +73,9 @@ def planned(
         lifted=(),
         profiles=(),
     )
-    spec = EntryPointSpec(
-        function="m:f",
-        bind={},
-        inputs={},
-        static={},
-        donate=(),
-        profiles=(),
-        relations=relations,
-        out_of_profile=policies,
-        rtol=1e-5,
-        atol=0.0,
-        fixtures=FixtureSpec(file=None, seed=0, ranges={}),
-        input_shardings={},
-        output_shardings={},
-    )
+    spec = entry_point(policies, relations, FixtureSpec(file=None, seed=0, ranges={}))
     dimension = DimensionSpec(minimum=1, maximum=64, multiple_of=multiple_of, profiles=())
-    return plan_trials(captured, spec, {"batch": dimension, "seq": dimension}, profiles)
+    return plan_trials(captured, spec, {"batch": dimension, "seq": dimension}, profiles, held)
 
 
 def declared(entry: EntryTrials) -> list[PlannedTrial]:
@@ -102,6 +115,53 @@ def test_floats_are_filled_with_nan_and_infinity_and_every_number_with_its_extre
         t.fill for t in planned({"seq": PAD}, [{"batch": 1, "seq": 8}], inputs=integers).trials
     }
     assert fills == {"declared", "largest", "smallest", "ones"}
+
+
+def test_integers_of_a_range_are_filled_with_its_edges_beside_numbers_of_the_other_half() -> None:
+    entry = planned(
+        {"seq": PAD},
+        [{"batch": 1, "seq": 8}],
+        inputs=(tensor("x", ("batch", "seq")), tensor("tokens", ("seq",), DType.INT32)),
+        held={"tokens": (5, 63)},
+    )
+    filled = {(t.fill, t.inputs): t.filled for t in entry.trials}
+    tokens = {kind: numbers["tokens"] for kind, numbers in filled.items()}
+    assert tokens == {
+        **{(fill, "fixture"): "0" for fill in ("declared", "nan", "inf")},
+        ("largest", "fixture"): "63",
+        ("largest", "low"): "63",
+        ("smallest", "fixture"): "5",
+        ("smallest", "high"): "5",
+        ("ones", "fixture"): "34",
+        ("declared", "low"): "0",
+        ("declared", "high"): "0",
+    }
+    assert filled["largest", "fixture"]["x"] == str(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize(
+    ("stated", "held", "expected"),
+    [
+        ({"tokens": (0, 63)}, [1, 2], {"tokens": (0, 63)}),
+        ({}, [9, 2, 40], {"tokens": (2, 40)}),
+        ({"x": (-1.0, float("inf"))}, [9, 2], {"tokens": (2, 9)}),
+        ({"tokens": (7, 7)}, [7, 7], {}),
+        ({}, [7, 7], {}),
+        ({}, [], {}),
+    ],
+)
+def test_integers_hold_what_is_stated_or_else_recorded(
+    stated: dict[str, tuple[float, float]], held: list[int], expected: dict[str, tuple[int, int]]
+) -> None:
+    spec = entry_point({}, (), FixtureSpec(file=None, seed=0, ranges=stated))
+    tensors = (
+        tensor("x", ("seq",)),
+        tensor("tokens", ("seq",), DType.INT32),
+        tensor("keep", ("seq",), DType.BOOL),
+        replace(tensor("key", (2,), DType.UINT32), key_impl=KeyImpl.THREEFRY2X32),
+    )
+    fixture = {each.path: np.asarray(held, np.int32) for each in tensors}
+    assert ranges(tensors, spec, [fixture]) == expected
 
 
 def test_booleans_with_a_declared_fill_hold_it_in_every_trial() -> None:

@@ -31,7 +31,10 @@ def predicate(build_type: str = BUILD_TYPE, **internal: Any) -> bytes:
 
 def test_a_recipe_is_what_a_build_says_of_itself() -> None:
     revision = {"gitCommit": COMMIT, "dirty": True}
-    told = predicate(requested_targets=["native"], python="CPython 3.13.1", revision=revision)
+    read = {"SCALE": "set", "LEFT_OUT": "not set"}
+    told = predicate(
+        requested_targets=["native"], python="CPython 3.13.1", revision=revision, variables=read
+    )
     assert recipe_of([told, told], ("key",), "x") == Recipe(
         "app.toml",
         "sha256:" + "0" * 64,
@@ -42,6 +45,7 @@ def test_a_recipe_is_what_a_build_says_of_itself() -> None:
         "CPython 3.13.1",
         Revision(COMMIT, True),
         "",
+        {"LEFT_OUT": False, "SCALE": True},
         ("key",),
     )
 
@@ -64,6 +68,16 @@ def test_statements_of_none_or_of_several_builds_are_no_recipe(
     with pytest.raises(ReproducibilityError) as caught:
         recipe_of(predicates, (), "x")
     assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E941", found)
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "A\n", "A" * 201])
+def test_a_variable_of_a_name_that_no_build_records_is_refused(name: str) -> None:
+    with pytest.raises(ReproducibilityError) as caught:
+        recipe_of([predicate(variables={name: "set"})], (), "x")
+    assert (caught.value.code, caught.value.findings[0].expected) == (
+        "AOTC-E945",
+        "the name of a variable",
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"[" * 100_000, b'{"buildDefinition": 1}'])

@@ -28,7 +28,7 @@ inputs.x = { shape = [4], dtype = "float32" }
 
 def recipe(files: dict[str, str], text: str = MANIFEST) -> Recipe:
     digest = sha256(text.encode())
-    return Recipe("small.toml", digest, (), files, {}, {}, "", None, "", ())
+    return Recipe("small.toml", digest, (), files, {}, {}, "", None, "", {}, ())
 
 
 def test_a_file_elsewhere_is_read_if_the_recorded_manifest_names_it(tmp_path: Path) -> None:

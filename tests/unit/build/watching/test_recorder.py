@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from aotc.build.staging import Staging
 from aotc.build.watching.import_places import path_at, place
 from aotc.build.watching.reads import ABSENT, Looking, Reads, native_parts
 from aotc.build.watching.recording import Recording
 
 
-def record(root: Path, code: str, **environment: str) -> Recording:
-    """Run code as a program of this folder."""
+def record(root: Path, code: str, *, beside: str = "", **environment: str) -> Recording:
+    """Run code as a program of this folder. beside: another folder on the import path."""
+    path = os.pathsep.join(filter(None, [str(root), beside]))
     body = "".join(f"    {line}\n" for line in code.splitlines())
     (root / "program.py").write_text(f"def main():\n{body}    return 0\n")
     (root / "own").mkdir(exist_ok=True)
@@ -27,7 +29,7 @@ def record(root: Path, code: str, **environment: str) -> Recording:
             *(sys.executable, "-P", "-m", "aotc.build.children.recorded", "program"),
             *(str(root / "program.toml"), str(root / "own")),
         ],
-        env={**os.environ, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0", **environment},
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -61,7 +63,13 @@ def record(root: Path, code: str, **environment: str) -> Recording:
         ("import os; os.system('true')", "started a process"),
         ("import ctypes; ctypes.CDLL('libc.so.6')", "native code"),
         ("import sqlite3; sqlite3.connect(':memory:')", "database"),
-        ("import safetensors", "safetensors, whose native code"),
+        ("import safetensors", "safetensors, whose native code may read unseen: "),
+        ("import h5py.h5f; h5py.h5f.open('x')", "it called h5py.h5f.open"),
+        ("import h5py.reads", "it called h5py.h5f.open"),
+        ("import psutil; psutil.users()", "the system: psutil._psutil_linux.users"),
+        ("import psutil; psutil.virtual_memory()", "it read /proc/meminfo"),
+        ("import starts_by_chance", "it read /dev/urandom"),
+        ("import platform; platform.processor()", "started a process"),
         (
             "import os; os.mkfifo('p')\n"
             "if os.fork() == 0: open('p', 'w').close(); os._exit(0)\n"
@@ -71,9 +79,32 @@ def record(root: Path, code: str, **environment: str) -> Recording:
         ("x = open('program.py', 'a'); x.write('#'); x.close()", "program.py was changed"),
     ],
 )  # fmt: skip
-def test_a_program_is_not_kept_that_asks(code: str, reason: str, tmp_path: Path) -> None:
-    refusals = record(tmp_path, code).reads.refusals
+def test_a_program_is_not_kept_that_asks(
+    code: str, reason: str, tmp_path: Path, libraries_of_others: str
+) -> None:
+    refusals = record(tmp_path, code, beside=libraries_of_others).reads.refusals
     assert any(reason in refusal for refusal in refusals)
+
+
+LIBRARIES = {
+    "h5py/__init__.py": "",
+    "h5py/h5f.py": "def open(name): return name\ndef kind(): return 'sec2'\n",
+    "h5py/reads.py": "from h5py.h5f import open\nopen('data')\n",
+    "starts_by_chance.py": "open('/dev/urandom', 'rb').read(1)\n",
+    "asks_the_processor.py": "import platform\nplatform.processor()\n",
+}
+"""Libraries that are not installed here: by file, what is in them."""
+
+
+@pytest.fixture
+def libraries_of_others(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder on the import path that counts as one of installed packages."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "h5py-3.dist-info").mkdir()
+    for name, text in LIBRARIES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return str(folder)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +116,19 @@ def test_a_program_is_not_kept_that_asks(code: str, reason: str, tmp_path: Path)
         "import numpy; numpy.random.default_rng(3).normal()",
         "import time; time.sleep(0)",
         "import datetime; datetime.date(2026, 1, 1)",
-        "import tempfile, logging, numpy, msgspec",
+        "import tempfile, logging, numpy, msgspec, msgpack, yaml",
+        "import h5py.h5f; h5py.h5f.kind()",
+        "import PIL.Image; PIL.Image.new('L', (2, 2)).resize((4, 4))",
+        "import psutil",
+        "import asks_the_processor",
         "open('new', 'w').write('x'); open('new').read()",
         "open('/dev/null').read()",
     ],
 )
-def test_a_program_is_kept_that_does_the_same_each_time(code: str, tmp_path: Path) -> None:
-    assert record(tmp_path, code).reads.refusals == ()
+def test_a_program_is_kept_that_does_the_same_each_time(
+    code: str, tmp_path: Path, libraries_of_others: str
+) -> None:
+    assert record(tmp_path, code, beside=libraries_of_others).reads.refusals == ()
 
 
 def test_files_are_seen_whoever_opens_them_and_also_if_there_are_none(tmp_path: Path) -> None:
@@ -146,6 +183,36 @@ def test_variables_are_seen_by_name_and_without_their_values(tmp_path: Path) -> 
     assert found.parts["environment UNSET"] == ABSENT
     assert "hunter2" not in str(found.parts)
     assert "*" in record(tmp_path, "import os; dict(os.environ)").reads.environment
+
+
+READS_VARIABLES = """
+import os
+import tempfile
+import jax
+import reads_one
+os.environ.get("MINE")
+os.environ.get("JAX_ENABLE_X64")
+os.environ.get("PYTHONHASHSEED")
+os.path.expanduser("~")
+"""
+
+
+def test_variables_that_the_program_reads_are_told_apart_from_those_of_the_toolchain(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    site = tmp_path_factory.mktemp("site")
+    (site / "one-1.dist-info").mkdir()
+    (site / "reads_one.py").write_text("import os\nos.getenv('ONE_OF_A_LIBRARY')\n")
+    code = "; ".join(READS_VARIABLES.strip().splitlines())
+    reads = record(tmp_path, code, beside=str(site), MINE="1", HOME="/root", UNRELATED="1").reads
+    assert {"JAX_ENABLE_X64", "PYTHONHASHSEED", "MINE"} <= set(reads.environment)
+    assert Staging(tmp_path / "own").read_variables() == {
+        "HOME": True,
+        "MINE": True,
+        "ONE_OF_A_LIBRARY": False,
+    }
+    record(tmp_path, "import os; dict(os.environ)")
+    assert Staging(tmp_path / "own").read_variables() == {"*": True}
 
 
 def parts(root: Path, reads: Reads, **environment: str) -> dict[str, str]:

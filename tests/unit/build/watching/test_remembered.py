@@ -10,9 +10,9 @@ from aotc.build.watching import remembered
 from aotc.build.watching.reads import Looking, Reads
 from aotc.build.watching.recording import Recording
 from aotc.build.watching.remembered import Files, Recipes, Worker
-from aotc.cache.keys import Kind, key_of
+from aotc.cache.keys import Kind, Task, key_of
 from aotc.cache.store import LocalStore
-from aotc.cache.tasks import Tasks
+from aotc.cache.tasks import Done, Tasks
 from aotc_runtime.digest import sha256
 from tests.hostile.weakening import Check, remove
 
@@ -87,6 +87,23 @@ def test_without_its_check_it_is_written_there(
     remove(Check(remembered._restore, check, lambda arms: None, ""), monkeypatch)
     assert not run(worker, tasks, "../x")
     assert (worker.folder.parent / "x").read_bytes() == DATA
+
+
+def test_reasons_that_the_author_can_mend_come_first() -> None:
+    told = ["it loaded safetensors", "it read /dev/x", "it started a process"]
+    mine = ["weights w have other values each time", "it asked chance: random in program.py"]
+    done = [
+        Done(
+            Task(kind, "", {}),
+            False,
+            tuple(f"its result is never kept: {why}" for why in reasons),
+            1,
+        )
+        for kind, reasons in ((Kind.CAPTURE, told), (Kind.REFERENCE, [*told, *mine]))
+    ]
+    (note,) = remembered.unkept(done)
+    shown = note.partition("each time: ")[2].split("; ")
+    assert shown == [*mine, told[0], "2 more reasons by --explain"]
 
 
 def test_nothing_is_noted_of_programs_that_may_be_kept() -> None:
