@@ -12,6 +12,8 @@ from filelock import FileLock
 ROOT = Path(__file__).parents[1]
 MANIFESTS = ROOT / "manifests"
 
+pytest_plugins = ["tests.limits"]
+
 # What a test builds, it builds; tests of the cache name one.
 os.environ["AOTC_CACHE"] = "off"
 

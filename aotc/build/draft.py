@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,13 +17,13 @@ from aotc.build.tasks.workers import Workers
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.target import NATIVE, find_target
-from aotc.drafting.draft import draft, entry_point_of, name_of
+from aotc.drafting.draft import draft, name_of
 from aotc.drafting.draft_types import Draft
 from aotc.drafting.manifest_text import manifest_text
 from aotc.drafting.messages import Answer, Job
 from aotc.drafting.request import Request
 from aotc.errors import UsageError
-from aotc.packing.files import write_atomically
+from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file
 from aotc.stages import CapturedProgram
 from aotc_runtime.errors import Finding
@@ -35,11 +36,14 @@ type OnOutput = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A manifest that nothing has traced yet. text: its TOML."""
+    """A manifest that nothing has traced yet. text: its TOML.  modules: what it names that is new,
+    as source text.
+    """
 
     path: Path
     draft: Draft
     text: str
+    modules: Mapping[Path, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +72,7 @@ def draft_manifest(
     """
     named = name or name_of(request.function)
     path = output or Path(f"{named}.toml")
-    if path.exists() or path.is_symlink():
-        raise UsageError(
-            Finding(
-                code="AOTC-E084",
-                where=str(path),
-                expected="the name of a new file",
-                found="a folder" if path.is_dir() else "a file of that name",
-                hint="name another with --output; nothing was written",
-            )
-        )
-    require_new_file(path)
+    _require_new(path, "name another with --output")
     chosen = targets or (DEFAULT_TARGET,)
     for target in chosen:
         if target != NATIVE:
@@ -95,19 +89,43 @@ def draft_manifest(
         on_output=on_output,
     )
     moved = {key: _beside(source, root) for key, source in request.weights.items()}
+    module = path.with_name(f"{_identifier(named)}_entry.py")
+    if answer.wrapper is not None:
+        _require_new(module, "name the bundle otherwise with --name")
     drafted = draft(
         replace(request, weights=moved),
         answer,
         name=named,
-        entry_point=entry_point or entry_point_of(request.function),
+        entry_point=entry_point,
         targets=chosen,
+        module=module.stem,
     )
-    return Drafted(path, drafted, manifest_text(drafted))
+    modules = {module: answer.wrapper.source} if answer.wrapper else {}
+    return Drafted(path, drafted, manifest_text(drafted), modules)
+
+
+def _require_new(path: Path, hint: str) -> None:
+    if path.exists() or path.is_symlink():
+        raise UsageError(
+            Finding(
+                code="AOTC-E084",
+                where=str(path),
+                expected="the name of a new file",
+                found="a folder" if path.is_dir() else "a file of that name",
+                hint=f"{hint}; nothing was written",
+            )
+        )
+    require_new_file(path)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
 
 
 def write(drafted: Drafted) -> None:
-    """Write the manifest. Raises UsageError (AOTC-E003)."""
-    write_atomically(drafted.path, [drafted.text.encode()])
+    """Write the manifest, and all that is new with it. Raises UsageError (AOTC-E003)."""
+    with prepared({path: text.encode() for path, text in drafted.modules.items()}) as modules:
+        write_atomically(drafted.path, [drafted.text.encode()], before=modules)
 
 
 def check(

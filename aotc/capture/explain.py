@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from traceback import walk_tb
 
 import jax
 
@@ -47,6 +48,12 @@ def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Fin
         line = raised.user_line(error, root)
         expected = f"jax.numpy operations: {culprit} needs values, and there are none while tracing"
         hint = f"use jnp instead of {culprit}" + (f" on line {line}" if line else "")
+        if _within(error, "keras"):
+            hint = (
+                f"Keras uses {culprit} there, as its predict, evaluate and fit do, which are loops "
+                "on the host: call model.stateless_call(trainable, non_trainable, x, "
+                "training=False); `aotc init module:model` writes such a function"
+            )
     elif _needs_value(error):
         expected = "control flow, shapes and indices that do not depend on array values"
         hint = (
@@ -74,6 +81,13 @@ def _outside_jax(error: BaseException) -> str | None:
     words = "The problem arose with the `float` function"
     is_float = isinstance(error, jax.errors.ConcretizationTypeError) and words in str(error)
     return "float() and math" if is_float else None
+
+
+def _within(error: BaseException, package: str) -> bool:
+    """Whether it was code of this package that called jax."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    outside = [name for name in modules if name.partition(".")[0] not in ("jax", "jaxlib")]
+    return bool(outside) and outside[-1].partition(".")[0] == package
 
 
 def _needs_value(error: BaseException) -> bool:

@@ -116,12 +116,14 @@ def init(
             return 0
     report_findings(out, refused.findings, refused.exit_code, **_written(drafted))
     if not out.json:
-        sys.stderr.write(f"note: {drafted.path} is written; correct it or the program, and build\n")
+        written = " and ".join(map(str, (drafted.path, *drafted.modules)))
+        sys.stderr.write(f"note: wrote {written}; correct this or the program, and build\n")
     return refused.exit_code
 
 
-def _written(drafted: Drafted) -> dict[str, str]:
-    return {"path": str(drafted.path), "manifest": drafted.text}
+def _written(drafted: Drafted) -> dict[str, object]:
+    modules = {str(path): text for path, text in drafted.modules.items()}
+    return {"path": str(drafted.path), "manifest": drafted.text, "modules": modules}
 
 
 def _document(drafted: Drafted, checked: Checked) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from aotc.config.fields import is_identifier
@@ -21,26 +22,48 @@ DEFAULT_SIZES = (1, 8, 64)
 
 
 def draft(
-    request: Request, answer: Answer, *, name: str, entry_point: str, targets: tuple[str, ...]
+    request: Request,
+    answer: Answer,
+    *,
+    name: str,
+    entry_point: str | None,
+    targets: tuple[str, ...],
+    module: str,
 ) -> Draft:
-    """Raises UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a
+    """entry_point: the function's name by default.  module: the name of the wrapper's.
+
+    Raises UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a
     manifest cannot describe, E083 an option for what the function does not have.
     """
-    reader = ParameterReader(request)
+    function, notes = request.function, [_left_out(any_) for any_ in answer.takes_any]
+    if wrapper := answer.wrapper:
+        function = f"{module}:{wrapper.function}"
+        notes = [_wrapped(request.function, module), *notes]
+        returned = {name: f"{module}:{name}" for name in wrapper.returned}
+        known = {name: source for name, source in returned.items() if name not in request.named}
+        request = replace(request, weights={**known, **request.weights})
+    reader = ParameterReader(request, wrapper.weights if wrapper else ())
     inputs, static = reader.parameters(answer.parameters, answer.needed)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
     leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
     return Draft(
         name=name,
-        entry_point=entry_point,
-        function=request.function,
+        entry_point=entry_point or entry_point_of(function),
+        function=function,
         targets=targets,
         enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
         weights=request.weights,
         dimensions=_dimensions(request, leaves, reader.sizes),
         inputs=inputs,
         static=static,
-        notes=(*reader.notes, *(_left_out(any_) for any_ in answer.takes_any)),
+        notes=(*reader.notes, *notes),
+    )
+
+
+def _wrapped(function: str, module: str) -> str:
+    return (
+        f"{module}.py is new, with what the manifest calls: a function with named arguments around "
+        f"{function}; change it as you like"
     )
 
 

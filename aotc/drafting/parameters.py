@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from aotc.config.inputs import is_step
@@ -27,10 +27,13 @@ LARGE_BYTES = 1 << 20
 
 
 class ParameterReader:
-    """problems, notes: collected.  sizes: of each dimension in the example."""
+    """weights: parameters that are known to be some.  problems, notes: collected.  sizes: of each
+    dimension in the example.
+    """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, weights: Collection[str]) -> None:
         self.request = request
+        self.weights = weights
         self.used: set[str] = set()
         self.problems: list[Finding] = []
         self.notes: list[str] = []
@@ -177,14 +180,22 @@ class ParameterReader:
         )
 
     def _nothing_known(self, name: str) -> None:
+        hint = (
+            f"--input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
+            f"--static {name}=1.0, or --example package.module:function"
+        )
+        if name in self.weights:
+            hint = (
+                f"--weights {name}=package.module:function, which returns what the model's `init` "
+                f"does, or --weights {name}=model.safetensors"
+            )
         self.problems.append(
             Finding(
                 code="AOTC-E081",
                 where=f"{self.request.function}, parameter {name}",
                 expected="what it is: an array, weights, or a fixed value",
                 found="no example, no option for it, no annotation with a shape, and no default",
-                hint=f"--input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
-                f"--static {name}=1.0, or --example package.module:function",
+                hint=hint,
             )
         )
 

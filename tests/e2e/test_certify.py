@@ -26,7 +26,7 @@ from aotc_runtime.verification.contents import read_unverified
 Bundle = tuple[Path, Path]
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
 
-pytestmark = pytest.mark.index
+pytestmark = [pytest.mark.index, pytest.mark.limit(3600)]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -38,6 +38,7 @@ DESCRIBED = bool(WHEELS and descriptions.texts_once(WHEELS.plugin))
 
 pytestmark = [
     pytest.mark.cuda,
+    pytest.mark.limit(3600),
     pytest.mark.skipif(
         bool(MISSING) and "AOTC_CUDA" not in os.environ,
         reason="no CUDA wheels here; `make test-cuda` installs them",

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +19,7 @@ import pytest
 from aotc.build.distributed.dask_cluster import connect
 from aotc.build.pipeline import Built, build
 from aotc.errors import CompileError, UsageError
+from tests.waiting import until
 
 pytest.importorskip("distributed")
 
@@ -101,7 +101,7 @@ class Dask:
 
     def _address(self) -> str:
         path = self.folder / "scheduler.json"
-        written = until(lambda: path.exists() and json.loads(path.read_text() or "{}"))
+        written = until(lambda: path.exists() and json.loads(path.read_text() or "{}"), "it serves")
         assert isinstance(written, dict)
         return str(written["address"])
 
@@ -122,15 +122,6 @@ def is_compiler(process: psutil.Process) -> bool:
         return False
 
 
-def until[T](condition: Callable[[], T], seconds: float = 120.0) -> T:
-    """What a condition gives as soon as that is something."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "nothing came of waiting"
-        time.sleep(0.02)
-    return found
-
-
 @pytest.fixture
 def dask(tmp_path: Path) -> Iterator[Dask]:
     cluster = Dask(tmp_path)
@@ -144,14 +135,16 @@ def test_a_worker_is_killed_amid_a_build_and_the_bundle_is_the_same(
     lost = dask.workers[0]
     with connect(dask.url) as executor, ThreadPoolExecutor(1) as thread:
         building = thread.submit(built, project, tmp_path, executor)
-        (compiler, *_) = until(lambda: dask.compiling(lost) or (building.done() and [None]))
+        (compiler, *_) = until(
+            lambda: dask.compiling(lost) or (building.done() and [None]), "it compiles"
+        )
         assert compiler is not None, "the build was over before this worker had begun"
         lost.send_signal(signal.SIGKILL)
         lost.wait()
         found = building.result()
     assert found.bundle.root_digest == local.bundle.root_digest
     assert sum(done.task.kind == "executable" for done in found.tasks) == 6
-    until(lambda: not is_compiler(compiler)), "what it had begun went with it"
+    until(lambda: not is_compiler(compiler), "what it had begun went with it")
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
@@ -173,13 +166,13 @@ def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        until(lambda: any(map(dask.compiling, dask.workers)) or process.poll() is not None)
+        until(lambda: any(map(dask.compiling, dask.workers)), "a worker compiles", process)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert said.splitlines()[-1] == "aborted"
     assert not (tmp_path / "x.aotb").exists()
-    until(lambda: not any(map(dask.compiling, dask.workers)))
+    until(lambda: not any(map(dask.compiling, dask.workers)), "no worker compiles")
     again = subprocess.run(
         [*command, "-o", str(tmp_path / "x.aotb"), "--executor", dask.url, "--json"],
         capture_output=True,
@@ -193,7 +186,7 @@ def test_a_build_whose_workers_are_all_gone_does_not_wait_for_ever(
 ) -> None:
     with connect(dask.url, patience=1.0) as executor, ThreadPoolExecutor(1) as thread:
         building = thread.submit(built, project, tmp_path, executor)
-        until(lambda: any(map(dask.compiling, dask.workers)) or building.done())
+        until(lambda: any(map(dask.compiling, dask.workers)) or building.done(), "one compiles")
         for worker in dask.workers:
             worker.kill()
         error = building.exception(120)
@@ -207,7 +200,7 @@ def test_a_scheduler_that_ends_amid_a_build_fails_it(
 ) -> None:
     with connect(dask.url) as executor, ThreadPoolExecutor(1) as thread:
         building = thread.submit(built, project, tmp_path, executor)
-        until(lambda: any(map(dask.compiling, dask.workers)) or building.done())
+        until(lambda: any(map(dask.compiling, dask.workers)) or building.done(), "one compiles")
         dask.scheduler.kill()
         error = building.exception(120)
     assert isinstance(error, CompileError)

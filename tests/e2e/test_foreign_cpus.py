@@ -19,7 +19,7 @@ from aotc.build.pipeline import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.foreign, pytest.mark.limit(3600)]
 
 V2, V3, V4 = (f"cpu-x86-64-{level}" for level in ("v2", "v3", "v4"))
 ABOVE_V3 = "avx512bw, avx512cd, avx512dq, avx512f, avx512vl"

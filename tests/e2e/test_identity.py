@@ -20,6 +20,12 @@ def weights():
 
 def same(p, x):
     return {"table": p["table"], "x": x, "again": x, "part": x[:2], "shaped": x.reshape(2, -1)}
+
+def state():
+    return {"größe": jnp.ones(3), "": {"b": jnp.ones(2)}, "mlp/~/linear_0": {"w": jnp.ones(1)}}
+
+def keyed(state):
+    return state
 """
 
 MANIFEST = """
@@ -35,6 +41,10 @@ init = "program:weights"
 function = "program:same"
 bind = { p = "p" }
 inputs.x = { shape = [4096], dtype = "float32" }
+
+[entry_points.keyed]
+function = "program:keyed"
+inputs.state = { like = "program:state" }
 """
 
 
@@ -65,3 +75,25 @@ def call_and_overwrite(bundle: LoadedBundle, _: Arrays) -> Arrays:
 def test_results_share_memory_with_nobody(bundle: tuple[Path, Path], tmp_path: Path) -> None:
     outputs, _ = jax_free.run(call_and_overwrite, bundle, tmp_path, {})
     assert outputs["table"].tolist() == list(range(16))
+
+
+def call_by_key(bundle: LoadedBundle, _: Arrays) -> Arrays:
+    state = {
+        "größe": np.float32([1, 2, 3]),
+        "": {"b": np.float32([4, 5])},
+        "mlp/~/linear_0": {"w": np.float32([6])},
+    }
+    result = bundle["keyed"](state)
+    assert result.keys() == state.keys()
+    return {"größe": result["größe"], "b": result[""]["b"], "w": result["mlp/~/linear_0"]["w"]}
+
+
+def test_structures_of_functions_may_have_any_text_as_a_key(
+    bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    outputs, _ = jax_free.run(call_by_key, bundle, tmp_path, {})
+    assert {name: array.tolist() for name, array in outputs.items()} == {
+        "größe": [1, 2, 3],
+        "b": [4, 5],
+        "w": [6],
+    }

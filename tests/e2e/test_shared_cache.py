@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from aotc.cli.group import cli
 from aotc.signing.keys import generate_key_pair
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.verification.keys import load_public_key
+from tests.waiting import until
 
 MANIFEST = """
 schema = 1
@@ -206,9 +206,7 @@ def test_ctrl_c_does_not_wait_for_a_server_that_is_silent(
         with subprocess.Popen(
             [*build_command, *options, *remote], cwd=project, stderr=subprocess.PIPE, text=True
         ) as process:
-            while not connected(server.pid):
-                assert process.poll() is None
-                time.sleep(0.02)
+            until(lambda: connected(server.pid), "the build asks the server", process)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=60)
         server.kill()

@@ -38,6 +38,7 @@ _, LIBTPU, MISSING = wheels.find()
 
 pytestmark = [
     pytest.mark.tpu,
+    pytest.mark.limit(3600),
     pytest.mark.skipif(bool(MISSING), reason="no libtpu here; `make test-tpu` installs it"),
 ]
 

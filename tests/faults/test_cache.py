@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import SECONDS, until
+
 PROGRAM = """
 import pathlib
 def f(x):
@@ -74,7 +76,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def report(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = process.communicate()
+    out, _ = process.communicate(timeout=2 * SECONDS)
     document: dict[str, Any] = json.loads(out)
     assert process.returncode == 0, document
     return document
@@ -101,8 +103,7 @@ def test_builds_that_share_a_cache_at_once_give_the_same_and_leave_it_whole(fold
 
 def test_a_killed_build_leaves_a_cache_from_which_the_next_one_goes_on(folder: Path) -> None:
     build = start(folder, "killed.aotb")
-    while not (folder / "traced").exists():
-        assert build.poll() is None
+    until((folder / "traced").exists, "the build traces", build)
     os.killpg(build.pid, signal.SIGKILL)
     build.communicate()
     assert not (folder / "killed.aotb").exists()
@@ -126,10 +127,9 @@ def processes_of_session(session: int) -> list[int]:
 
 def test_ctrl_c_leaves_no_process_and_a_whole_cache(folder: Path) -> None:
     build = start(folder, "stopped.aotb")
-    while not (folder / "traced").exists():
-        assert build.poll() is None
+    until((folder / "traced").exists, "the build traces", build)
     build.send_signal(signal.SIGINT)
-    out, _ = build.communicate()
+    out, _ = build.communicate(timeout=SECONDS)
     assert build.returncode == 130 and json.loads(out)["exit_code"] == 130
     assert processes_of_session(build.pid) == []
     assert not (folder / "stopped.aotb").exists()

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
+from tests.waiting import SECONDS, started, until
 
 from .operations import operations, whole
 
@@ -37,10 +40,11 @@ for _ in range(6):
 def at_once(code: str, *arguments: str | Path) -> None:
     """Run the code in three processes."""
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    for process in started:
-        _, said = process.communicate()
-        assert not said and process.returncode == 0, said
+    with ExitStack() as stack:
+        pipe: dict[str, Any] = {"stderr": subprocess.PIPE, "text": True}
+        for process in [stack.enter_context(started(command, **pipe)) for _ in range(3)]:
+            _, said = process.communicate(timeout=2 * SECONDS)
+            assert not said and process.returncode == 0, said
 
 
 @pytest.mark.parametrize("name", ["build a new file", "build a new folder"])
@@ -94,9 +98,8 @@ def test_a_killed_build_leaves_nothing_that_the_next_one_does_not_remove(
     (tmp_path / "tiny.toml").write_text(MANIFEST)
     command = [sys.executable, "-m", "aotc.cli.main", "build", "tiny.toml", "-o", "tiny.aotb"]
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment) as build:
-        while not (tmp_path / "traced").exists():
-            assert build.poll() is None
+    with started(command, cwd=tmp_path, env=environment) as build:
+        until((tmp_path / "traced").exists, "the build traces", build)
         build.kill()
     os.kill(int((tmp_path / "traced").read_text()), signal.SIGKILL)
     assert not (tmp_path / "tiny.aotb").exists()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from aotc.build.children import asking, child
 from aotc.build.children.progress import Progress
 from aotc.capture import keys, program, raised
 from aotc.capture.like import missing
-from aotc.drafting import callables
+from aotc.drafting import callables, wrappers
 from aotc.drafting.array_text import DTYPES
 from aotc.drafting.messages import (
     Answer,
     Job,
+    Module,
     Parameter,
     Seen,
     SeenArray,
@@ -49,13 +50,8 @@ def look(job: Job, progress: Progress) -> Answer:
     function = program.resolve(job.function, root, "FUNCTION")
     module = sys.modules[job.function.partition(":")[0]]
     raise_if(callables.unsuited(job.function, function, module))
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        raise _refusal(
-            job.function, "a function whose signature Python can tell", str(error), "wrap it"
-        ) from error
-    raise_if(callables.nameless(job.function, signature))
+    wrapper = wrappers.around(job.function, function)
+    signature = wrapper.signature if wrapper else _signature(job.function, function)
     values: Mapping[str, Any] = {}
     if job.example:
         example = program.resolve(job.example, root, "--example")
@@ -84,7 +80,21 @@ def look(job: Job, progress: Progress) -> Answer:
         takes_any=callables.takes_any(signature),
         needed={name: missing(program.resolve(name, root, "--like"), ()) for name in job.likes},
         enable_x64=bool(jax.config.jax_enable_x64),
+        wrapper=Module(wrapper.source, wrappers.FUNCTION, wrapper.weights, wrapper.returned)
+        if wrapper
+        else None,
     )
+
+
+def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise _refusal(
+            reference, "a function whose signature Python can tell", str(error), "wrap it"
+        ) from error
+    raise_if(callables.nameless(reference, signature))
+    return signature
 
 
 def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:

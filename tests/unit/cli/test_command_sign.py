@@ -20,6 +20,7 @@ import pytest
 
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
+from tests.waiting import said_at, started
 
 Run = Callable[..., Any]
 Bundle = tuple[Path, Path]
@@ -261,7 +262,7 @@ def at_a_terminal(folder: Path, typed: bytes, *arguments: str) -> tuple[int, byt
     master, slave = pty.openpty()
     path = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "ELSEWHERE": "locked", "PYTHONPATH": os.pathsep.join(path)}
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", "from aotc.cli.main import main; main()", *arguments],
         cwd=folder,
         env=environment,
@@ -273,13 +274,10 @@ def at_a_terminal(folder: Path, typed: bytes, *arguments: str) -> tuple[int, byt
     ) as process:
         os.close(slave)
         text = b""
-        try:
-            while data := os.read(master, 1024):
-                if b"word for elsewhere: " in text + data and b": " not in text:
-                    os.write(master, typed)
-                text += data
-        except OSError:  # the other end was closed: the process has ended
-            pass
+        for data in said_at(master):
+            if b"word for elsewhere: " in text + data and b": " not in text:
+                os.write(master, typed)
+            text += data
     os.close(master)
     return process.returncode, text
 

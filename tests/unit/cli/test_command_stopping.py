@@ -9,7 +9,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 
 from aotc.cli.signals import Stops
 from aotc_runtime.system import store
+from tests.waiting import SECONDS, said_at, started, until
 
 Run = Callable[..., Any]
 AOTC = (sys.executable, "-m", "aotc.cli.main")
@@ -57,11 +59,20 @@ fixtures.seed = 0
 """
 
 
-def test_ctrl_c_is_one_line_or_one_document(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def inspecting(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have `aotc inspect` do something else where it opens the bundle."""
+    aotc(
+        "inspect", "b"
+    )  # modules that are imported only afterwards would do it in later tests, too
+    return lambda instead: monkeypatch.setattr(store, "open_bundle", instead)
+
+
+def test_ctrl_c_is_one_line_or_one_document(aotc: Run, inspecting: Callable[..., None]) -> None:
     def interrupted(path: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store, "open_bundle", interrupted)
+    inspecting(interrupted)
     done = aotc("inspect", "b")
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", "aborted\n")
     as_json = aotc("inspect", "b", "--json")
@@ -89,30 +100,35 @@ def working_folders(inside: Path) -> list[Path]:
     return [folder for folder in found if inside in folder.parents]
 
 
+def hang_up_counts() -> None:
+    """For children: `nohup make test` would have them ignore that, too."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def building(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Start a build of a program, and wait until it is under way."""
+    """Start a build of a program, and wait until it is under way. It ends with the block."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "slow.toml").write_text(MANIFEST)
 
+    @contextmanager
     def start(
         source: str,
         under_way: Callable[[], object],
         *options: str,
         terminal: dict[str, Any] | None = None,
-    ) -> subprocess.Popen[str]:
+    ) -> Iterator[subprocess.Popen[str]]:
         (tmp_path / "slow.py").write_text(source)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": hang_up_counts}
+        with started(
             [*AOTC, "build", "slow.toml", *options],
             cwd=tmp_path,
             text=True,
             **(terminal or pipes),
-        )
-        while not under_way():
-            assert process.poll() is None, process.communicate()
-        return process
+        ) as process:
+            until(under_way, "the build is under way", process)
+            yield process
 
     return start
 
@@ -123,7 +139,7 @@ def test_a_stopped_build_ends_the_capture_and_removes_its_folder(
 ) -> None:
     with building(PROGRAM, (tmp_path / "traced").exists) as process:
         process.send_signal(number)
-        assert process.communicate() == ("", f"capture: 0 of 1\n{line}")
+        assert process.communicate(timeout=SECONDS) == ("", f"capture: 0 of 1\n{line}")
     assert process.returncode == exit_code
     assert list((tmp_path / "temporary").iterdir()) == []
     with pytest.raises(ProcessLookupError):
@@ -138,22 +154,12 @@ def test_a_stopped_build_ends_its_compilers_and_says_so_in_json(
 
     with building(SLOW_TO_COMPILE, compiling, "--json") as process:
         process.terminate()
-        stdout, stderr = process.communicate()
+        stdout, stderr = process.communicate(timeout=SECONDS)
     document = json.loads(stdout)
     assert (process.returncode, stderr, document["exit_code"]) == (143, "", 143)
     assert document["findings"][0]["code"] == "AOTC-E982"
     assert list((tmp_path / "temporary").iterdir()) == []
     assert working_folders(tmp_path) == []
-
-
-def said_at(terminal: int) -> str:
-    """What a process writes to its terminal, to the end."""
-    said = b""
-    while True:
-        try:
-            said += os.read(terminal, 4096)
-        except OSError:  # EIO: nobody has the terminal open any more
-            return said.decode()
 
 
 def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_was(
@@ -162,11 +168,11 @@ def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_w
     ours, its = os.openpty()
     before = termios.tcgetattr(ours)
     terminal = {"preexec_fn": partial(os.login_tty, its), "pass_fds": (its,)}
-    process = building(PROGRAM, (tmp_path / "traced").exists, terminal=terminal)
-    os.close(its)
-    os.write(ours, b"\x03")
-    said = said_at(ours)
-    assert process.wait() == 130
+    with building(PROGRAM, (tmp_path / "traced").exists, terminal=terminal) as process:
+        os.close(its)
+        os.write(ours, b"\x03")
+        said = b"".join(said_at(ours)).decode()
+    assert process.returncode == 130
     assert "capture" in said and said.endswith("aborted\r\n") and "Traceback" not in said
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h")  # the cursor, hidden and shown
     assert termios.tcgetattr(ours) == before
@@ -185,20 +191,14 @@ def test_the_capture_of_a_build_that_is_killed_ends_with_it(
 
 
 def wait_for_the_end(process: int) -> None:
-    started = time.monotonic()
-    while Path(f"/proc/{process}").exists():
-        state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
-        if state == "Z":
-            return  # nobody has asked how it ended
-        assert time.monotonic() < started + ENDED_SECONDS_MAX
-        time.sleep(0.01)
+    def has_ended() -> bool:
+        try:
+            status = Path(f"/proc/{process}/stat").read_text("utf-8")
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return status.rpartition(")")[2].split()[0] == "Z"  # nobody has asked how it ended
 
-
-def wait_for(process: subprocess.Popen[str]) -> None:
-    try:
-        process.communicate(timeout=2 * ENDED_SECONDS_MAX)
-    finally:
-        process.kill()
+    until(has_ended, f"process {process} ends")
 
 
 LEAVING = """
@@ -236,7 +236,7 @@ def test_what_the_program_has_started_neither_delays_nor_outlives_a_build(
 ) -> None:
     output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
     with building(LEAVING % doing, (tmp_path / "left").exists, *output) as process:
-        wait_for(process)
+        process.communicate(timeout=SECONDS)
     assert process.returncode == exit_code
     for left in (tmp_path / "left").read_text().split():
         wait_for_the_end(int(left))
@@ -250,7 +250,7 @@ def test_a_daemon_of_the_program_neither_delays_nor_outlives_a_build(
     )
     output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
     with building(source, (tmp_path / "left").exists, *output) as process:
-        wait_for(process)
+        process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     for left in (tmp_path / "left").read_text().split():
         wait_for_the_end(int(left))
@@ -309,9 +309,9 @@ def test_ctrl_c_after_the_document_does_not_add_another(
 
 
 def test_a_signal_that_was_ignored_stays_ignored(
-    aotc: Run, monkeypatch: pytest.MonkeyPatch
+    aotc: Run, inspecting: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(store, "open_bundle", lambda path: os.kill(os.getpid(), signal.SIGINT))
+    inspecting(lambda path: os.kill(os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert "internal error" in aotc("inspect", "b").stderr, "the command went on"

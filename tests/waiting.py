@@ -1,0 +1,51 @@
+"""Waiting for other processes, which may never do what a test waits for."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS = 120.0
+"""More than anything takes that tests wait for, on a machine that does four other things."""
+
+
+def until[T](condition: Callable[[], T], what: str, by: subprocess.Popen[Any] | None = None) -> T:
+    """What a condition gives as soon as that is something. what: for the message if it never is.
+    by: the process that has to bring it about, and is waited for no longer than it runs.
+    """
+    end = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert by is None or by.poll() is None, f"it has ended before {what}: {by.communicate()}"
+        assert time.monotonic() < end, f"waited {SECONDS:g} s until {what}"
+        time.sleep(0.01)
+    return found
+
+
+@contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process that has ended after the block: by itself, or killed if it does not or if the block
+    fails. options: as `subprocess.Popen`'s.
+    """
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+            process.wait(SECONDS)
+        finally:
+            process.kill()  # nothing, if it has ended
+
+
+def said_at(terminal: int) -> Iterator[bytes]:
+    """What processes write to a terminal, until nobody has it open any more."""
+    end = time.monotonic() + SECONDS
+    while True:
+        left = max(0.0, end - time.monotonic())
+        assert select.select([terminal], [], [], left)[0], "a terminal is still open"
+        try:
+            yield os.read(terminal, 4096)
+        except OSError:  # EIO: nobody has it open
+            return
