@@ -13,7 +13,7 @@ import jax
 import jaxlib
 
 import aotc
-from aotc.capture import own_files
+from aotc.capture import libraries, own_files
 from aotc_runtime.errors import AotcError
 
 _NOT_THE_USERS = tuple(Path(module.__path__[0]) for module in (aotc, jax, jaxlib))
@@ -30,8 +30,8 @@ def place(file: str, line: int | None, root: Path) -> str:
 
 def user_line(error: BaseException, root: Path) -> str | None:
     """The innermost line of a traceback, or of those of its causes, that lies in the manifest's
-    folder, as "model.py:12"; without one, the innermost that is neither in a package nor in jax,
-    and then any that is not in jax.
+    folder, as "model.py:12"; without one, the innermost that is in no package, and then one in
+    any but jax.
     """
     for code, line in _user_frames(error, root):
         return place(code.co_filename, line, root)
@@ -51,7 +51,8 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
         (frame.f_code, line)
         for each in _causes(error)
         for frame, line in [*traceback.walk_tb(each.__traceback__)][::-1]
-        if is_users(frame.f_code.co_filename)
+        if is_users(file := frame.f_code.co_filename)
+        and not libraries.is_of_python_or_ours(file)
     ]
     yield from sorted(every, key=lambda found: distance(found[0].co_filename, root))
 
