@@ -51,8 +51,7 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
         (frame.f_code, line)
         for each in _causes(error)
         for frame, line in [*traceback.walk_tb(each.__traceback__)][::-1]
-        if is_users(file := frame.f_code.co_filename)
-        and not libraries.is_of_python_or_ours(file)
+        if is_users(file := frame.f_code.co_filename) and not libraries.is_of_python_or_ours(file)
     ]
     yield from sorted(every, key=lambda found: distance(found[0].co_filename, root))
 

@@ -109,7 +109,7 @@ BAD: dict[str, Bad] = {
     ),
     "recorded results of inputs that are drawn": (
         "seed = 0", 'results = "fixtures.npz"',
-        "AOTC-E807", f"{FIXTURES}.results",
+        "AOTC-E804", f"{FIXTURES}.results",
         "the recorded inputs", "results without file", 'add file = "inputs.npz"',
     ),
     "recorded results beside a policy": (
@@ -117,7 +117,7 @@ BAD: dict[str, Bad] = {
         f'\nout_of_profile = {{ batch = "pad" }}\n[{ENTRY}.fixtures]\n'
         'file = "fixtures.npz"\nresults = "fixtures.npz"',
         "AOTC-E807", f"m.toml:21 {ENTRY}.fixtures.results",
-        "plain JAX computes", "beside the policy pad", "leave the policy at fail",
+        "the policy fail for batch", "beside the policy pad", "leave the policy at fail",
     ),
     "a profile outside the range": (
         "[1, 8, 64]", "[1, 8, 65]",
