@@ -7,7 +7,7 @@ parity, custom-call targets) is not repeated here.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -187,10 +187,13 @@ class ProfileEvidence(_Part, frozen=True):
 
 
 class EntryPointEvidence(_Part, frozen=True):
-    """profiles: in the bundle manifest's order."""
+    """profiles: in the bundle manifest's order.  reference: "recorded" if the results of its
+    fixtures were recorded elsewhere; otherwise plain JAX computed them at the build.
+    """
 
     coverage: Coverage
     profiles: tuple[ProfileEvidence, ...]
+    reference: Literal["recorded"] | UnsetType = UNSET
 
 
 class Evidence(_Part, frozen=True):

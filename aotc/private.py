@@ -112,10 +112,20 @@ def traced_anew() -> Iterator[None]:
 
 def equations(jaxpr: Any) -> Iterator[Any]:
     """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first."""
+    return (chain[0] for chain in equations_within(jaxpr))
+
+
+type Chain = tuple[Any, ...]
+"""An equation, and those that it is nested in, innermost first."""
+
+
+def equations_within(jaxpr: Any, outer: Chain = ()) -> Iterator[Chain]:
+    """As `equations`, each with those that it is nested in."""
     for equation in jaxpr.eqns:
-        yield equation
+        chain = (equation, *outer)
+        yield chain
         for inner in nested_jaxprs(equation):
-            yield from equations(inner)
+            yield from equations_within(inner, chain)
 
 
 def constant_variables(jaxpr: Any) -> Iterator[Any]:
@@ -144,13 +154,16 @@ class SourceFrame:
     function: str
 
 
-def source_frames(equation: Any) -> list[SourceFrame]:
-    """Where an equation came from, innermost first, without the frames of jax itself."""
+def source_frames(chain: Chain) -> list[SourceFrame]:
+    """Where an equation came from, innermost first, without the frames of jax itself. What it is
+    nested in tells who called: where jax traces a function by itself, its frames begin with it.
+    """
     try:
         from jax._src import source_info_util
 
         return [
             SourceFrame(frame.file_name, frame.start_line, frame.function_name)
+            for equation in chain
             for frame in source_info_util.user_frames(equation.source_info.traceback)
         ]
     except (ImportError, AttributeError) as error:

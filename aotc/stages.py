@@ -53,8 +53,8 @@ class CapturedProfile:
     """One entry point traced at one shape profile.
 
     sizes: dimension to size.  arguments: the module's parameters, in order.  input_shapes,
-    output_shapes: concrete, in leaf order.  module: for CPUs.  others: by platform, where jax
-    lowers to something else there.
+    output_shapes: concrete, in leaf order.  module: for CPUs, or for the first platform if it is
+    lowered for none.  others: by platform, where jax lowers to something else there.
     """
 
     sizes: dict[str, int]
@@ -84,7 +84,9 @@ class CapturedEntryPoint:
 
     specialized: dimension to where the program decides by its size.  undetermined: dimension to why
     it could not be traced at all its sizes at once; its axes were found by trial.  mesh: of the
-    devices that it runs on.  lines: of the coverage and of what decides by a size.
+    devices that it runs on.  lines: of the coverage and of what decides by a size.  calls: custom
+    call to the line of the program that makes it.  recorded: whether the results of its fixtures
+    were recorded elsewhere, instead of computed by plain JAX here.
     """
 
     name: str
@@ -104,6 +106,8 @@ class CapturedEntryPoint:
     mesh: Mesh | None = None
     coverage: Coverage = field(default_factory=Coverage)
     lines: EntryPointLines = field(default_factory=EntryPointLines)
+    calls: dict[str, str] = field(default_factory=dict)
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,8 @@ class CompileJob:
     options: of the compiler, for this executable, beside the target's.  constants: values of the
     module's parameters that become constants, by index; float32, float64 or signed integers.
     mesh: of the devices that it runs on, whose `devices` are XLA's device assignment: partition i
-    runs on device `devices[i]`; None for one device.
+    runs on device `devices[i]`; None for one device.  calls: for messages, custom call to the line
+    of the program that makes it.
     """
 
     label: str
@@ -213,3 +218,4 @@ class CompileJob:
     options: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     mesh: Mesh | None = None
+    calls: Mapping[str, str] = field(default_factory=dict)

@@ -40,11 +40,12 @@ def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> Compile
 
 def refused_calls(job: CompileJob, refused: Sequence[str], served: str) -> CompileError:
     """AOTC-E904. refused: names of custom calls.  served: those the runtime can serve."""
+    found = (name + (f" at {job.calls[name]}" if name in job.calls else "") for name in refused)
     return failure(
         "AOTC-E904",
         job,
         f"only custom calls that the runtime can serve: {served}",
-        ", ".join(refused),
+        ", ".join(found),
         "remove the callback from the function"
         if any(map(is_callback, refused))
         else "express the operation in plain jax",

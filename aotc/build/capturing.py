@@ -12,6 +12,7 @@ from aotc import constants
 from aotc.build.children import child
 from aotc.build.staging import Staging, variables_file
 from aotc.build.tasks import identity
+from aotc.build.tasks.failures import Failures
 from aotc.build.tasks.meter import OnStage
 from aotc.build.tasks.workers import Workers
 from aotc.build.watching import remembered
@@ -25,7 +26,7 @@ from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.system.files import read_file
 
 type OnOutput = Callable[[str, str], None]
@@ -38,7 +39,7 @@ REFERENCE = "aotc.build.children.reference_worker"
 
 CAPTURED = (
     *("program.msgpack", "read.msgpack", variables_file(constants.CAPTURE_WORKER)),
-    *("inputs.*.safetensors", "weights.*/*.safetensors"),
+    *("inputs.*.safetensors", "results.*.safetensors", "weights.*/*.safetensors"),
 )
 _NAMES = {
     "program.msgpack": "the captured program",
@@ -116,16 +117,15 @@ def capture(
     on_captured: Callable[[CapturedEntryPoint], None],
     on_stage: OnStage,
     on_output: OnOutput,
-    *,
-    keep_going: bool = False,
+    failures: Failures,
 ) -> tuple[CapturedProgram, Keep]:
     """Trace every entry point, or take from the cache what an earlier build traced.
 
-    on_captured: given each entry point as soon as it is traced.  keep_going: go on after an entry
-    point that cannot be captured, and raise the findings of all of them.
+    on_captured: given each entry point as soon as it is traced.  failures: if it collects them,
+    those of entry points that cannot be captured, without which the program is returned then.
     Raises CaptureError, BuildManifestError.
     """
-    if keep_going:
+    if failures.are_collected:
         source.staging.keep_going()
     total, done = len(source.manifest.entry_points), 0
 
@@ -153,7 +153,14 @@ def capture(
         )
 
     on_stage("capture", 0, total)
-    keep = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True).result()
+    captured = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True)
+    try:
+        keep = captured.result()
+    except AotcError as error:
+        if not failures.are_collected or not source.staging.program.exists():
+            raise
+        failures.add(error.findings)
+        return source.staging.read_program(), remembered.nothing
     on_stage("capture", total, total)
     return replace(source.staging.read_program(), read=source.staging.read_files()), keep
 
@@ -202,7 +209,9 @@ def _given(staging: Staging) -> Iterator[tuple[str, str]]:
 
 def _numbered(path: Path) -> str:
     """A name for people of `inputs.predict.0.safetensors`, `weights.params/000000.safetensors`."""
+    kind, _, rest = path.stem.partition(".")
     if path.stem.isdecimal():
         return f"weights {path.parent.name.partition('.')[2]}, part {int(path.stem) + 1}"
-    entry_point, _, number = path.stem.removeprefix("inputs.").rpartition(".")
-    return f"fixture inputs of {entry_point}, profile {int(number) + 1}"
+    entry_point, _, number = rest.rpartition(".")
+    what = "fixture inputs" if kind == "inputs" else "recorded results"
+    return f"{what} of {entry_point}, profile {int(number) + 1}"

@@ -13,6 +13,7 @@ from aotc.build.capturing import Source
 from aotc.build.children.asking import ask
 from aotc.build.evidence import specialized
 from aotc.build.staging import Staging, scratch_folder
+from aotc.build.tasks.failures import Failures
 from aotc.build.tasks.workers import Workers
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
@@ -145,6 +146,7 @@ def check(
             on_captured=lambda captured: None,
             on_stage=lambda stage, done, total: None,
             on_output=lambda process, text: on_output(text),
+            failures=Failures(keep_going=False),
         )
     return Checked(program, (*drafted.draft.notes, *specialized(program)))
 

@@ -37,6 +37,7 @@ def target_evidence(
                     for index, profile in enumerate(entry_point.profiles)
                     if (name, index) in executables
                 ),
+                reference="recorded" if entry_point.recorded else UNSET,
             )
             for name, entry_point in program.entry_points.items()
         },
@@ -57,6 +58,16 @@ def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
                         f"the fixture of {where} proves nothing about {path}: plain JAX gives no "
                         "finite value there; choose other fixture inputs"
                     )
+
+
+def not_computed(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each entry point whose results were recorded elsewhere."""
+    for name, entry_point in program.entry_points.items():
+        if entry_point.recorded:
+            yield (
+                f"the results that {name} is compared with were recorded elsewhere: plain JAX did "
+                "not run it in this build"
+            )
 
 
 def specialized(program: CapturedProgram) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from aotc.build.assembler import Assembler
 from aotc.build.build_time import stated_time, time_of_build
 from aotc.build.capturing import OnOutput
-from aotc.build.evidence import flags_ignored, never_split, specialized, unproven
+from aotc.build.evidence import flags_ignored, never_split, not_computed, specialized, unproven
 from aotc.build.materials import builder_id, gather
 from aotc.build.plan import resolve_targets, wanted_profiles
 from aotc.build.running import Request, capture_and_compile, check, open_running, tune_targets
@@ -162,6 +162,7 @@ def build(
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (
+            *not_computed(program),
             *unproven(program, running.staging),
             *specialized(program),
             *flags_ignored(program),

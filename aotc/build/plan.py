@@ -143,6 +143,7 @@ def entry_point_jobs(
             module=profile.module_for(target.platform),
             target=target,
             mesh=entry_point.mesh,
+            calls=entry_point.calls,
         )
         for target in targets
         for index, profile in enumerate(entry_point.profiles)

@@ -192,7 +192,7 @@ def _capture(
             (lambda captured: None) if waits else compiling.captured,
             running.on_stage,
             running.on_output,
-            keep_going=running.request.keep_going,
+            running.failures,
         )
 
 
@@ -216,10 +216,9 @@ def _compile(
     reference = capturing.reference(source, running.tasks, running.workers, running.on_output)
     begun = compiling.begin(jobs)
     failures.wait([*begun.values(), reference])
-    executables = {
-        key: replace(executable, tuned=chosen.get(key))
-        for key, executable in failures.results(begun).items()
-    }
+    # Some were begun for entry points that the capture has refused after it had traced them.
+    made = failures.results(compiling.begun)
+    executables = {key: replace(made[key], tuned=chosen.get(key)) for key in begun if key in made}
     keep_reference = failures.results({"": reference}).get("")
     if keep_reference and not running.staging.unsteady.exists():
         keep_capture()

@@ -98,8 +98,12 @@ class Staging:
         """The fixture's inputs, by the capture; safetensors."""
         return self.folder / f"inputs.{entry_point}.{profile}.safetensors"
 
+    def results(self, entry_point: str, profile: int) -> Path:
+        """The fixture's outputs, by the capture, where they were recorded; safetensors."""
+        return self.folder / f"results.{entry_point}.{profile}.safetensors"
+
     def fixture(self, entry_point: str, profile: int) -> Path:
-        """The fixture with its reference outputs, by plain JAX; safetensors."""
+        """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
         return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
 
     def write_manifest(self, text: bytes) -> None:

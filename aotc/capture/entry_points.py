@@ -23,6 +23,9 @@ from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
 from aotc.capture.spreading import Spread, WeightShardings, on_one_device, spread_of
 from aotc.capture.symbolic import CallAt, Symbolic, analyze, export_module, symbols
 from aotc.capture.trace import (
+    HOST,
+    ON_HOST,
+    Platforms,
     TracedProfile,
     argument_at,
     closure_name,
@@ -87,10 +90,12 @@ def trace_entry_point(
     weights: Mapping[str, Weights],
     all_sizes: Sequence[Mapping[str, int]],
     weight_shardings: WeightShardings = MappingProxyType({}),
+    platforms: Platforms = ON_HOST,
 ) -> TracedEntryPoint:
     """Trace one entry point at these profiles.
 
     all_sizes: of each profile.  weight_shardings: over the manifest's mesh, if it has one.
+    platforms: to lower it for.
     Raises CaptureError, and BuildManifestError for shardings that do not fit.
     """
     spec = manifest.entry_points[name]
@@ -104,7 +109,9 @@ def trace_entry_point(
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
     spread = spread_of(manifest, name, weight_shardings, calls)
     with coverage.recording(manifest.root) as recorded:
-        profiles = tuple(trace_profile(call, sizes, manifest.root, spread) for call, sizes in calls)
+        profiles = tuple(
+            trace_profile(call, sizes, manifest.root, spread, platforms) for call, sizes in calls
+        )
     covered, functions = recorded.coverage()
     first = profiles[0]
     _check_trees(plan, manifest, profiles)
@@ -252,7 +259,8 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
     """The module at all sizes. Raises CaptureError (AOTC-E839) for a function that jax cannot
     export.
     """
-    targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered.as_text())}
+    # The loader compiles it on processors only; entry points without a policy have none.
+    targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered[HOST].as_text())}
     known = {name for profile in profiles for name in profile.lifted}
 
     def lifted(value: Any) -> str | None:

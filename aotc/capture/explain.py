@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from traceback import walk_tb
 
@@ -13,17 +12,8 @@ from aotc.capture import raised, refuse, tree
 from aotc.capture.arguments import FlatCall
 from aotc_runtime.errors import Finding
 
-SHOWN_MAX = 8
-"""Inputs or tensors that a message names before it says how many more there are."""
-
 NARROWED = "Explicitly requested dtype"
 """How jax begins its warning that a 64-bit type, asked for by name, becomes a 32-bit one."""
-
-
-def shortened(names: Sequence[str]) -> str:
-    """Names as a list, cut short: "a, b, … 3 more"."""
-    more = len(names) - SHOWN_MAX
-    return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
 
 
 def arguments(call: FlatCall) -> str:
@@ -38,7 +28,7 @@ def arguments(call: FlatCall) -> str:
         for leaf in call.leaves
         if not leaf.is_weight
     ]
-    return shortened([*sets, *inputs]) or "no arguments"
+    return refuse.shortened([*sets, *inputs]) or "no arguments"
 
 
 def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
@@ -70,6 +60,31 @@ def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Fin
             "-v shows the traceback; jax.jit of the function with such arrays shows it by hand"
         )
     return Finding(code, where, expected, raised.describe(error, root), hint)
+
+
+def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> Finding:
+    """AOTC-E841 for an exception that ended the lowering for a platform of the targets."""
+    return Finding(
+        code="AOTC-E841",
+        where=where,
+        expected=f"operations that jax can lower for the platform {platform}",
+        found=raised.describe(error, root),
+        hint=f"leave out the targets of {platform}, or use another operation there: "
+        "jax.lax.platform_dependent chooses by platform; kernels of Pallas run on processors with "
+        "interpret=True only",
+    )
+
+
+def not_run(error: BaseException, where: str, root: Path) -> Finding:
+    """AOTC-E842 for an exception by which plain JAX cannot run a function on this host."""
+    return Finding(
+        code="AOTC-E842",
+        where=where,
+        expected="a program that plain JAX runs on this host, to have results to compare with",
+        found=raised.describe(error, root),
+        hint="record its results where it runs, and name the file as `results` in its `fixtures`; "
+        "or choose what runs here with jax.lax.platform_dependent",
+    )
 
 
 def _outside_jax(error: BaseException) -> str | None:
@@ -110,7 +125,7 @@ def _missing_key(error: BaseException, call: FlatCall) -> str | None:
     for parameter, abstract in call.trees.items():
         if parameter in call.plan.bound and isinstance(abstract, dict):
             names = [path for path, _ in tree.leaf_paths(abstract)]
-            hints.append(f"{parameter} has the tensors {shortened(names)}")
+            hints.append(f"{parameter} has the tensors {refuse.shortened(names)}")
             if any("." in name for name in names) and not any("/" in name for name in names):
                 hints.append('names become nested dicts where they are split at "/", not at "."')
     return "; ".join(hints) or None

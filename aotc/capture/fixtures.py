@@ -25,11 +25,14 @@ from aotc.config.build_manifest import (
     InputLeaf,
     InputLike,
     PadSpec,
+    SourceFile,
     at_once,
     leaf_paths,
 )
 from aotc.errors import CaptureError, raise_if
+from aotc.stages import CapturedEntryPoint
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
 Where = Callable[..., str]
@@ -58,21 +61,33 @@ def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
 
     Raises CaptureError (AOTC-E831, E840).
     """
-    spec = manifest.entry_points[name].fixtures
-    if spec.file is None:
-        return None
+    file = manifest.entry_points[name].fixtures.file
     where = manifest.where("entry_points", name, "fixtures", "file")
+    return None if file is None else _recorded(file, where)
+
+
+def recorded_results(name: str, manifest: BuildManifest) -> Recorded | None:
+    """The results that an entry point's fixtures name; None if plain JAX computes them.
+
+    Raises CaptureError (AOTC-E831, E840).
+    """
+    file = manifest.entry_points[name].fixtures.results
+    where = manifest.where("entry_points", name, "fixtures", "results")
+    return None if file is None else _recorded(file, where)
+
+
+def _recorded(file: SourceFile, where: str) -> Recorded:
     try:
-        data, digest = read_source(spec.file, where)
+        data, digest = read_source(file, where)
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {array: archive[array] for array in archive.files}
-            return Recorded(spec.file.text, arrays, digest)
+            return Recorded(file.text, arrays, digest)
     except (OSError, ValueError, EOFError, BadZipFile, AttributeError, TypeError) as error:
         # AttributeError, TypeError: an .npy file, which holds one array and no names.
         raise _refusal(
             where,
             "an .npz file of arrays without Python objects",
-            f"{spec.file.text}: {error}",
+            f"{file.text}: {error}",
             "write it with numpy.savez(file, image=...)",
         ) from error
 
@@ -136,6 +151,60 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
         )
 
 
+def results_by_profile(
+    entry_point: CapturedEntryPoint, file: Recorded, where: str
+) -> list[dict[str, Array]]:
+    """Recorded results of an entry point at each of its profiles, by leaf path.
+
+    The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
+    `logits` where there are no dimensions; a result that is one array is called `result`.
+    Raises CaptureError (AOTC-E831).
+    """
+    names = [spec.path or "result" for spec in entry_point.outputs]
+    for extra in sorted(file.arrays):
+        # Of other profiles there may be some as well, which this build does not make.
+        if not any(extra == name or extra.startswith(f"{name}[") for name in names):
+            raise _refusal(
+                where,
+                "only arrays named like results: " + ", ".join(names),
+                f"an array named {extra}",
+                "remove it from the file",
+            )
+    found: list[dict[str, Array]] = []
+    for profile in entry_point.profiles:
+        found.append({})
+        for name, spec, shape in zip(
+            names, entry_point.outputs, profile.output_shapes, strict=True
+        ):
+            at = label(name, profile.sizes)
+            if at not in file.arrays:
+                raise _refusal(
+                    where,
+                    f"an array named {at}",
+                    "arrays named " + (", ".join(sorted(file.arrays)) or "nothing"),
+                    "record the results of exactly the inputs that this profile takes",
+                )
+            array = _typed(file.arrays[at], spec.dtype)
+            if array.dtype.name != spec.dtype.value or array.shape != shape:
+                raise _refusal(
+                    f"{where} {at}",
+                    f"{spec.dtype.value}{list(shape)}, as the function returns",
+                    f"{array.dtype.name}{list(array.shape)}",
+                    "record what the function gives for exactly the inputs that this profile takes",
+                )
+            found[-1][spec.path] = np.ascontiguousarray(array).reshape(shape)
+    return found
+
+
+def _typed(array: Array, dtype: DType) -> Array:
+    """An array of a file as what it was: of dtypes that are not its own, such as bfloat16, numpy
+    writes only how many bytes they have.
+    """
+    wanted = jnp.dtype(dtype.value)
+    is_raw = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
+    return array.view(wanted) if is_raw and not array.dtype.fields else array
+
+
 def supplied_inputs(
     spec: EntryPointSpec, real: Mapping[str, int], padded: Mapping[str, int]
 ) -> dict[str, Array]:
@@ -182,6 +251,8 @@ def _cut(
     if isinstance(leaf.dtype, KeyImpl):
         of_keys = f", data of {leaf.dtype.dtype_name}{list(leaf.shape)}"
         leaf = InputLeaf((*leaf.shape, leaf.dtype.words), DType.UINT32)
+    assert isinstance(leaf.dtype, DType), "of keys, these are their data"
+    array = _typed(array, leaf.dtype)
     fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
     fits = fits and all(
         size > 0 if isinstance(axis, str) else size == axis

@@ -6,6 +6,7 @@ import importlib
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             f"no module named {missing}" + (f" at {line}" if line else ""),
             _where_else(module_name, root)
             if own
-            else f"install {missing} in the environment that runs `aotc build`",
+            else _backend_of_keras(error)
+            or f"install {missing} in the environment that runs `aotc build`",
         ) from error
     except (Exception, SystemExit) as error:
         raise _refusal(
@@ -93,6 +95,24 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
             "name a function",
         )
     return target  # type: ignore[no-any-return]
+
+
+KERAS_BACKENDS = ("tensorflow", "torch", "openvino")
+"""What Keras imports beside jax, the first one unless KERAS_BACKEND says otherwise."""
+
+
+def _backend_of_keras(error: ModuleNotFoundError) -> str | None:
+    """What to do if it was Keras that did not find its backend; None if it was not."""
+    packages = {
+        str(frame.f_globals.get("__name__")).partition(".")[0]
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+    }
+    if "keras" not in packages or (error.name or "").partition(".")[0] not in KERAS_BACKENDS:
+        return None
+    return (
+        "set KERAS_BACKEND=jax in the environment of the build: Keras computes with tensorflow "
+        "unless it is told otherwise"
+    )
 
 
 ABOVE_MAX = 3

@@ -13,6 +13,7 @@ import jax
 import jaxlib
 
 import aotc
+from aotc.capture import libraries, own_files
 from aotc_runtime.errors import AotcError
 
 _NOT_THE_USERS = tuple(Path(module.__path__[0]) for module in (aotc, jax, jaxlib))
@@ -28,8 +29,9 @@ def place(file: str, line: int | None, root: Path) -> str:
 
 
 def user_line(error: BaseException, root: Path) -> str | None:
-    """The innermost line of a traceback that lies in the manifest's folder, as "model.py:12";
-    without one, the innermost that is neither in aotc nor in jax.
+    """The innermost line of a traceback, or of those of its causes, that lies in the manifest's
+    folder, as "model.py:12"; without one, the innermost that is in no package, and then one in
+    any but jax.
     """
     for code, line in _user_frames(error, root):
         return place(code.co_filename, line, root)
@@ -42,9 +44,35 @@ def user_function(error: BaseException, root: Path) -> str | None:
 
 
 def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, int]]:
-    every = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
-    yield from ((c, line) for c, line in every if Path(c.co_filename).is_relative_to(root))
-    yield from ((c, line) for c, line in every if is_users(c.co_filename))
+    """Innermost first, those nearest to the program before others. jax raises while it lowers, when
+    the program does not run any more; where it had traced the operation is then a cause.
+    """
+    every = [
+        (frame.f_code, line)
+        for each in _causes(error)
+        for frame, line in [*traceback.walk_tb(each.__traceback__)][::-1]
+        if is_users(file := frame.f_code.co_filename) and not libraries.is_of_python_or_ours(file)
+    ]
+    yield from sorted(every, key=lambda found: distance(found[0].co_filename, root))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those that led to it."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def distance(file: str, root: Path) -> int:
+    """How far code is from what the user wrote: 0 below the manifest's folder, 1 elsewhere, 2 in an
+    installed package, wherever its environment lies.
+    """
+    if not own_files.is_own(file, root):
+        return 2
+    return 0 if Path(file).is_relative_to(root) else 1
 
 
 def describe(error: BaseException, root: Path) -> str:

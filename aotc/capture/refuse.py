@@ -39,18 +39,46 @@ EMBEDDED_BYTES_MAX = 32
 """Bytes. jax embeds arrays up to this size in the program; larger ones are lifted to weights."""
 
 
+ERROR_IF = ("equinox", "_errors.py")
+"""The end of the path of the file in which `equinox.error_if` calls back into Python."""
+
+
 def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
-    """AOTC-E822: calls back into Python."""
-    for equation in private.equations(closed.jaxpr):
-        if str(equation.primitive) in CALLBACKS:
-            yield Finding(
-                code="AOTC-E822",
-                where=where,
-                expected="a function that runs on the device alone",
-                found=f"{equation.primitive}, a call into Python, at {_line(equation, root)}",
-                hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
-                "or return the value and handle it where the entry point is called",
-            )
+    """AOTC-E822: calls back into Python. All that `equinox.error_if` makes are one finding: it is
+    in every solver of diffrax, optimistix and lineax, and one setting of equinox is the answer.
+    """
+    checks: list[str] = []
+    for chain in private.equations_within(closed.jaxpr):
+        if str(chain[0].primitive) not in CALLBACKS:
+            continue
+        if _is_of(chain, ERROR_IF):
+            checks.append(_own_line(chain, root))
+            continue
+        yield Finding(
+            code="AOTC-E822",
+            where=where,
+            expected="a function that runs on the device alone",
+            found=f"{chain[0].primitive}, a call into Python, at {_line(chain, root)}",
+            hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
+            "or return the value and handle it where the entry point is called",
+        )
+    if checks:
+        yield Finding(
+            code="AOTC-E822",
+            where=where,
+            expected="a function that runs on the device alone",
+            found="equinox.error_if, which calls into Python to raise errors, at "
+            + shortened(list(dict.fromkeys(checks))),
+            hint="set EQX_ON_ERROR=nan in the environment of the build, which equinox reads when "
+            "it is imported: a check that fails then gives NaN; calls that pass `on_error` have to "
+            "be changed",
+        )
+
+
+def _is_of(chain: private.Chain, file: tuple[str, ...]) -> bool:
+    """Whether the innermost line that an equation came from is in a file whose path ends so."""
+    frames = private.source_frames(chain)
+    return bool(frames) and Path(frames[0].file).parts[-len(file) :] == file
 
 
 def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -58,9 +86,9 @@ def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     for variable in closed.jaxpr.constvars:
         if type(variable.aval).__name__ == "AbstractRef":
             users = [
-                equation
-                for equation in private.equations(closed.jaxpr)
-                if str(equation.primitive) in REFERENCES
+                chain
+                for chain in private.equations_within(closed.jaxpr)
+                if str(chain[0].primitive) in REFERENCES
             ]
             line = f", used at {_line(users[0], root)}" if users else ""
             yield Finding(
@@ -121,13 +149,45 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
             )
 
 
-def _line(equation: Any, root: Path) -> str:
-    """The line of the program that an equation came from: "model.py:12 (predict)"."""
-    frames = private.source_frames(equation)
-    own = [frame for frame in frames if Path(frame.file).is_relative_to(root)]
-    for frame in (*own, *frames):
-        return f"{raised.place(frame.file, frame.line, root)} ({frame.function})"
-    return "an unknown line"
+def _line(chain: private.Chain, root: Path) -> str:
+    """The line of the program that an equation came from, and that of the library which made it:
+    "model.py:12 (predict), through library/text.py:3 (say)".
+    """
+    frames = private.source_frames(chain)
+    line = _own_line(chain, root)
+    made = _told(frames[0], root) if frames else line
+    return line if made == line else f"{line}, through {made}"
+
+
+def _own_line(chain: private.Chain, root: Path) -> str:
+    """The innermost line of the program that an equation came from: "model.py:12 (predict)"; one
+    of a library where the program itself has none.
+    """
+    frames = private.source_frames(chain)
+    own = sorted(frames, key=lambda frame: raised.distance(frame.file, root))
+    return _told(own[0], root) if own else "an unknown line"
+
+
+def _told(frame: private.SourceFrame, root: Path) -> str:
+    return f"{raised.place(frame.file, frame.line, root)} ({frame.function})"
+
+
+PALLAS = ("__gpu$xla.gpu.triton", "mosaic_gpu_v2")
+"""The custom calls that kernels of Pallas become for GPUs."""
+
+
+def custom_calls(closed: Any, root: Path) -> dict[str, str]:
+    """The custom calls that a traced function makes by `jax.ffi.ffi_call` or Pallas, to the line of
+    the first one of each name.
+    """
+    found: dict[str, str] = {}
+    for chain in private.equations_within(closed.jaxpr):
+        match chain[0].primitive.name:
+            case "ffi_call":
+                found.setdefault(chain[0].params["target_name"], _line(chain, root))
+            case "pallas_call":
+                found = dict.fromkeys(PALLAS, _line(chain, root)) | found
+    return found
 
 
 CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
@@ -179,6 +239,16 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
             found="None" if outputs is None else f"{outputs!r:.60}, without any",
             hint="is a `return` missing?" if outputs is None else "return what it computes",
         )
+
+
+SHOWN_MAX = 8
+"""Inputs, tensors or lines that a message names before it says how many more there are."""
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Names as a list, cut short: "a, b, … 3 more"."""
+    more = len(names) - SHOWN_MAX
+    return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
 
 
 def short(leaf: Any) -> str:

@@ -5,7 +5,6 @@ All profiles of an entry point, and what they share: `aotc.capture.entry_points`
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from aotc.capture.weights import CLOSURE
 from aotc.errors import BuildManifestError, CaptureError, raise_if
 from aotc.evidence import ControlFlow
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     Argument,
     InputArgument,
@@ -31,7 +31,28 @@ from aotc_runtime.schema.manifest import (
     WeightArgument,
 )
 
-_CUSTOM_CALL = re.compile(r"stablehlo\.custom_call @([\w.$]+)\(")
+HOST = "cpu"
+"""The platform of plain JAX, which runs on the host of the build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platforms:
+    """What an entry point is lowered for. targets: the platforms of the targets.  is_recorded:
+    whether its results were recorded elsewhere, so that plain JAX does not run it here.
+    """
+
+    targets: tuple[str, ...] = (HOST,)
+    is_recorded: bool = False
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """The host's comes first, if it is among them."""
+        is_run_here = HOST in self.targets or not self.is_recorded
+        others = [each for each in self.targets if each != HOST]
+        return (*([HOST] if is_run_here else []), *others)
+
+
+ON_HOST = Platforms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +60,20 @@ class TracedProfile:
     """An entry point traced and lowered at one profile.
 
     outputs: abstract, as the function returns them.  weak_types: of the output leaves.  lowered: a
-    `jax.stages.Lowered`.  arguments: what the lowered module takes, in order.  lifted: closed-over
-    arrays by tensor name.  traced: the `jax.stages.Traced` that was lowered.
+    `jax.stages.Lowered` for each platform, as `Platforms.every` orders them.  arguments: what every
+    lowered module takes, in order.  lifted: closed-over arrays by tensor name.  calls: custom calls
+    to the lines that make them.  traced: the `jax.stages.Traced` that was lowered.
     """
 
     sizes: dict[str, int]
     call: FlatCall
     outputs: Any
     weak_types: tuple[bool, ...]
-    lowered: Any
+    lowered: Mapping[str, Any]
     arguments: tuple[Argument, ...]
     lifted: dict[str, np.ndarray[Any, Any]]
     control_flow: ControlFlow
+    calls: Mapping[str, str]
     traced: Any
 
     def shapes(self) -> Shapes:
@@ -95,10 +118,37 @@ def _trace(
         raise CaptureError(explain.finding(error, call, where, root)) from error
 
 
+def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
+    """By platform. Raises CaptureError with a finding for each platform for which jax cannot lower
+    the function: AOTC-E841 a target's, E842 the host's alone.
+    """
+    lowered: dict[str, Any] = {}
+    failed: list[Finding] = []
+    cause: Exception | None = None
+    for platform in platforms.every:
+        try:
+            lowered[platform] = traced.lower(lowering_platforms=(platform,))
+        except Exception as error:  # noqa: BLE001 - jax, or a lowering of the user's or a library's
+            cause = cause or error
+            if platform in platforms.targets:
+                failed.append(explain.not_lowered(error, platform, where, root))
+            else:
+                failed.append(explain.not_run(error, where, root))
+    if failed:
+        raise CaptureError(*failed) from cause
+    return lowered
+
+
 def trace_profile(
-    call: FlatCall, sizes: dict[str, int], root: Path, spread: Spread | None = None
+    call: FlatCall,
+    sizes: dict[str, int],
+    root: Path,
+    spread: Spread | None = None,
+    platforms: Platforms = ON_HOST,
 ) -> TracedProfile:
-    """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837)."""
+    """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837, E841,
+    E842).
+    """
     where = profile_label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, spread, sizes)
     leaves = tree.leaf_paths(traced.out_info)
@@ -117,8 +167,9 @@ def trace_profile(
             ),
         ]
     )
-    lowered = traced.lower(lowering_platforms=("cpu",))
-    parts = private.lowered_parts(lowered)
+    lowered = _lowered(traced, platforms, where, root)
+    # Closed-over arrays and unused arguments are the jaxpr's: the same for every platform.
+    parts = private.lowered_parts(next(iter(lowered.values())))
     lifted: dict[str, np.ndarray[Any, Any]] = {}
     names: list[str] = []
     for value in parts.constants:
@@ -133,6 +184,7 @@ def trace_profile(
         arguments=tuple(argument_at(index, names, call) for index in parts.kept),
         lifted=lifted,
         control_flow=coverage.control_flow(traced.jaxpr.jaxpr),
+        calls=refuse.custom_calls(traced.jaxpr, root),
         traced=traced,
     )
 

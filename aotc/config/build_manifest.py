@@ -165,8 +165,9 @@ def _missing_files(data: Mapping[str, Any], root: Path) -> Iterator[Problem]:
         for name, weights in tables(data.get("weights"))
     }
     named |= {
-        ("entry_points", name, "fixtures", "file"): table(entry.get("fixtures")).get("file")
+        ("entry_points", name, "fixtures", key): table(entry.get("fixtures")).get(key)
         for name, entry in tables(data.get("entry_points"))
+        for key in ("file", "results")
     }
     for path, text in named.items():
         if isinstance(text, str) and text and (reason := _why_no_file(root / text)):
@@ -261,7 +262,10 @@ def _entry_point(
         rtol=entry.tolerance.rtol,
         atol=entry.tolerance.atol,
         fixtures=FixtureSpec(
-            file=_file(entry.fixtures.file, root), seed=entry.fixtures.seed or 0, ranges=ranges
+            file=_file(entry.fixtures.file, root),
+            seed=entry.fixtures.seed or 0,
+            ranges=ranges,
+            results=_file(entry.fixtures.results, root),
         ),
         input_shardings=read_shardings(entry.shardings.inputs),
         output_shardings=read_shardings(entry.shardings.outputs),

@@ -69,9 +69,12 @@ class ToleranceModel(_Model):
 
 
 class FixturesModel(_Model):
-    """`[entry_points.NAME.fixtures]`: the inputs that every executable is checked with."""
+    """`[entry_points.NAME.fixtures]`: the inputs that every executable is checked with, and the
+    results, where plain JAX cannot compute them.
+    """
 
     file: FileText | None = None
+    results: FileText | None = None
     seed: (
         Annotated[int, accepting(lambda v: v >= 0, "an integer of at least 0", "choose another")]
         | None

@@ -101,7 +101,9 @@ def check_donations(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem
 
 
 def check_fixtures(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
-    """Recorded or random inputs, not both; ranges for leaves that are drawn at random."""
+    """Recorded or random inputs, not both; ranges for leaves that are drawn at random; recorded
+    results of recorded inputs alone, without policies, whose proof has to run the program.
+    """
     for name, entry in tables(data.get("entry_points")):
         path: KeyPath = ("entry_points", name, "fixtures")
         fixtures = table(entry.get("fixtures"))
@@ -116,6 +118,34 @@ def check_fixtures(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]
                 )
         for leaf, bounds in table(fixtures.get("ranges")).items():
             yield from _check_range((*path, "ranges", leaf), bounds, inputs.get(name, {}))
+        if "results" in fixtures:
+            yield from _check_results((*path, "results"), fixtures, entry)
+
+
+def _check_results(
+    path: KeyPath, fixtures: Mapping[str, Any], entry: Mapping[str, Any]
+) -> Iterator[Problem]:
+    if "file" not in fixtures:
+        yield Problem(
+            code="AOTC-E804",
+            path=path,
+            expected="the recorded inputs that these are the results of",
+            found="results without file",
+            hint='add file = "inputs.npz"',
+        )
+    policies = {
+        dimension: policy
+        for dimension, raw in table(entry.get("out_of_profile")).items()
+        if (policy := table(raw).get("policy", raw)) in ("pad", "split", "compile")
+    }
+    for dimension, policy in [*policies.items()][:1]:
+        yield Problem(
+            code="AOTC-E807",
+            path=path,
+            expected=f"the policy fail for {dimension}: others are tried in plain JAX",
+            found=f"recorded results beside the policy {policy}",
+            hint="leave the policy at fail, or remove the results",
+        )
 
 
 def _check_range(

@@ -47,12 +47,14 @@ class FixtureSpec:
     """Recorded inputs (file) or, without a file, random ones (seed).
 
     ranges: path of an array to the inclusive [low, high] its numbers are drawn from; integers for
-    an array of integers.
+    an array of integers.  results: what the function gives for the recorded inputs, by whoever
+    could run it; None if plain JAX runs it here.
     """
 
     file: SourceFile | None
     seed: int
     ranges: Mapping[str, tuple[float, float]]
+    results: SourceFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,8 @@ class BuildManifest:
             if weights.source is not None:
                 yield weights.source
         for entry_point in self.entry_points.values():
-            if entry_point.fixtures.file is not None:
-                yield entry_point.fixtures.file
+            named = (entry_point.fixtures.file, entry_point.fixtures.results)
+            yield from (file for file in named if file is not None)
 
     def where(self, *keys: str | int) -> str:
         """A place for findings, as "manifests/digits.toml:12 entry_points.predict.function"."""

@@ -6,6 +6,7 @@ change its bytes, so they are removed here.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jaxlib.mlir import ir, passmanager
@@ -23,6 +24,9 @@ so that the other jaxlib versions of our range can read them."""
 
 SHARDING = "sdy.sharding"
 
+PALLAS_FOR_TPU = "tpu_custom_call"
+_KERNEL_LOCATIONS = re.compile(r', "debug_locations": "[^"]*"')
+
 KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
 """Donation. Every other jax.* attribute of arguments and results is a name for people."""
 
@@ -33,6 +37,7 @@ def portable(module: ir.Module) -> Module:
         _pin_parameters(module)
         _rename_functions(module)
         _strip_argument_names(module)
+        _strip_kernel_locations(module)
         module.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME)
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
         targets = tuple(sorted(_custom_call_targets(module)))
@@ -95,12 +100,29 @@ def _strip_argument_names(module: ir.Module) -> None:
             )
 
 
+def _strip_kernel_locations(module: ir.Module) -> None:
+    """Pallas keeps the source lines of a TPU's kernel beside its code, in the call's settings."""
+    for operation in _custom_calls(module):
+        if _name(operation) == PALLAS_FOR_TPU and "backend_config" in operation.attributes:
+            settings = ir.StringAttr(operation.attributes["backend_config"]).value
+            kept = _KERNEL_LOCATIONS.sub("", settings)
+            operation.attributes["backend_config"] = ir.StringAttr.get(kept)
+
+
 def _custom_call_targets(module: ir.Module) -> set[str]:
-    found: set[str] = set()
+    return {_name(operation) for operation in _custom_calls(module)}
+
+
+def _name(operation: Any) -> str:
+    return str(ir.StringAttr(operation.attributes["call_target_name"]).value)
+
+
+def _custom_calls(module: ir.Module) -> list[Any]:
+    found: list[Any] = []
 
     def visit(operation: Any) -> ir.WalkResult:
         if operation.name == "stablehlo.custom_call":
-            found.add(ir.StringAttr(operation.attributes["call_target_name"]).value)
+            found.append(operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

@@ -142,8 +142,15 @@ class Function:
             bound = inspect.BoundArguments(self._signature, OrderedDict(given))
             return function(*bound.args, **bound.kwargs)
 
-        abstract = {**self._weights, **self._inputs(_abstract_leaf)}
-        self._compiled: Future[Any] = compiling.submit(jax.jit(called).lower(abstract).compile)
+        self._called = called
+        self._compiling = compiling
+        self._compiled: Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Trace it, and have it compiled while others run."""
+        if self._compiled is None:
+            lowered = jax.jit(self._called).lower(self._abstract())
+            self._compiled = self._compiling.submit(lowered.compile)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         """The inputs as the program's users pass them. inputs: the numbers, by path."""
@@ -158,9 +165,27 @@ class Function:
 
     def __call__(self, arguments: Mapping[str, Any]) -> Result:
         """Call it. arguments: what `arguments` returned."""
+        self.begin()
+        assert self._compiled is not None, "it has begun"
         value = self._compiled.result()({**self._weights, **arguments})
         leaves = jax.tree_util.tree_flatten_with_path(value)[0]
         return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
+
+    def returned(self, arrays: Mapping[str, Array]) -> Result:
+        """What it returned where it was run. arrays: by path."""
+        structure = jax.eval_shape(self._called, self._abstract())
+
+        def recorded(steps: Any, leaf: Any) -> Any:
+            array = arrays[path_of(*steps)]
+            if _is_key(leaf):
+                return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+            return array
+
+        value = jax.tree_util.tree_map_with_path(recorded, structure)
+        return Result(dict(arrays), value)
+
+    def _abstract(self) -> dict[str, Any]:
+        return {**self._weights, **self._inputs(_abstract_leaf)}
 
     def passed(self, arguments: Mapping[str, Any], supplied: Sequence[str]) -> tuple[Passed, ...]:
         """The inputs as a caller of the bundle passes them, to whom what is bound or fixed is no

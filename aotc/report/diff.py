@@ -128,6 +128,8 @@ def _targets(name: str, one: ReviewedTarget, two: ReviewedTarget) -> Iterator[Ch
             continue
         yield from _fields("interface", place, *map(_interface, (first, second)))
         yield from _fields("parity", place, *map(_proofs, (first, second)))
+        compared = [{"recorded results": t.is_recorded(entry)} for t in (one, two)]
+        yield from _fields("parity", place, *compared)
         sizes = [{_sizes(p.sizes) for p in e.profiles} for e in (first, second)]
         for text in sorted(sizes[0] ^ sizes[1]):
             there = ("there", NONE) if text in sizes[0] else (NONE, "there")

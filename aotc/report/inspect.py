@@ -204,6 +204,7 @@ def _entry_point(
             for index, profile in enumerate(entry_point.profiles)
         ],
         **({} if told is None else {"coverage": _coverage(told.coverage)}),
+        **({} if told is None or not told.reference else {"reference": told.reference}),
     }
 
 

@@ -74,6 +74,11 @@ class ReviewedTarget:
         """What of the program went into an entry point."""
         return self.evidence.entry_points[entry_point].coverage if self.evidence else None
 
+    def is_recorded(self, entry_point: str) -> bool:
+        """Whether the results of its fixtures were recorded elsewhere."""
+        known = self.evidence.entry_points[entry_point] if self.evidence else None
+        return bool(known and known.reference)
+
     def executables(self) -> Iterator[ReviewedExecutable]:
         """All of them, in the manifest's order."""
         for name, entry_point in self.manifest.entry_points.items():

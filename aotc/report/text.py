@@ -178,6 +178,8 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         )
         rest = f", {count(missed, 'function')} not whole" if missed else ""
         yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
+    if entry.get("reference") == "recorded":
+        yield "compared with results recorded elsewhere, which plain JAX did not compute here"
     told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
     places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
     if places:

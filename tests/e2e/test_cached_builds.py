@@ -72,7 +72,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Built]:
 @pytest.fixture
 def project(prepared: tuple[Project, Built]) -> Project:
     """The program as it was built first."""
-    for name, text in (("shared.py", SHARED), ("left.py", LEFT), ("right.py", RIGHT)):
+    for name, text in (
+        ("two.toml", MANIFEST), ("shared.py", SHARED), ("left.py", LEFT), ("right.py", RIGHT)
+    ):  # fmt: skip
         (prepared[0].root / name).write_text(text)
     return prepared[0]
 
@@ -314,8 +316,57 @@ def test_entry_points_that_cannot_be_captured_are_all_reported_and_the_others_bu
     (project.root / "right.py").write_text(f"import jax\ndef f(x):\n    return {call}\n")
     with pytest.raises(CaptureError) as caught:
         project.build(keep_going=True)
-    codes = {finding.where.partition("[")[0]: finding.code for finding in caught.value.findings}
-    assert codes == {"left": "AOTC-E829", "right": "AOTC-E904"}
+    codes = {(finding.where.partition("[")[0], finding.code) for finding in caught.value.findings}
+    assert codes == {("left", "AOTC-E829"), ("right", "AOTC-E904"), ("right", "AOTC-E842")}
+
+
+@pytest.mark.parametrize(
+    ("right", "inputs", "code"),
+    [
+        ("def f(x):\n    return x @ 1\n", "float32", "AOTC-E829"),
+        ("def f(x):\n    return x + 1\n", "int32", "AOTC-E831"),
+    ],
+    ids=["traced", "its fixtures made"],
+)
+def test_when_one_entry_point_cannot_be_captured_the_others_are_compiled_and_checked(
+    project: Project, right: str, inputs: str, code: str
+) -> None:
+    (project.root / "left.py").write_text(LEFT.replace("sum(1)", "mean(1)"))
+    (project.root / "right.py").write_text(right)
+    (project.root / "two.toml").write_text(inputs.join(MANIFEST.rsplit("float32", 1)))
+    (project.root / "two.aotb").unlink(missing_ok=True)
+    done: list[Done] = []
+    with pytest.raises(CaptureError) as caught:
+        project.build(keep_going=True, on_done=done.append)
+    assert {finding.code for finding in caught.value.findings} == {code}
+    names = {each.task.name for each in done}
+    assert {
+        "reference",
+        "executable left[batch=1] for cpu-x86-64-v3",
+        "executable left[batch=4] for cpu-x86-64-v3",
+        "parity of cpu-x86-64-v3",
+    } <= names
+    assert not {"capture", "pack"} & names
+    assert not (project.root / "two.aotb").exists()
+    (project.root / "two.toml").write_text(MANIFEST)
+    (project.root / "right.py").write_text(RIGHT)
+    again = project.build()
+    assert list(again.bundle.manifests["cpu-x86-64-v3"].entry_points) == ["left", "right"]
+    assert "executable left[batch=1] for cpu-x86-64-v3" not in ran(again)
+
+
+def test_what_another_entry_point_leaks_is_found_after_a_refusal_at_capture(
+    project: Project,
+) -> None:
+    """Parity runs: a result that differs each time is beyond its tolerance."""
+    (project.root / "left.py").write_text(
+        "import os\ndef f(params, x):\n    return (x * params['w']).sum(1) + os.getpid()\n"
+    )
+    (project.root / "right.py").write_text("def f(x):\n    return x @ 1\n")
+    with pytest.raises(CaptureError) as caught:
+        project.build(keep_going=True)
+    codes = [finding.code for finding in caught.value.findings]
+    assert codes[0] == "AOTC-E829" and "AOTC-E951" in codes
 
 
 def test_a_toolchain_that_is_missing_ends_a_build_before_the_program_runs(project: Project) -> None:

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from aotc.backends.tpu import wheels
 from aotc.backends.tpu.compile import TpuBackend
+from aotc.build.pipeline import build
 from aotc.build.target_check import check_target
 from aotc.config.target import read_target
-from aotc.errors import CompileError
+from aotc.errors import CaptureError, CompileError
 from aotc.lowering.stablehlo import portable
 from aotc.report.explain import Stage, explain
 from aotc.stages import CompileJob, Module
 from aotc_runtime.schema.kernels import is_tpu_call
+from aotc_runtime.schema.manifest import ParityNotRun
 from aotc_runtime.system import host
 from tests.e2e.accelerator_builds import (
     ROOT,
@@ -125,3 +128,61 @@ def test_optimized_hlo_is_read_out_of_an_executable(tmp_path: Path) -> None:
         found, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
     ).representations
     assert shown.text == "" and "TPU" in shown.note
+
+
+PALLAS = """
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+
+
+def kernel(x_ref, o_ref):
+    o_ref[...] = jnp.tanh(x_ref[...]) * 2.0
+
+
+def f(x):
+    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype))(x) + 1
+"""
+
+PALLAS_MANIFEST = """
+schema = 1
+name = "kernels"
+version = "1.0.0"
+targets = ["tpu-v5e-1x1"]
+
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = [8, 128], dtype = "float32" }
+fixtures = { file = "inputs.npz", results = "results.npz" }
+"""
+
+
+def kernels(folder: Path, program: str) -> Path:
+    """The manifest of a program with a kernel, and its fixture as a TPU would give it."""
+    folder.mkdir()
+    (folder / "program.py").write_text(program)
+    (folder / "program.toml").write_text(PALLAS_MANIFEST)
+    x = np.linspace(-1, 1, 1024, dtype=np.float32).reshape(8, 128)
+    np.savez(folder / "inputs.npz", x=x)
+    np.savez(folder / "results.npz", result=np.tanh(x) * 2 + 1)
+    return folder / "program.toml"
+
+
+def test_a_kernel_of_pallas_is_compiled_with_recorded_results(tmp_path: Path) -> None:
+    one, other = (
+        build(kernels(tmp_path / name, program), output=tmp_path / f"{name}.aotb", cache=None)
+        for name, program in (("one", PALLAS), ("other", f"# a line\n{PALLAS}"))
+    )
+    assert one.bundle.root_digest == other.bundle.root_digest
+    (manifest,) = one.bundle.manifests.values()
+    assert manifest.requires.custom_call_targets == ("tpu_custom_call",)
+    assert isinstance(manifest.entry_points["f"].profiles[0].parity, ParityNotRun)
+    assert any("recorded elsewhere" in note for note in one.notes)
+
+
+def test_a_kernel_of_pallas_without_recorded_results_cannot_be_checked(tmp_path: Path) -> None:
+    manifest = kernels(tmp_path / "program", PALLAS)
+    manifest.write_text(PALLAS_MANIFEST[: PALLAS_MANIFEST.index("fixtures")])
+    with pytest.raises(CaptureError) as caught:
+        build(manifest, output=tmp_path / "b.aotb")
+    assert [finding.code for finding in caught.value.findings] == ["AOTC-E842"]

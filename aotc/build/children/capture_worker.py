@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,12 +22,12 @@ from aotc.build.children import child
 from aotc.build.children.progress import Progress
 from aotc.build.staging import Staging
 from aotc.build.watching import sources_only
-from aotc.capture import fixtures, own_files, raised, spreading
+from aotc.capture import explain, fixtures, own_files, raised, spreading
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
-from aotc.capture.trace import TracedProfile
+from aotc.capture.trace import HOST, Platforms, TracedProfile, profile_label
 from aotc.capture.weights import CLOSURE, Weights, load, read_arrays
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
 from aotc.config.target import NATIVE, read_target
@@ -39,6 +40,7 @@ from aotc.stages import (
     CapturedProfile,
     CapturedProgram,
     CapturedSymbolic,
+    Module,
 )
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.mesh import Mesh, mesh_of
@@ -49,10 +51,12 @@ TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy
 
 def capture(
     manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
-) -> CapturedProgram:
-    """Trace everything the manifest names; weights and fixture inputs go to the staging folder.
+) -> None:
+    """Trace everything the manifest names, and write it to the staging folder: entry points,
+    weights and fixtures as they are made, at last the program.
 
-    Raises CaptureError and BuildManifestError.
+    If the build keeps going, the program is written without the entry points that were refused;
+    their findings are raised at the end. Raises CaptureError and BuildManifestError.
     """
     assert private.constants_are_arguments(), "the parent sets the environment variable"
     manifest = build_manifest_of(manifest_path, staging.read_manifest())
@@ -63,46 +67,42 @@ def capture(
     cuts = spreading.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     plans: dict[str, CallPlan] = {}
-    closure: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]] = {}
+    closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
     failed: list[Finding] = []
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
         sizes = all_profiles_of(manifest, name, targets)
+        lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
             with spreading.under_mesh(manifest.mesh):
-                traced = trace_entry_point(name, manifest, weights, sizes, cuts)
+                traced = trace_entry_point(name, manifest, weights, sizes, cuts, lowered_for)
             _check_x64(manifest)
+            captured[name] = _freeze(traced, mesh, manifest.root)
         except AotcError as error:
-            if not staging.keeps_going:
-                raise
-            raised.show_cause(error)
-            failed += error.findings
+            failed += _collected(error, staging)
             continue
         plans[name] = traced.plan
-        for profile in traced.profiles:
-            closure.update(profile.lifted)
-        captured[name] = _freeze(traced, platforms, mesh)
+        closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
         staging.write_entry_point(captured[name])
         progress.finished(name)
-    raise_if(failed)
     files: dict[str, str] = {}
     for name, given in manifest.weights.items():
         if given.source:
             _note(files, given.source.text, weights[name].source)
     # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
-    for name, entry_point in captured.items():
+    for name, entry_point in [*captured.items()]:
         progress.started(f"making fixtures of {name} ({entry_point.function})")
-        recorded = fixtures.recorded_inputs(name, manifest)
-        if recorded:
-            _note(files, recorded.file, recorded.digest)
-        for index, frozen in enumerate(entry_point.profiles):
-            inputs = fixtures.fixture_inputs(plans[name], manifest, frozen.sizes, recorded)
-            where = manifest.where("entry_points", name, "fixtures")
-            staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
-        _check_x64(manifest)
+        try:
+            _write_fixtures(entry_point, plans[name], manifest, staging, files)
+            _check_x64(manifest)
+        except AotcError as error:
+            failed += _collected(error, staging)
+            del captured[name]
+    if not captured:
+        raise_if(failed)
     sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
     origins = {name: loaded.origin for name, loaded in weights.items()}
-    if closure:
+    if closure := {key: value for name in captured for key, value in closures[name].items()}:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
@@ -110,15 +110,53 @@ def capture(
         if name in weights and weights[name].made is not None:
             written = {k: v for path in staging.weights(name) for k, v in read_arrays(path).items()}
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
-    return CapturedProgram(
-        entry_points=captured,
-        weights=origins,
-        sources=own_files.sources(manifest.root, sources_only.IMPORTED),
-        files=dict(sorted(files.items())),
-        packages=imported_packages(also=TOOLCHAIN),
-        shardings=cuts,
-        xla_flags=os.environ.get("XLA_FLAGS", ""),
+    staging.write_program(
+        CapturedProgram(
+            entry_points=captured,
+            weights=origins,
+            sources=own_files.sources(manifest.root, sources_only.IMPORTED),
+            files=dict(sorted(files.items())),
+            packages=imported_packages(also=TOOLCHAIN),
+            shardings=cuts,
+            xla_flags=os.environ.get("XLA_FLAGS", ""),
+        )
     )
+    raise_if(failed)
+
+
+def _collected(error: AotcError, staging: Staging) -> tuple[Finding, ...]:
+    """The findings of an entry point, if the build goes on without it; raises them otherwise."""
+    if not staging.keeps_going:
+        raise error
+    raised.show_cause(error)
+    return error.findings
+
+
+def _write_fixtures(
+    entry_point: CapturedEntryPoint,
+    plan: CallPlan,
+    manifest: BuildManifest,
+    staging: Staging,
+    files: dict[str, str],
+) -> None:
+    """Write the fixtures' inputs at every profile, and their results if those were recorded.
+
+    files: gets the digests of what was read. Raises CaptureError.
+    """
+    name = entry_point.name
+    where = manifest.where("entry_points", name, "fixtures")
+    recorded = fixtures.recorded_inputs(name, manifest)
+    if recorded:
+        _note(files, recorded.file, recorded.digest)
+    for index, frozen in enumerate(entry_point.profiles):
+        inputs = fixtures.fixture_inputs(plan, manifest, frozen.sizes, recorded)
+        staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+    results = fixtures.recorded_results(name, manifest)
+    if results:
+        _note(files, results.file, results.digest)
+        at = manifest.where("entry_points", name, "fixtures", "results")
+        for index, found in enumerate(fixtures.results_by_profile(entry_point, results, at)):
+            staging.results(name, index).write_bytes(write_tensors(found, where=at))
 
 
 def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
@@ -148,32 +186,34 @@ def _check_x64(manifest: BuildManifest) -> None:
         )
 
 
-def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> list[str]:
-    """Of the targets that are no CPUs."""
-    names = [name for name in targets or manifest.targets if name != NATIVE]
-    return sorted({read_target(name, manifest.root).platform for name in names} - {"cpu"})
+def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
+    """Those of the targets, sorted."""
+    names = targets or manifest.targets
+    read = {HOST if name == NATIVE else read_target(name, manifest.root).platform for name in names}
+    return tuple(sorted(read))
 
 
-def _frozen(profile: TracedProfile, platforms: Sequence[str]) -> CapturedProfile:
-    module = portable(profile.lowered.compiler_ir("stablehlo"))
-    others = {}
-    for platform in platforms:
-        lowered = profile.traced.lower(lowering_platforms=(platform,))
-        others[platform] = portable(lowered.compiler_ir("stablehlo"))
+def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
+    """Raises CaptureError (AOTC-E841) for a module that cannot be written down."""
+    modules: dict[str, Module] = {}
+    for platform, lowered in profile.lowered.items():
+        try:
+            modules[platform] = portable(lowered.compiler_ir("stablehlo"))
+        except Exception as error:
+            raise CaptureError(explain.not_lowered(error, platform, where, root)) from error
+    module = next(iter(modules.values()))
     return CapturedProfile(
         sizes=profile.sizes,
         input_shapes=profile.shapes().inputs,
         output_shapes=profile.shapes().outputs,
         arguments=profile.arguments,
         module=module,
-        others={name: other for name, other in others.items() if other != module},
+        others={name: other for name, other in modules.items() if other != module},
         control_flow=profile.control_flow,
     )
 
 
-def _freeze(
-    traced: TracedEntryPoint, platforms: Sequence[str], mesh: Mesh | None
-) -> CapturedEntryPoint:
+def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> CapturedEntryPoint:
     plan, spec = traced.plan, traced.spec
     return CapturedEntryPoint(
         name=plan.name,
@@ -194,7 +234,12 @@ def _freeze(
         symbolic=None
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
-        profiles=tuple(_frozen(profile, platforms) for profile in traced.profiles),
+        profiles=tuple(
+            _frozen(profile, profile_label(plan.name, profile.sizes), root)
+            for profile in traced.profiles
+        ),
+        calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
+        recorded=spec.fixtures.results is not None,
     )
 
 
@@ -205,7 +250,7 @@ def main() -> int:
     staging = Staging(folder)
 
     def trace(progress: Progress) -> None:
-        staging.write_program(capture(manifest_path, targets, staging, progress))
+        capture(manifest_path, targets, staging, progress)
 
     return child.work(folder, trace)
 

@@ -25,7 +25,7 @@ from aotc.capture import fixtures, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.cost import cost_of_call
 from aotc.capture.spreading import on_one_device
-from aotc.capture.trace import TracedProfile, trace_profile
+from aotc.capture.trace import HOST, TracedProfile, trace_profile
 from aotc.capture.weights import Weights, load
 from aotc.config.build_manifest import BuildManifest, FixtureSpec, read_build_manifest
 from aotc.lowering.stablehlo import portable
@@ -71,7 +71,7 @@ def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManif
 
 
 def _probe(traced: TracedProfile, seconds: float) -> Probe:
-    cost = cost_of_call(traced.traced, traced.lowered)
+    cost = cost_of_call(traced.traced, traced.lowered[HOST])
     return Probe(
         sizes=traced.sizes,
         flops=cost.flops,
@@ -83,7 +83,7 @@ def _probe(traced: TracedProfile, seconds: float) -> Probe:
 
 
 def _module(traced: TracedProfile) -> KeptModule:
-    module = portable(traced.lowered.compiler_ir("stablehlo"))
+    module = portable(traced.lowered[HOST].compiler_ir("stablehlo"))
     return KeptModule(
         module.artifact, module.digest, module.stablehlo_version, module.custom_call_targets
     )
@@ -103,7 +103,7 @@ def _call(
         else inputs[tree.join(leaf.owner, leaf.path)]
         for leaf in call.leaves
     ]
-    compiled = traced.lowered.compile()
+    compiled = traced.lowered[HOST].compile()
     return lambda: jax.block_until_ready(compiled(*values))
 
 

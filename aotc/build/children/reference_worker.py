@@ -8,7 +8,7 @@ with the capture but the inputs and weights in the staging folder.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from aotc.build.children.progress import Progress
 from aotc.build.children.trial_reference import PlainJax, begin_all, try_all
 from aotc.build.staging import Staging
 from aotc.build.watching import sources_only
-from aotc.capture import own_files, program, tree
+from aotc.capture import explain, own_files, program, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.source_files import changed
 from aotc.capture.spreading import on_one_device
@@ -30,24 +30,26 @@ from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
     PadSpec,
-    all_profiles_of,
     at_once,
     build_manifest_of,
 )
-from aotc.errors import raise_if
+from aotc.errors import CaptureError, raise_if
 from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax, structures
 from aotc.shapes.files import read_plans
+from aotc.stages import CapturedEntryPoint
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.labels import label
 
 
 def record(
     manifest_path: Path,
-    targets: Sequence[str],
     staging: Staging,
     compiling: Executor,
     progress: Progress,
 ) -> None:
-    """Write one fixture file per entry point and profile: inputs and reference outputs.
+    """Write one fixture file per captured entry point and profile: inputs and reference outputs,
+    which are recorded ones where the program does not run here.
 
     Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
     """
@@ -66,35 +68,60 @@ def record(
             partial(plain_jax.Function, spec, resolved, weights, compiling=compiling),
         )
         for name, spec in manifest.entry_points.items()
+        if name in captured.entry_points
     }
+    failed: list[Finding] = []
     with on_one_device(manifest.mesh):
-        for name in manifest.entry_points:
-            for sizes in all_profiles_of(manifest, name, targets):
-                functions[name].begin(sizes)
+        for name, entry_point in captured.entry_points.items():
+            for profile in entry_point.profiles if not entry_point.recorded else ():
+                functions[name].begin(profile.sizes)
         begin_all(plans, functions)
-        for name, spec in manifest.entry_points.items():
-            progress.started(f"running {name} ({spec.function})")
-            for index, sizes in enumerate(all_profiles_of(manifest, name, targets)):
-                inputs = read_arrays(staging.inputs(name, index))
-                function = functions[name].at(sizes)
-                arguments = function.arguments(inputs)
-                result = function(arguments)
-                fixture = {f"inputs/{path}": array for path, array in inputs.items()}
-                fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
-                call = structures.PlainCall(
-                    entry_point=name,
-                    sizes=dict(sizes),
-                    profile=index,
-                    arguments=function.passed(arguments, _supplied(spec)),
-                    result=plain_jax.spell(result.value),
-                )
-                structures.write_call(staging.folder, call)
-                where = f"{manifest.where('entry_points', name)} result"
-                data = write_tensors(fixture, where=where)
-                staging.fixture(name, index).write_bytes(data)
+        for name, entry_point in captured.entry_points.items():
+            progress.started(f"running {name} ({entry_point.function})")
+            try:
+                _run(entry_point, functions[name], manifest, staging)
+            except CaptureError as error:
+                raised.show_cause(error)
+                failed += error.findings
+        raise_if(failed)
         try_all(plans, captured, manifest, staging, functions)
     sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
+
+
+def _run(
+    entry_point: CapturedEntryPoint, function: PlainJax, manifest: BuildManifest, staging: Staging
+) -> None:
+    """Write the fixture and the call of every profile. Raises CaptureError (AOTC-E842) for a
+    program that plain JAX cannot run here.
+    """
+    name, spec = entry_point.name, manifest.entry_points[entry_point.name]
+    for index, profile in enumerate(entry_point.profiles):
+        inputs = read_arrays(staging.inputs(name, index))
+        try:
+            at_sizes = function.at(profile.sizes)
+            arguments = at_sizes.arguments(inputs)
+            if entry_point.recorded:
+                result = at_sizes.returned(read_arrays(staging.results(name, index)))
+            else:
+                result = at_sizes(arguments)
+        except AotcError:
+            raise
+        except (Exception, SystemExit) as error:
+            where = label(name, profile.sizes)
+            raise CaptureError(explain.not_run(error, where, manifest.root)) from error
+        fixture = {f"inputs/{path}": array for path, array in inputs.items()}
+        fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
+        where = f"{manifest.where('entry_points', name)} result"
+        staging.fixture(name, index).write_bytes(write_tensors(fixture, where=where))
+        call = structures.PlainCall(
+            entry_point=name,
+            sizes=profile.sizes,
+            profile=index,
+            arguments=at_sizes.passed(arguments, _supplied(spec)),
+            result=plain_jax.spell(result.value),
+        )
+        structures.write_call(staging.folder, call)
 
 
 def _weights(
@@ -136,10 +163,10 @@ def _supplied(spec: EntryPointSpec) -> list[str]:
 
 
 def main() -> int:
-    manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
     staging = Staging(folder)
     compiling = ThreadPoolExecutor(staging.read_threads())
-    return child.work(folder, partial(record, manifest_path, targets, staging, compiling))
+    return child.work(folder, partial(record, manifest_path, staging, compiling))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class PlainJax:
     def begin(self, sizes: Mapping[str, int]) -> None:
         """Have it compiled for these sizes while others run. What fails, fails again in `at`."""
         with suppress(Exception, SystemExit):
-            self.at(sizes)
+            self.at(sizes).begin()
 
     def at(self, sizes: Mapping[str, int]) -> plain_jax.Function:
         """The function at these sizes. Whatever it raises comes through."""

@@ -58,6 +58,7 @@ class Job(Struct, frozen=True):
     options: dict[str, str]
     constants: dict[int, Array]
     mesh: Mesh | None
+    calls: dict[str, str]
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -97,6 +98,7 @@ def job_of(job: CompileJob) -> tuple[Job, Blobs]:
             options=dict(job.options),
             constants=constants,
             mesh=job.mesh,
+            calls=dict(job.calls),
         ),
         blobs,
     )
@@ -115,6 +117,7 @@ def compile_job(job: Job, blobs: Blobs) -> CompileJob:
             for index, array in job.constants.items()
         },
         mesh=job.mesh,
+        calls=job.calls,
     )
 
 

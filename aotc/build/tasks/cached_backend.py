@@ -75,14 +75,14 @@ def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def job_parts(job: CompileJob) -> Parts:
-    """Parts of a key: every field of a job but its label. A field that a later version adds counts
-    by all that it holds.
+    """Parts of a key: every field of a job but those for people. A field that a later version adds
+    counts by all that it holds.
     """
     parts: dict[str, str] = {}
     for field in fields(job):
         value = getattr(job, field.name)
         match field.name:
-            case "label":
+            case "label" | "calls":
                 pass  # for people
             case "module":
                 parts["module"] = value.digest

@@ -68,6 +68,11 @@ class Failures:
             raise_if(findings)
         self._findings.extend(findings)
 
+    @property
+    def are_collected(self) -> bool:
+        """Whether the build goes on after a failure."""
+        return self._keep_going
+
     def __bool__(self) -> bool:
         return bool(self._findings)
 

@@ -120,6 +120,18 @@ def _parity(review: Review) -> Iterator[Part]:
     not_run = sum(not isinstance(e.record.parity, ParityRan) for e in review.executables())
     if not_run:
         yield Text(f"Not run by the build, and so not proven by it: {not_run}.", "bad")
+    recorded = dict.fromkeys(
+        name
+        for target in review.targets.values()
+        for name in target.manifest.entry_points
+        if target.is_recorded(name)
+    )
+    if recorded:
+        yield Text(
+            "Compared with results that were recorded elsewhere, and not computed by plain JAX in "
+            f"the build: {', '.join(recorded)}.",
+            "bad",
+        )
     columns = (
         "Executable", "Compared", ">Max abs", ">Max rel", ">ulp", ">Numbers", "Worst output",
         "Tolerance",

@@ -13,6 +13,7 @@ def test_what_the_capture_left_has_names_for_people(tmp_path: Path) -> None:
     (tmp_path / "weights.model.params").mkdir()
     names = {
         "inputs.predict.0.safetensors": "fixture inputs of predict, profile 1",
+        "results.predict.1.safetensors": "recorded results of predict, profile 2",
         "program.msgpack": "the captured program",
         "read.msgpack": "the list of files that the program read",
         "trials.msgpack": "the plan of calls to try",

@@ -33,7 +33,7 @@ inputs.x = { shape = [4], dtype = "float32" }
             "import jax; return jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct((4,), 'float32'))(x)",
             "AOTC-E904",
             4,
-            "mine",
+            "mine at program.py:2 (f)",
         ),
     ],
 )

@@ -79,6 +79,7 @@ class Capture(Protocol):
     """Capture a module and the part of its manifest below the header.
 
     The module, `program`, has jax, jnp, np and NamedTuple imported. files: further files beside it.
+    keep_going: as of the build.  name: of the staging folder, for a second capture.
     """
 
     def __call__(
@@ -88,4 +89,6 @@ class Capture(Protocol):
         *,
         header: str = "",
         files: dict[str, bytes] | None = None,
+        keep_going: bool = False,
+        name: str = "staging",
     ) -> Outcome: ...

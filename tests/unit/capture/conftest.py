@@ -44,11 +44,15 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         *,
         header: str = "",
         files: dict[str, bytes] | None = None,
+        keep_going: bool = False,
+        name: str = "staging",
     ) -> Outcome:
-        folder = tmp_path / "staging"
+        folder = tmp_path / name
         folder.mkdir()
-        for name, data in (files or {}).items():
-            (tmp_path / name).write_bytes(data)
+        if keep_going:
+            Staging(folder).keep_going()
+        for file_name, data in (files or {}).items():
+            (tmp_path / file_name).write_bytes(data)
         (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
         text = HEADER + header + dedent(manifest)
         (tmp_path / "program.toml").write_text(text)

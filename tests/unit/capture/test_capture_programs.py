@@ -56,6 +56,33 @@ def test_a_function_that_cannot_be_found_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("backend", "hint"),
+    [
+        ("tensorflow", "set KERAS_BACKEND=jax in the environment of the build"),
+        ("h5pyx", "install h5pyx in the environment that runs `aotc build`"),
+    ],
+)
+def test_keras_without_its_backend_is_told_to_take_jax(
+    capture: Capture, tmp_path: Path, backend: str, hint: str
+) -> None:
+    """As keras 3.15 does: it imports what its default backend needs, far below its `__init__`."""
+    package = tmp_path / "keras" / "src"
+    package.mkdir(parents=True)
+    (tmp_path / "keras" / "__init__.py").write_text("from keras.src import tree\n")
+    (package / "__init__.py").touch()
+    (package / "tree.py").write_text(f"from {backend}.python.trackable import ListWrapper\n")
+    refusal = capture("import keras\ndef f(x): return x\n").refusal
+    assert refusal.code == "AOTC-E820"
+    assert f"no module named {backend}" in refusal.found
+    assert refusal.hint.startswith(hint)
+
+
+def test_another_package_without_tensorflow_is_told_to_install_it(capture: Capture) -> None:
+    refusal = capture("import tensorflow\ndef f(x): return x\n").refusal
+    assert refusal.hint == "install tensorflow in the environment that runs `aotc build`"
+
+
+@pytest.mark.parametrize(
     ("folder", "module"),
     [
         ("deploy/src", "app.model"),

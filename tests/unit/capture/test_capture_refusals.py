@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from capturing import BATCHED, ONE_INPUT, Capture
@@ -252,7 +253,7 @@ def test_a_line_outside_the_manifests_folder_is_named_by_its_module(
     assert " at package/library.py:3" in refusal.found
 
 
-def test_of_a_callback_that_a_library_makes_the_programs_own_line_is_named(
+def test_of_a_callback_that_a_library_makes_the_programs_own_line_comes_first(
     capture: Capture, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("installed")
@@ -261,7 +262,50 @@ def test_of_a_callback_that_a_library_makes_the_programs_own_line_is_named(
         f"import sys\nsys.path.append({str(folder)!r})\nimport chatty\n"
         "def f(x):\n    chatty.say()\n    return x\n"
     ).refusal
-    assert refusal.found.endswith(" at program.py:9 (f)")
+    assert refusal.found.endswith(" at program.py:9 (f), through chatty.py:3 (say)")
+
+
+@pytest.mark.parametrize("folder", [".venv/lib/site-packages", "../site-packages"])
+def test_a_library_is_not_the_program_even_below_the_manifests_folder(
+    capture: Capture, tmp_path: Path, folder: str
+) -> None:
+    installed = tmp_path / folder / f"chatty_{tmp_path.name}"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("import jax\ndef say():\n    jax.debug.print('')\n")
+    refusal = capture(
+        f"import sys\nsys.path.append({str(installed.parent)!r})\n"
+        f"from {installed.name} import say\ndef f(x):\n    say()\n    return x\n"
+    ).refusal
+    assert refusal.code == "AOTC-E822"
+    assert " at program.py:9 (f), through " in refusal.found
+    assert refusal.found.endswith(f"{installed.name}/__init__.py:3 (say)")
+
+
+def test_checks_of_equinox_are_one_finding_at_the_programs_own_lines(capture: Capture) -> None:
+    refusal = capture("""
+        import equinox as eqx
+        def positive(x):
+            return eqx.error_if(x, x.sum() < 0, "negative")
+        def f(x):
+            y = jax.lax.map(positive, x)
+            return eqx.error_if(y, y.sum() > 9, "too large") + jax.vmap(positive)(x)
+    """).refusal
+    assert refusal.code == "AOTC-E822"
+    assert "equinox.error_if" in refusal.found
+    assert refusal.found.endswith(" at program.py:8 (positive), program.py:11 (f)")
+    assert "EQX_ON_ERROR=nan" in refusal.hint
+
+
+def test_a_callback_beside_checks_of_equinox_has_a_finding_of_its_own(capture: Capture) -> None:
+    outcome = capture("""
+        import equinox as eqx
+        def f(x):
+            jax.debug.print("{}", x)
+            return eqx.error_if(x, x.sum() < 0, "negative")
+    """)
+    assert [finding.code for finding in outcome.findings] == ["AOTC-E822", "AOTC-E822"]
+    assert "program.py:8 (f)" in outcome.findings[0].found
+    assert "EQX_ON_ERROR" not in outcome.findings[0].hint
 
 
 @pytest.mark.parametrize("result", ["None", "{}", "()", "[{}, (None, [])]"])

@@ -1,10 +1,15 @@
-"""The recipes in docs/build-manifest.md: models of Equinox and Flax NNX, as weights from `init`."""
+"""The recipes in docs/build-manifest.md: models of Equinox and Flax NNX, as weights from `init`,
+and recording results.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from capturing import Capture
 
@@ -53,3 +58,44 @@ def test_a_file_that_the_recipe_saved_has_the_names_of_the_model(
     assert outcome.program.weights == {"params": "source"}
     (stored,) = outcome.staging.weights("params")
     assert all(name.count("/") for name in read_arrays(stored))
+
+
+RECORDED = """
+[dimensions.batch]
+range = [1, 16]
+profiles = [8, 16]
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = ["batch", 4], dtype = "float32" }
+fixtures = { file = "inputs.npz", results = "results.npz" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "paths"),
+    [
+        (lambda x: jnp.sin(x), "def f(x): return jnp.sin(x)", [""]),
+        (
+            lambda x: {"a": [x.sum(), x.astype(jnp.bfloat16)]},
+            "def f(x): return {'a': [x.sum(), x.astype(jnp.bfloat16)]}",
+            ["a/0", "a/1"],
+        ),
+    ],
+    ids=["an array", "a tree"],
+)
+def test_results_that_the_recipe_recorded_have_the_names_of_the_function(
+    capture: Capture, tmp_path: Path, function: Any, source: str, paths: list[str]
+) -> None:
+    (block,) = [block for block in BLOCKS if "def record(" in block]
+    names: dict[str, Any] = {}
+    exec(block, names)
+    x = np.arange(64, dtype=np.float32).reshape(16, 4)
+    np.savez(tmp_path / "inputs.npz", x=x)
+    names["record"](function, x, tmp_path / "results.npz")
+    outcome = capture(source, RECORDED)
+    for index, rows in enumerate((8, 16)):
+        found = read_arrays(outcome.staging.results("f", index))
+        expected = names["results"](function, {"x": x[:rows]})
+        assert sorted(found) == paths
+        for path, array in found.items():
+            assert array.tobytes() == expected[path or "result"].tobytes()

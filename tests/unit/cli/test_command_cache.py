@@ -120,19 +120,19 @@ def test_a_build_that_fails_says_what_was_done_and_what_was_not(aotc: Run, tmp_p
     assert (failed.exit_code, failed.stdout) == (4, "")
     lines = failed.stderr.splitlines()
     at = lines.index("tasks       2 failed, 2 run, 2 not begun")
-    assert lines[at + 1] == "  failed    reference: AOTC-E836"
+    assert lines[at + 1] == "  failed    reference: AOTC-E842"
     assert lines[at + 2] == "  failed    executable g for cpu-x86-64-v3: AOTC-E904"
     assert lines[at + 3].startswith("AOTC-E904 ")
     document = aotc(*build, "--json").document
     assert {task["task"]: (task["status"], task["codes"]) for task in document["tasks"]} == {
         "capture": ("run", []),
-        "reference": ("failed", ["AOTC-E836"]),
+        "reference": ("failed", ["AOTC-E842"]),
         "executable f for cpu-x86-64-v3": ("cached", []),
         "executable g for cpu-x86-64-v3": ("failed", ["AOTC-E904"]),
         "parity of cpu-x86-64-v3": ("not begun", []),
         "pack": ("not begun", []),
     }
-    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E904", "AOTC-E836"]
+    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E904", "AOTC-E842"]
     assert document["compared_with"].startswith("nothing: ")
     assert "\n  not begun pack\n" in aotc(*build, "--explain").stderr
 

@@ -107,6 +107,18 @@ BAD: dict[str, Bad] = {
         "AOTC-E807", f"{FIXTURES}.ranges",
         "either file, or seed", "ranges beside file", "remove one",
     ),
+    "recorded results of inputs that are drawn": (
+        "seed = 0", 'results = "fixtures.npz"',
+        "AOTC-E804", f"{FIXTURES}.results",
+        "the recorded inputs", "results without file", 'add file = "inputs.npz"',
+    ),
+    "recorded results beside a policy": (
+        f"\n\n[{ENTRY}.fixtures]\nseed = 0",
+        f'\nout_of_profile = {{ batch = "pad" }}\n[{ENTRY}.fixtures]\n'
+        'file = "fixtures.npz"\nresults = "fixtures.npz"',
+        "AOTC-E807", f"m.toml:21 {ENTRY}.fixtures.results",
+        "the policy fail for batch", "beside the policy pad", "leave the policy at fail",
+    ),
     "a profile outside the range": (
         "[1, 8, 64]", "[1, 8, 65]",
         "AOTC-E805", "m.toml:11 dimensions.batch.profiles[2]",
@@ -173,6 +185,11 @@ BAD: dict[str, Bad] = {
         "params.safetensors", "a\\u0000b",
         "AOTC-E808", "m.toml:7 weights.params.source",
         "a file", "null", "correct the path",
+    ),
+    "results that are not there": (
+        "seed = 0", 'file = "fixtures.npz"\nresults = "gone.npz"',
+        "AOTC-E808", f"m.toml:21 {ENTRY}.fixtures.results",
+        "the manifest's folder", "gone.npz: No such file", "correct the path",
     ),
     "fixtures that are not there": (
         "seed = 0", 'file = "gone.npz"',

@@ -32,6 +32,7 @@ KEYS = (
             *("inputs.image.dtype", "static", "static.n", "donate", "tolerance", "tolerance.rtol"),
             *("profiles", "relations", "out_of_profile", "out_of_profile.batch"),
             *("fixtures", "fixtures.file", "fixtures.seed", "fixtures.ranges", "fixtures.more"),
+            "fixtures.results",
         )
     ),
 )

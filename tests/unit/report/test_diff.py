@@ -343,6 +343,16 @@ def test_a_bundle_without_evidence_is_another_one(base: Review) -> None:
         assert set(kinds(found)) == {"evidence", "custom_calls", "fusions"}
 
 
+def test_results_that_were_recorded_elsewhere_are_another_parity(base: Review) -> None:
+    target = base.targets[V3]
+    assert target.evidence is not None
+    entry = msgspec.structs.replace(target.evidence.entry_points["f"], reference="recorded")
+    evidence = msgspec.structs.replace(target.evidence, entry_points={"f": entry})
+    other = replace(base, root_digest="other", targets={V3: replace(target, evidence=evidence)})
+    (change,) = changes(diff(base, other, lines_max=9), "parity")
+    assert change == (f"f for {V3} recorded results", "false", "true")
+
+
 def test_a_bundle_whose_backend_tells_nothing_of_an_executable_is_another_one(base: Review) -> None:
     target = base.targets[V3]
     assert target.evidence is not None

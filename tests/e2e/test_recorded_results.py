@@ -1,0 +1,113 @@
+"""Results that were recorded where the program runs stand in for those of plain JAX, and every
+report says so.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.build.pipeline import Built, build
+from aotc.errors import ParityError
+from aotc.report.inspect import bundle_report
+from aotc.report.page.hosts import Asked
+from aotc.report.page.page import page_of
+from aotc.report.page.render import render
+from aotc.report.review import review
+from aotc.report.text import print_bundle
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime.system.store import open_bundle
+from tests.pages import read_page
+
+PROGRAM = """
+def f(x):
+    return {"twice": x * 2, "sum": x.sum()}
+
+def g(x):
+    return x + 1
+"""
+
+MANIFEST = """
+schema = 1
+name = "recorded"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+dimensions.n = { range = [2, 4], profiles = [2, 4] }
+
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = ["n"], dtype = "float32" }
+fixtures = { file = "inputs.npz", results = "results.npz" }
+
+[entry_points.g]
+function = "program:g"
+inputs.x = { shape = [2], dtype = "float32" }
+"""
+
+X = np.asarray([1, 2, 3, 4], np.float32)
+
+
+def built(folder: Path, off_by: float = 0.0) -> Built:
+    """A build with results that are wrong by a number."""
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.toml").write_text(MANIFEST)
+    np.savez(folder / "inputs.npz", x=X)
+    results = {
+        f"{name}[n={n}]": value
+        for n in (2, 4)
+        for name, value in (("twice", X[:n] * 2 + np.float32(off_by)), ("sum", X[:n].sum()))
+    }
+    np.savez(folder / "results.npz", **results)
+    signer = LocalSigner.ephemeral()
+    (folder / "trust.toml").write_text(policy_text("recorded", [signer.public_pem()]))
+    return build(folder / "program.toml", output=folder / "recorded.aotb", signer=signer)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    notes = built(folder).notes
+    assert [note for note in notes if "recorded elsewhere" in note] == [
+        "the results that f is compared with were recorded elsewhere: plain JAX did not run it in "
+        "this build"
+    ]
+    return folder
+
+
+def test_the_fixtures_hold_what_was_recorded_and_the_bundle_is_ready_by_them(
+    folder: Path,
+) -> None:
+    bundle = aotc_runtime.load(folder / "recorded.aotb", trust=folder / "trust.toml")
+    assert [each["label"] for each in bundle.report()["fixtures"]] == ["f[n=2]", "f[n=4]", "g"]
+    assert bundle["f"](X[:2])["twice"].tolist() == [2, 4]
+
+
+def test_inspect_says_of_which_entry_points(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = bundle_report(open_bundle(folder / "recorded.aotb"))
+    entry_points = report["targets"]["cpu-x86-64-v3"]["entry_points"]
+    assert entry_points["f"]["reference"] == "recorded"
+    assert "reference" not in entry_points["g"]
+    print_bundle(report)
+    assert capsys.readouterr().out.count("compared with results recorded elsewhere") == 1
+
+
+def test_the_page_for_reviewers_says_so_too(folder: Path) -> None:
+    now = datetime.now(UTC)
+    found = review(open_bundle(folder / "recorded.aotb"), None, now)
+    page = read_page(render(page_of(found, Asked({}, (), (), None, now), None)))
+    (told,) = (text for text in page.texts("p") if "recorded elsewhere" in text)
+    assert told.endswith(": f.")
+
+
+def test_results_that_are_not_the_executables_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ParityError) as caught:
+        built(tmp_path, off_by=0.5)
+    assert {finding.code for finding in caught.value.findings} == {"AOTC-E951"}
+    assert "output twice" in caught.value.findings[0].where
