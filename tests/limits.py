@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,8 @@ def end(test: str, seconds: float, stderr: int) -> None:
     os.write(stderr, "\n".join([*said, ""]).encode())
     faulthandler.dump_traceback(stderr)
     for number in started:
-        os.kill(number, signal.SIGKILL)
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(number, signal.SIGKILL)
     os._exit(1)
 
 
