@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jaxlib
+import msgspec
 import numpy as np
 import pytest
 
@@ -122,7 +123,7 @@ def test_sizes_answer_as_plain_jax(load: Load, program: Any, batch: int, seq: in
 
 @runs
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_sources_still_give_the_same_bytes(
+def test_the_same_sources_still_give_the_same_code_and_numbers(
     name: str, built: Callable[[str], tuple[Path, Path]], once: Any, program: Any
 ) -> None:
     def fill(folder: Path) -> None:
@@ -130,9 +131,18 @@ def test_the_same_sources_still_give_the_same_bytes(
         build(manifest, output=folder / f"{name}.aotb", signer=LocalSigner.ephemeral())
 
     fresh = built(name)[0] if name == "digits" else once(f"golden-{name}", fill) / f"{name}.aotb"
-    roots = [read_unverified(open_bundle(path))[0].root_digest for path in (_golden(name), fresh)]
-    assert roots[0] == roots[1]
+    assert told(fresh) == told(GOLDEN / f"{name}.aotb")
 
 
-def _golden(name: str) -> Path:
-    return GOLDEN / f"{name}.aotb"
+def told(bundle: Path) -> Any:
+    """What a bundle says, all blobs but the evidence included, without how it was proven: what is
+    tried to prove a policy may grow.
+    """
+    contents, _ = read_unverified(open_bundle(bundle))
+    (manifest,) = contents.manifests.values()
+    found = msgspec.to_builtins(manifest)
+    del found["evidence"]
+    for entry_point in found["entry_points"].values():
+        for policy in entry_point["out_of_profile"].values():
+            policy.pop("proof", None)
+    return found
