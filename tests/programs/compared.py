@@ -18,7 +18,7 @@ RTOL, ATOL = 1e-5, 1e-6
 
 @dataclass
 class Compared:
-    """differences: one line each.  worst: the largest |difference| / |expected| of a number."""
+    """differences: one line each.  worst: the largest error, by the largest number of its array."""
 
     differences: list[str] = field(default_factory=list)
     leaves: int = 0
@@ -90,10 +90,10 @@ def _numbers(
         return
     wide = np.complex128 if issubdtype(expected.dtype, np.complexfloating) else np.float64
     wanted, got = expected.astype(wide), actual.astype(wide)
-    with np.errstate(all="ignore"):
-        relative = np.abs(got - wanted) / np.abs(wanted)
-    finite = np.isfinite(relative)
-    compared.worst = max(compared.worst, float(np.max(relative, initial=0, where=finite)))
+    finite = np.isfinite(wanted) & np.isfinite(got)
+    largest = np.max(np.abs(wanted), initial=0, where=finite)
+    apart = np.max(np.abs(np.where(finite, got, 0) - np.where(finite, wanted, 0)), initial=0)
+    compared.worst = max(compared.worst, float(apart / largest) if largest else float(apart))
     rtol, atol = stated.get("rtol", RTOL), stated.get("atol", ATOL)
     near = np.isclose(got, wanted, rtol=rtol, atol=atol, equal_nan=True)
     if not near.all():
