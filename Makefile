@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -16,11 +16,19 @@ BUNDLES ?=
 TPU := out/tpu
 CERTIFY := out/certify
 BROWSER := out/browser
+PROGRAMS := out/programs
 T ?= tests
+HARNESSES ?=
 JOBS ?= 2
 READER ?=
 FUZZ_SECONDS ?= 60
 RUNS ?= -1
+
+# An environment with the runtime alone, and so without jax.
+define programs-runtime
+$$(scripts/find-python) -m venv $(PROGRAMS)/runtime
+$(PROGRAMS)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e runtime
+endef
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -107,6 +115,17 @@ test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers i
 	if command -v npm > /dev/null; then npm install --silent --prefix $(STORES)/azurite azurite@3; fi
 	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/cache
 
+test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
+	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain
+	$(PROGRAMS)/toolchain/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev]' -r tests/programs/requirements.txt
+	$(programs-runtime)
+	AOTC_PROGRAMS=$(CURDIR)/$(PROGRAMS) $(PROGRAMS)/toolchain/bin/python -m pytest -m programs tests/programs
+
+test-harnesses: $(STAMP) ## Build all of jax's own test harnesses, an hour (HARNESSES=svd for those of this name)
+	$(programs-runtime)
+	AOTC_PROGRAMS=$(CURDIR)/$(PROGRAMS) HARNESSES='$(HARNESSES)' $(BIN)/python -m pytest -m harnesses tests/programs
+
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
@@ -137,4 +156,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses bench bench-compare constraints clean
