@@ -12,7 +12,8 @@ from filelock import FileLock
 ROOT = Path(__file__).parents[1]
 MANIFESTS = ROOT / "manifests"
 
-pytest_plugins = ["tests.limits"]
+# By this name: some libraries install a package `tests` of their own.
+pytest_plugins = ["limits"]
 
 # What a test builds, it builds; tests of the cache name one.
 os.environ["AOTC_CACHE"] = "off"

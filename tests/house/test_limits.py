@@ -100,7 +100,7 @@ def ran(folder: Path, source: str, *options: str, ignored: Sequence[int] = ()) -
 
 
 def test_every_test_here_has_a_limit(pytestconfig: pytest.Config) -> None:
-    assert pytestconfig.pluginmanager.has_plugin("tests.limits")
+    assert pytestconfig.pluginmanager.has_plugin("limits")
 
 
 def test_a_test_that_waits_for_ever_is_named_with_the_place_and_what_it_waits_for(
