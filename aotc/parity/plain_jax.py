@@ -9,6 +9,7 @@ paths that jax gives them.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -320,10 +321,17 @@ def _names_of(value: Any, key: Any, child: Any) -> tuple[str | int, ...]:
 
 
 def _read(value: Any, names: tuple[str | int, ...], child: Any) -> Any:
-    """A child as users reach it; the child itself where its class offers no way."""
+    """A child as users reach it; the child itself where its class offers no way, or another view of
+    the same arrays.
+    """
+    seen = child
     for name in names:
         if isinstance(value, Mapping) and name in value:
-            return value[name]
+            seen = value[name]
+            break
         if isinstance(name, str) and hasattr(value, name):
-            return getattr(value, name)
-    return child
+            seen = getattr(value, name)
+            break
+    arrays, wanted = jax.tree.leaves(seen), jax.tree.leaves(child)
+    same = len(arrays) == len(wanted) and all(map(operator.is_, arrays, wanted))
+    return seen if not same and all(hasattr(array, "shape") for array in arrays) else child

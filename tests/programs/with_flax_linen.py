@@ -43,7 +43,7 @@ STATES = {"train": {"state": 1}}
 class Network(nn.Module):
     @nn.compact
     def __call__(self, image, training=False):
-        x = nn.Conv(8, (3, 3))(image)
+        x = nn.Conv(8, (3, 3), use_bias=False)(image)
         x = nn.relu(nn.BatchNorm(use_running_average=not training)(x))
         x = nn.max_pool(x, (2, 2), (2, 2))
         rows = x.reshape(x.shape[0], x.shape[1], -1)
