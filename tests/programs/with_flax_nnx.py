@@ -128,7 +128,8 @@ def calls_encode(rng):
 
 class Regression(nnx.Module):
     def __init__(self, rngs):
-        self.layers = nnx.List([nnx.Linear(4, 8, use_bias=False, rngs=rngs), nnx.Linear(8, 1, rngs=rngs)])
+        first = nnx.Linear(4, 8, use_bias=False, rngs=rngs)
+        self.layers = nnx.List([first, nnx.Linear(8, 1, rngs=rngs)])
         self.norm = nnx.BatchNorm(8, rngs=rngs)
 
     def __call__(self, x):
