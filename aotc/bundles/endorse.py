@@ -15,10 +15,10 @@ from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import dsse
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import Contents, read_envelopes, read_root, read_unverified
+from aotc_runtime.verification.contents import Contents, read_unverified
 from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.signatures import open_envelope
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,11 @@ def endorse(path: Path, signer: Signer) -> Endorsed:
     """
     tidy(path.resolve())
     source = open_bundle(path)
-    contents, _ = read_unverified(source)
+    contents, envelopes = read_unverified(source)
     raise_if(_check_whole(path, contents))
     manifest = next(iter(contents.manifests.values()))
     subject = f"{manifest.name}-{manifest.version}"
     attestation = attest(contents.root_digest, subject, endorsement(), signer)
-    envelopes, _ = read_envelopes(source, read_root(source))
     added = not any(_is_attested(envelope, attestation, signer) for envelope in envelopes)
     if added:
         with_attestation(path, attestation.envelope)
@@ -67,14 +66,12 @@ def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> b
 
     Keys in tokens sign with a new nonce each time, so the envelopes need not be equal.
     """
-    made = decode_foreign(attestation.envelope, dsse.Envelope, where="attestation")
+    made = open_envelope(attestation.envelope, "attestation")
     try:
-        found = decode_foreign(envelope, dsse.Envelope, where="attestation")
-        payload = dsse.decode_base64(found.payload, where="payload")
-        signatures = [dsse.decode_base64(s.sig, where="signature") for s in found.signatures]
+        found = open_envelope(envelope, "attestation")
     except BundleFormatError:
         return False
-    message = dsse.pre_authentication_encoding(found.payloadType, payload)
+    message = dsse.pre_authentication_encoding(found.payload_type, found.payload)
     key = load_public_key(signer.public_pem(), "", "signer")
-    same = (found.payload, found.payloadType) == (made.payload, made.payloadType)
-    return same and any(key.verify(signature, message) for signature in signatures)
+    same = (found.payload, found.payload_type) == (made.payload, made.payload_type)
+    return same and any(key.verify(signature, message) for _, signature in found.signatures)
