@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
 
 from aotc.build.memory import call_bytes, total_bytes
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
@@ -63,16 +63,14 @@ def _lines(statement: Statement) -> dict[str, EntryPointLines]:
     """By entry point, where in the sources they stand, if this is provenance that says so."""
     if statement.predicateType != PROVENANCE_TYPE:
         return {}
-    return read_locations(msgspec.json.decode(statement.predicate))
+    return read_locations(statement.predicate)
 
 
 def _claims(signed: SignedPayload, statement: Statement) -> list[dict[str, Any]]:
     """Who says they signed, and with what provenance."""
-    predicate = msgspec.json.decode(statement.predicate)
-    definition = predicate.get("buildDefinition") if isinstance(predicate, dict) else None
     said = {
         "predicate_type": statement.predicateType,
-        "build_type": definition.get("buildType") if isinstance(definition, dict) else None,
+        "build_type": _build_type(statement.predicate),
         **_build(bytes(statement.predicate)),
         **_certificate(statement),
     }
@@ -80,6 +78,21 @@ def _claims(signed: SignedPayload, statement: Statement) -> list[dict[str, Any]]
     for other in others:
         other.pop("sources", None)  # many, and those of the statement beside the first signature
     return [first, *others]
+
+
+class _Definition(Struct, frozen=True):
+    buildType: str | None = None
+
+
+class _Built(Struct, frozen=True):
+    buildDefinition: _Definition = _Definition()
+
+
+def _build_type(predicate: bytes | msgspec.Raw) -> str | None:
+    try:
+        return decoder(_Built).decode(predicate).buildDefinition.buildType
+    except msgspec.ValidationError:
+        return None
 
 
 def _build(predicate: bytes) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Review:
             believed = claim.predicate_type == PROVENANCE_TYPE and (
                 claim.counts or not self.verified
             )
-            if believed and (found := read_locations(claim.predicate).get(entry_point)):
+            if believed and (found := read_locations(msgspec.Raw(claim.stated)).get(entry_point)):
                 return found
         return EntryPointLines()
 

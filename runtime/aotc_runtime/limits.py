@@ -22,9 +22,9 @@ ENVELOPE_BYTES_MAX = 4 * 2**20
 350 bytes, a component of a bill of materials 470, a fixture of a certificate 600 to 800: 4 MiB are
 9,000 components, or 5,000 fixtures."""
 
-ATTESTATIONS_BYTES_MAX = 8 * 2**20
-"""Manifests and envelopes of all attestations: thousands of sources in provenance and in the bill
-of materials take 4 MB, a certificate of 100 fixtures 80 kB. Whoever can change a bundle can add as
+ATTESTATIONS_BYTES_MAX = 6 * 2**20
+"""Manifests and envelopes of all attestations: 5,000 sources in provenance and in the bill of
+materials take 4 MB, a certificate of 100 fixtures 80 kB. Whoever can change a bundle can add as
 much as this, and all of it is read before any signature counts."""
 
 ATTESTATION_MARKS_MAX = 2**11

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime import canonical
+from aotc_runtime import canonical, limits
 from aotc_runtime.formats import dsse, foreign, tar, tensors
 from aotc_runtime.system import store
 
@@ -112,6 +112,12 @@ def a_pipe(arms: Arms) -> str:
 
 def no_file(arms: Arms) -> Any:
     return store.open_bundle(arms.folder / "missing")
+
+
+def countless_values(arms: Arms) -> str:
+    values = b"[" + b"[]," * limits.INDEX_MARKS_MAX + b"0]"
+    data = arms.genuine.files["index.json"][:-1] + b',"more":' + values + b"}"
+    return code_of(arms.genuine.with_file("index.json", data), arms.policy, arms.host)
 
 
 def a_key_twice(arms: Arms) -> str:
@@ -220,6 +226,7 @@ CHECKS = [
           no_layout_file, "AOTC-E109", "AOTC-E110"),
     Check(store._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),
     Check(foreign.decode_foreign, ("check_keys(copy)", "pass"), a_key_twice, "AOTC-E106"),
+    Check(foreign._check_marks, ("marks > most", "False"), countless_values, "AOTC-E111"),
     Check(foreign.decode_foreign, ("msgspec.MsgspecError, ValueError, RecursionError", ""),
           no_json, "AOTC-E106", "DecodeError"),
     Check(canonical.decode, ("again != data", "False"), respelled, "AOTC-E102"),

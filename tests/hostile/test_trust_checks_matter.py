@@ -61,7 +61,23 @@ def more_keys_than_there_are(arms: Arms) -> str:
 
 def countless_signatures(arms: Arms) -> str:
     pair = (arms.ours.key_id, arms.ours.sign(authenticated(payload(arms))))
-    return enveloped(arms, envelope(payload(arms), *[pair] * (limits.SIGNATURES_MAX + 1)))
+    more = [(str(n), n.to_bytes(64)) for n in range(limits.SIGNATURES_MAX)]
+    return enveloped(arms, envelope(payload(arms), pair, *more))
+
+
+def a_signature_twice(arms: Arms) -> str:
+    pair = (arms.ours.key_id, arms.ours.sign(authenticated(payload(arms))))
+    return enveloped(arms, envelope(payload(arms), pair, ("another", pair[1])))
+
+
+def more_to_try_than_there_is_time(arms: Arms) -> str:
+    """Signatures of no key of the policy, which are tried with all of them."""
+    others = [LocalSigner.ephemeral() for _ in range(9)]
+    envelopes = [
+        envelope(b"x" * n, *[("", (64 * n + m).to_bytes(64)) for m in range(64)]) for n in range(4)
+    ]
+    arms.documents.envelopes = [*envelopes, signed_envelope(payload(arms), arms.ours)]
+    return code_of(put_together(arms.documents), policy_for(arms.ours, *others), arms.host)
 
 
 def the_old_signature(arms: Arms) -> str:
@@ -126,7 +142,7 @@ GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
 COUNTED = "signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)"
 ASKED = "[*check_policy(contents, attested, vouchers, policy, source.name)]"
 NOBODY = "not found and not idle and not silent"
-NUMBER = "1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX"
+NUMBER = "1 <= count <= limits.SIGNATURES_MAX"
 STATED = "_statement(signed, root_digest)"
 UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
 
@@ -165,7 +181,12 @@ TRUST = [
     Check(keys._public_key, ("return False", "return True"), claiming_a_trusted_key,
           "AOTC-E303"),
     Check(signatures.open_envelope, (NUMBER, "True"), countless_signatures, "AOTC-E119"),
-    Check(signatures.vouchers_for, ("not envelopes", "False"), unsigned, "AOTC-E301",
+    Check(signatures.open_envelope,
+          ("len({signature.sig for signature in envelope.signatures}) != count", "False"),
+          a_signature_twice, "AOTC-E119"),
+    Check(signatures.Trials.verify, ("self._left < 0", "False"), more_to_try_than_there_is_time,
+          "AOTC-E119"),
+    Check(signatures.vouchers_for, ("not number", "False"), unsigned, "AOTC-E301",
           "AOTC-E302"),
     Check(signatures.vouchers_for, (NOBODY, "False"), signed_by_a_stranger, "AOTC-E302",
           "AOTC-E304"),

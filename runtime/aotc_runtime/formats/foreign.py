@@ -33,9 +33,16 @@ def _keys(data: bytes) -> int:
     return sum(part.count(b":") for part in data.split(b'"')[::2])
 
 
+def marks_in(data: bytes) -> int:
+    """How many commas, colons and opening brackets a text has, in strings or not: JSON holds no
+    more values than one more than that.
+    """
+    return sum(map(data.count, _MARKS))
+
+
 def _check_marks(data: bytes, most: int, where: str) -> None:
-    """AOTC-E111: more values than any real document has. Counted before any is made."""
-    marks = sum(map(data.count, _MARKS))
+    """AOTC-E111: more values than any real document has. Asked before any is made."""
+    marks = marks_in(data)
     if marks > most:
         raise BundleFormatError(
             Finding(

@@ -161,7 +161,7 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
     Raises IntegrityError and BundleFormatError: AOTC-E111 all together are too large, E114 not an
     attestation of this root, or the envelope of another one.
     """
-    layers: list[Descriptor] = []
+    layers: dict[str, Descriptor] = {}
     reached: set[str] = set()
     total = 0
     for number, reference in enumerate(root.attestations, start=1):
@@ -178,16 +178,16 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
             raise _format_error("AOTC-E114", where, expected, found)
         _document(source, manifest.config, f"{what} config", len(oci.EMPTY_BLOB))
         layer = manifest.layers[0]
-        if layer.digest in reached:
+        if layer.digest in layers:
             found = "the envelope of another attestation"
             raise _format_error("AOTC-E114", where, "an envelope of its own", found)
         total += len(data) + len(_envelope(source, layer, what))
         if total > limits.ATTESTATIONS_BYTES_MAX:
             expected = f"at most {limits.ATTESTATIONS_BYTES_MAX} bytes of attestations"
             raise _format_error("AOTC-E111", where, expected, f"{total} bytes up to this one")
-        layers.append(layer)
+        layers[layer.digest] = layer
         reached |= {reference.digest, manifest.config.digest, layer.digest}
-    return Envelopes(source, tuple(layers), frozenset(reached))
+    return Envelopes(source, tuple(layers.values()), frozenset(reached))
 
 
 class WeightsHashing:

@@ -99,13 +99,14 @@ def examine(
         gates.append("framing")
         raise_if(rules.check_revoked_root(root_digest, policy, source.name))  # 2
         envelopes = read_envelopes(source, root)
+        attested = envelopes.blobs
         gates.append("attestations")
         vouchers = signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)  # 3, 4
         signers = signatures.signers_of(vouchers)
         gates.append("signatures")
-        contents, weights = begin_contents(source, root, envelopes.blobs)  # 5, 6
+        contents, weights = begin_contents(source, root, attested)  # 5, 6
         try:
-            refused = [*check_policy(contents, envelopes.blobs, vouchers, policy, source.name)]  # 7
+            refused = [*check_policy(contents, attested, vouchers, policy, source.name)]  # 7
             if not refused:
                 facts = (
                     host
