@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -111,6 +112,35 @@ def a_key_for_something_else(arms: Arms) -> str:
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
 
 
+def spelled(point: str) -> str:
+    """PEM of the key with these 32 bytes."""
+    der = base64.b64encode(bytes.fromhex("302a300506032b6570032100" + point)).decode()
+    return f"-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n"
+
+
+NEUTRAL = "01" + "00" * 31
+"""The neutral element: R is the same, S is 0, and every message is signed."""
+
+
+def nobodys_key(arms: Arms) -> str:
+    forged = envelope(payload(arms), ("", bytes.fromhex(NEUTRAL) + bytes(32)))
+    arms.documents.envelopes = [forged]
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=spelled(NEUTRAL)),))
+    return code_of(put_together(arms.documents), policy, arms.host)
+
+
+def a_key_after_another(arms: Arms) -> str:
+    both = arms.stranger.public_pem() + arms.ours.public_pem()
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=both),))
+    return code_of(signed(arms.documents, arms.stranger), policy, arms.host)
+
+
+def no_key_in_the_block(arms: Arms) -> str:
+    pem = spelled("")
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=pem),))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
 def no_key_at_all(arms: Arms) -> str:
     policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key="no key"),))
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
@@ -172,8 +202,11 @@ TRUST = [
           more_keys_than_there_are, "AOTC-E309", "KeyError"),
     Check(keys._parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
           "AOTC-E310"),
-    Check(keys._parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_at_all,
+    Check(keys._parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_in_the_block,
           "AOTC-E310", "ValueError"),
+    Check(keys._ed25519_key, ("y in _SMALL_ORDER", "False"), nobodys_key, "AOTC-E310"),
+    Check(keys.load_public_key, ("match is None", "False"), a_key_after_another, "AOTC-E310",
+          "TypeError"),
     Check(keys.load_public_key, ("der.startswith(_ED25519_PREFIX)", "True"),
           a_key_for_something_else, "AOTC-E310", "AOTC-E302"),
     Check(keys._public_key, ("return False", "return True"), signed_by_a_stranger,
