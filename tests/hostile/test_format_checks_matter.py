@@ -208,7 +208,7 @@ CHECKS = [
     Check(tar._member, ("not NAME.match(name)", "False"), with_entry("../index.json"),
           "AOTC-E104", "AOTC-E109"),
     Check(tar._number, ("digits is None", "False"), with_header(put(124, b"+0000000036")),
-          "AOTC-E103", "TypeError"),
+          "AOTC-E103", "AOTC-E108"),
     Check(tar._number, ("_OCTAL.match(field)", '_OCTAL.match(field.lstrip(b"\\0"))'),
           with_header(put(124, b"\0" + b"0000000036")), "AOTC-E103"),
     Check(tar.read_members, ("if any(data[member.offset + member.size : member.offset + padded])",
