@@ -179,7 +179,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def key_id(public: Path) -> str:
-    return load_public_key(public.read_text(), "", "x").id
+    return load_public_key(public.read_text("utf-8"), "", "x").id
 
 
 @pytest.mark.parametrize("options", ["-euo pipefail", "+e"])
