@@ -47,7 +47,7 @@ def judge(
 
 def judge_read(
     contents: Contents,
-    envelopes: Sequence[bytes],
+    envelopes: Iterable[bytes],
     where: str,
     hosts: Mapping[str, HostFacts],
     jaxlibs: Sequence[str],
@@ -67,7 +67,7 @@ def judge_read(
 
 
 def _word(
-    policy: TrustPolicy, envelopes: Sequence[bytes], root: str, where: str, now: float
+    policy: TrustPolicy, envelopes: Iterable[bytes], root: str, where: str, now: float
 ) -> Word:
     def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
         return certificates.ruling(manifest, jaxlib, envelopes, root, policy, where, now)

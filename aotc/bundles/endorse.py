@@ -2,52 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from aotc.errors import raise_if
 from aotc.packing.attestations import with_attestation
 from aotc.packing.files import tidy
 from aotc.signing.attest import attest
+from aotc.signing.believe import read_believed
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import dsse
-from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import Contents, read_envelopes, read_root, read_unverified
+from aotc_runtime.verification import signatures
+from aotc_runtime.verification.contents import Contents, read_unverified
 from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.signatures import open_envelope
+from aotc_runtime.verification.trust import policy_keys
 
 
 @dataclass(frozen=True, slots=True)
 class Endorsed:
-    """added: false where the bundle had an attestation by this key that says the same."""
+    """added: false where the bundle had an attestation by this key that says the same.  name,
+    version: of the bundle.  earlier: ids of keys that signed it before: those that the policy
+    counts, or without one those that it claims.
+    """
 
     attestation: Attestation
     added: bool
+    name: str
+    version: str
+    earlier: tuple[str, ...]
 
 
-def endorse(path: Path, signer: Signer) -> Endorsed:
+def endorse(
+    path: Path, signer: Signer, policy: TrustPolicy | None = None, now: datetime | None = None
+) -> Endorsed:
     """Add this signer's attestation to a bundle, after checking every digest in it.
 
+    policy: has to accept what others have signed before, except for its rules on the host, as if
+    this signature were there; None takes a bundle as it is, signed or not.  now: the time of
+    checking, or None for this host's clock.
     A bundle that this key has signed the same way before is left as it is. Raises
-    BundleFormatError, IntegrityError, UsageError (AOTC-E003, E052 targets are absent, and what the
-    signer raises).
+    BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
+    E058 more attestations than readers take, and what the signer raises).
     """
     tidy(path.resolve())
     source = open_bundle(path)
-    contents, _ = read_unverified(source)
+    contents, envelopes = read_unverified(source)
+    if policy is not None:
+        _, vouchers = read_believed(source, _without(policy, signer), now or datetime.now(UTC))
+        earlier = signatures.signers_of(vouchers)
+    else:
+        earlier = _claimed(envelopes)
     raise_if(_check_whole(path, contents))
     manifest = next(iter(contents.manifests.values()))
     subject = f"{manifest.name}-{manifest.version}"
     attestation = attest(contents.root_digest, subject, endorsement(), signer)
-    envelopes, _ = read_envelopes(source, read_root(source))
     added = not any(_is_attested(envelope, attestation, signer) for envelope in envelopes)
     if added:
         with_attestation(path, attestation.envelope)
-    return Endorsed(attestation, added)
+    return Endorsed(attestation, added, manifest.name, manifest.version, earlier)
+
+
+def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:
+    """The policy as it is for those who signed before: if this signer counts, one fewer is needed.
+    Somebody has to have signed all the same; who signs first has nothing to rely on.
+    """
+    one_fewer = policy.threshold - (signer.key_id in policy_keys(policy))
+    return msgspec.structs.replace(policy, threshold=max(1, one_fewer))
+
+
+def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
+    """Ids of keys that attestations claim to be signed by, each once, sorted."""
+    found = set()
+    for envelope in envelopes:
+        with suppress(BundleFormatError):  # of other tools, and no signature for our readers
+            found |= {key_id for key_id, _ in open_envelope(envelope, "attestation").signatures}
+    return tuple(sorted(found))
 
 
 def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:
@@ -67,14 +107,12 @@ def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> b
 
     Keys in tokens sign with a new nonce each time, so the envelopes need not be equal.
     """
-    made = decode_foreign(attestation.envelope, dsse.Envelope, where="attestation")
+    made = open_envelope(attestation.envelope, "attestation")
     try:
-        found = decode_foreign(envelope, dsse.Envelope, where="attestation")
-        payload = dsse.decode_base64(found.payload, where="payload")
-        signatures = [dsse.decode_base64(s.sig, where="signature") for s in found.signatures]
+        found = open_envelope(envelope, "attestation")
     except BundleFormatError:
         return False
-    message = dsse.pre_authentication_encoding(found.payloadType, payload)
+    message = dsse.pre_authentication_encoding(found.payload_type, found.payload)
     key = load_public_key(signer.public_pem(), "", "signer")
-    same = (found.payload, found.payloadType) == (made.payload, made.payloadType)
-    return same and any(key.verify(signature, message) for signature in signatures)
+    same = (found.payload, found.payload_type) == (made.payload, made.payload_type)
+    return same and any(key.verify(signature, message) for _, signature in found.signatures)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.cli import passphrase
+from aotc.cli.common import print_notes
 
 if TYPE_CHECKING:
     from aotc.signing.signer import Signer
@@ -45,7 +48,21 @@ def signer_of(key: str, passphrase_file: Path | None) -> Signer:
     if scheme_of(key):
         return open_signer(key, _asked)
     path = Path(key)
-    return load_signer(path, passphrase.for_key(path, passphrase_file))
+    signer = load_signer(path, passphrase.for_key(path, passphrase_file))
+    note_readable(path)
+    return signer
+
+
+def note_readable(key: Path) -> None:
+    """Say so if others may read or change a key file. It is used all the same: mounts of secrets
+    often have such a mode, in containers that nobody else is in.
+    """
+    mode = key.stat().st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:
+        shown = shlex.quote(str(key))
+        print_notes(
+            [f"{key} has mode {stat.S_IMODE(mode):04o}: others may use it; `chmod go= {shown}`"]
+        )
 
 
 def _asked(prompt: str) -> str | None:

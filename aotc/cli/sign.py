@@ -13,8 +13,15 @@ from aotc.cli.key_option import key_options, signer_of
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @key_options(required=True)
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="A policy that has to accept what others signed before, so that nothing else is signed.",
+)
 @command
-def sign(out: Output, bundle: Path, key: str, passphrase_file: Path | None) -> None:
+def sign(
+    out: Output, bundle: Path, key: str, passphrase_file: Path | None, trust: Path | None
+) -> None:
     """Add a signature to a bundle; its content stays as it is.
 
     \b
@@ -22,15 +29,25 @@ def sign(out: Output, bundle: Path, key: str, passphrase_file: Path | None) -> N
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
     from aotc.bundles.endorse import endorse
+    from aotc.report.text import printable
+    from aotc_runtime.verification.trust import read_policy
 
-    made = endorse(bundle, signer_of(key, passphrase_file))
+    policy = read_policy(trust) if trust is not None else None
+    made = endorse(bundle, signer_of(key, passphrase_file), policy)
     attestation = made.attestation
     document = {
         "bundle": str(bundle),
+        "name": made.name,
+        "version": made.version,
         "root_digest": attestation.root_digest,
         "key_id": attestation.key_id,
         "added": made.added,
+        "earlier_signers": list(made.earlier),
+        "earlier_verified": policy is not None,
     }
-    root, key_id = attestation.root_digest, attestation.key_id
-    done = f"signed {root}" if made.added else f"nothing added to {root}: signed before"
-    out.result(document, lambda: print(f"{done}\nwith key {key_id}"))
+    what = f"{made.name} {made.version}, {attestation.root_digest}"
+    done = f"signed {what}" if made.added else f"nothing added to {what}: signed before"
+    others = ", ".join(id[:16] or "a key without id" for id in made.earlier) or "nobody"
+    checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
+    earlier = f"beside   {printable(others)}" + (f" ({checked})" if made.earlier else "")
+    out.result(document, lambda: print(f"{done}\nwith key {attestation.key_id}\n{earlier}"))

@@ -17,7 +17,7 @@ from aotc_runtime.system.files import read_file
 SIZE_BYTES_MAX = 2**20
 """The document of a machine with eight GPUs has about 3 KB."""
 
-HINT = "write it on that host: `aotc host-info > NAME.json`, or `python -m aotc_runtime host-info`"
+HINT = "write it on that host: `aotc host-info > NAME.json`, or `aotc-runtime host-info`"
 
 
 class _Head(Struct):

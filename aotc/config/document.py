@@ -26,6 +26,9 @@ SIZE_BYTES_MAX = 4 * 2**20
 DEPTH_MAX = 100
 """Nesting of tables and arrays: below what Python can recurse through, beyond any real input."""
 
+SUFFIX = ".toml"
+"""Of files whose lines messages may show."""
+
 _POSITION = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\Z")
 _PATH = re.compile(r"\((?:'[^']*'(?:, ?)?)+\)")
 _REDEFINES = re.compile(r"overwrite|twice|[Dd]uplicate|immutable|redefine|already")
@@ -166,7 +169,9 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
         lines = text.split("\n")
         number = int(at[1]) if at[1] else len(lines)
         place += f":{number}:{at[2]}" if at[2] else f":{number}"
-        if line := lines[number - 1].strip():
+        line = lines[number - 1].strip()
+        # Another file was named by mistake, or by somebody who may not read it: a secret, perhaps.
+        if line and path.suffix == SUFFIX:
             message += f", in: {shorten(line)}"
     if not _REDEFINES.search(message):
         hint = "correct the syntax there; text values are written in quotes"

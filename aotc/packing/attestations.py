@@ -13,7 +13,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry, Index
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_envelopes, read_root, read_unverified
+from aotc_runtime.verification.contents import read_root, read_unverified
 
 
 def with_attestation(path: Path, envelope: bytes) -> None:
@@ -36,10 +36,9 @@ def with_attestations(
         except OSError as error:
             raise cannot_write(path, error) from error
         source = open_bundle(path)
-        contents, _ = read_unverified(source)
+        contents, there = read_unverified(source)
         old = read_root(source)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
-        there, _ = read_envelopes(source, old)
         kept, gone = {}, set()
         for entry, envelope in zip(old.attestations, there, strict=True):
             if replaced(envelope):

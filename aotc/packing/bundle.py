@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from aotc.errors import raise_if
 from aotc.packing.files import (
     Before,
     Check,
@@ -28,6 +29,7 @@ from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import (
     AttestationManifest,
@@ -41,7 +43,7 @@ from aotc_runtime.formats.oci import (
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.contents import read_envelopes, read_root, read_unverified
 
 type Data = bytes | memoryview
 
@@ -186,11 +188,45 @@ def write(
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
-    Raises UsageError (AOTC-E003).
+    Raises UsageError (AOTC-E003, E058 more attestations than readers take).
     """
     layout = canonical.encode(oci.Layout(oci.LAYOUT_VERSION))
     files = {oci.LAYOUT_FILE: layout, oci.INDEX_FILE: canonical.encode(index)}
+    raise_if(_check_attestations(Unwritten(str(path), files, blobs)))
     return write_files(path, form, files, blobs, check, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """A bundle that is about to be written, for readers to say whether they would take it."""
+
+    name: str
+    files: Mapping[str, Data]
+    blobs: Mapping[str, Blob]
+
+    def file(self, name: str) -> memoryview | None:
+        return memoryview(self.files[name]) if name in self.files else None
+
+    def blob(self, digest: str) -> memoryview | None:
+        return memoryview(self.blobs[digest].data) if digest in self.blobs else None
+
+    def digests(self) -> frozenset[str]:
+        return frozenset(self.blobs)
+
+
+def _check_attestations(source: Unwritten) -> Iterator[Finding]:
+    try:
+        read_envelopes(source, read_root(source))
+    except BundleFormatError as error:
+        for finding in error.findings:
+            yield Finding(
+                code="AOTC-E058",
+                where=finding.where,
+                expected=f"{finding.expected}, as much as readers take",
+                found=finding.found,
+                hint="attestations are read before any signature is checked, so that there are "
+                "limits: add fewer, or take the bundle as it was before some were added",
+            )
 
 
 def write_files(

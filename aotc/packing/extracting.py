@@ -23,7 +23,7 @@ def extract(source: BlobSource, targets: Sequence[str], path: Path, form: Form) 
     for a target that is not there, BundleFormatError, IntegrityError, UsageError (AOTC-E003, E004).
     """
     root = read_root(source)
-    _, attested = read_envelopes(source, root)
+    attested = read_envelopes(source, root).blobs
     contents = read_contents(source, root, attested)
     raise_if(
         missing_target(contents.manifests, target, contents.absent)

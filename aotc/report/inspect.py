@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
 
 from aotc.build.memory import call_bytes, total_bytes
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
@@ -16,7 +16,6 @@ from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures
 from aotc_runtime.decoders import decoder
-from aotc_runtime.formats import dsse
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
@@ -28,6 +27,7 @@ from aotc_runtime.schema.mesh import Mesh
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.roles import roles_by_digest
+from aotc_runtime.verification.signatures import SignedPayload, open_envelope
 
 
 def bundle_report(source: BlobSource) -> dict[str, Any]:
@@ -37,13 +37,19 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
     """
     contents, envelopes = read_unverified(source)
     first = next(iter(contents.manifests.values()))
-    lines = _lines(envelopes)
+    claims: list[dict[str, Any]] = []
+    lines: dict[str, EntryPointLines] = {}
+    for envelope in envelopes:
+        signed = open_envelope(envelope, "attestation")
+        statement = decode_foreign(signed.payload, Statement, where=signed.where)
+        claims += _claims(signed, statement)
+        lines = lines or _lines(statement)
     return {
         "bundle": source.name,
         "name": first.name,
         "version": first.version,
         "root_digest": contents.root_digest,
-        "signatures": [claim for envelope in envelopes for claim in _claims(envelope)],
+        "signatures": claims,
         "signatures_verified": False,
         "targets": {
             name: manifest_report(m, evidence_of(m, contents), lines)
@@ -54,37 +60,49 @@ def bundle_report(source: BlobSource) -> dict[str, Any]:
     }
 
 
-def _opened(data: bytes) -> tuple[dsse.Envelope, Statement]:
-    envelope = decode_foreign(data, dsse.Envelope, where="attestation")
-    payload = dsse.decode_base64(envelope.payload, where="attestation")
-    return envelope, decode_foreign(payload, Statement, where="attestation")
+def _lines(statement: Statement) -> dict[str, EntryPointLines]:
+    """By entry point, where in the sources they stand, if this is provenance that says so."""
+    if statement.predicateType != PROVENANCE_TYPE:
+        return {}
+    return read_locations(statement.predicate)
 
 
-def _lines(envelopes: Sequence[bytes]) -> dict[str, EntryPointLines]:
-    """By entry point, of the first provenance that says where in the sources they stand."""
-    for _, statement in map(_opened, envelopes):
-        is_provenance = statement.predicateType == PROVENANCE_TYPE
-        if is_provenance and (found := read_locations(msgspec.json.decode(statement.predicate))):
-            return found
-    return {}
-
-
-def _claims(data: bytes) -> list[dict[str, Any]]:
+def _claims(signed: SignedPayload, statement: Statement) -> list[dict[str, Any]]:
     """Who says they signed, and with what provenance."""
-    envelope, statement = _opened(data)
-    predicate = msgspec.json.decode(statement.predicate)
-    definition = predicate.get("buildDefinition", {}) if isinstance(predicate, dict) else {}
-    return [
-        {
-            "key_id": signature.keyid,
-            "predicate_type": statement.predicateType,
-            "build_type": definition.get("buildType"),
-            **_build(bytes(statement.predicate)),
-            **_variables(definition),
-            **_certificate(statement),
-        }
-        for signature in envelope.signatures
-    ]
+    definition = _definition(statement.predicate)
+    variables = definition.internalParameters.variables
+    said = {
+        "predicate_type": statement.predicateType,
+        "build_type": definition.buildType,
+        **_build(bytes(statement.predicate)),
+        **({"variables": variables} if variables else {}),
+        **_certificate(statement),
+    }
+    first, *others = [{"key_id": key_id, **said} for key_id, _ in signed.signatures]
+    for other in others:
+        other.pop("sources", None)  # many, and those of the statement beside the first signature
+    return [first, *others]
+
+
+class _Internal(Struct, frozen=True):
+    variables: dict[str, str] = {}
+
+
+class _Definition(Struct, frozen=True):
+    buildType: str | None = None
+    internalParameters: _Internal = _Internal()
+
+
+class _Built(Struct, frozen=True):
+    buildDefinition: _Definition = _Definition()
+
+
+def _definition(predicate: bytes | msgspec.Raw) -> _Definition:
+    """What provenance says was built; nothing of a predicate that is none, or malformed."""
+    try:
+        return decoder(_Built).decode(predicate).buildDefinition
+    except msgspec.ValidationError:
+        return _Definition()
 
 
 def _build(predicate: bytes) -> dict[str, Any]:
@@ -105,15 +123,6 @@ def _build(predicate: bytes) -> dict[str, Any]:
             for algorithm, digest in source.digest.items()
         },
     }
-
-
-def _variables(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Names of variables that the program read, and whether each was set; empty if none says so."""
-    internal = definition.get("internalParameters")
-    found = internal.get("variables") if isinstance(internal, dict) else None
-    if not isinstance(found, dict):
-        return {}
-    return {"variables": {name: said for name, said in found.items() if isinstance(said, str)}}
 
 
 def _certificate(statement: Statement) -> dict[str, Any]:

@@ -26,7 +26,12 @@ from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileReco
 from aotc_runtime.schema.mesh import Mesh
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
+from aotc_runtime.verification.contents import (
+    Contents,
+    Envelopes,
+    read_envelopes,
+    read_root,
+)
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.trust import policy_keys
 
@@ -34,14 +39,19 @@ from aotc_runtime.verification.trust import policy_keys
 @dataclass(frozen=True, slots=True)
 class Claim:
     """An attestation of a bundle. key_ids: that it claims to be signed by. counts: ids of the
-    policy's valid keys that did sign it; none without a policy. predicate: as in the statement,
-    such as SLSA provenance.
+    policy's valid keys that did sign it; none without a policy. stated: JSON, the predicate as it
+    stands; made to values only while it is looked at, since these take many times its bytes.
     """
 
     key_ids: tuple[str, ...]
     counts: tuple[str, ...]
     predicate_type: str
-    predicate: Any
+    stated: bytes
+
+    @property
+    def predicate(self) -> Any:
+        """What the statement says, such as SLSA provenance."""
+        return msgspec.json.decode(self.stated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +122,7 @@ class Review:
     blobs: Mapping[str, str]
     sizes: Mapping[str, int]
     contents: Contents
-    envelopes: tuple[bytes, ...]
+    envelopes: Envelopes
 
     def lines(self, entry_point: str) -> EntryPointLines:
         """The source lines that the evidence of an entry point is about, from the first provenance
@@ -122,7 +132,7 @@ class Review:
             believed = claim.predicate_type == PROVENANCE_TYPE and (
                 claim.counts or not self.verified
             )
-            if believed and (found := read_locations(claim.predicate).get(entry_point)):
+            if believed and (found := read_locations(msgspec.Raw(claim.stated)).get(entry_point)):
                 return found
         return EntryPointLines()
 
@@ -142,7 +152,7 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
     contents, vouchers = read_believed(source, policy, now)
     first = next(iter(contents.manifests.values()))
     signers = signatures.signers_of(vouchers)
-    envelopes, _ = read_envelopes(source, read_root(source))
+    envelopes = read_envelopes(source, read_root(source))
     sizes: dict[str, int] = {}
     for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():
         sizes[layer.mediaType] = sizes.get(layer.mediaType, 0) + layer.size
@@ -162,7 +172,7 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
         blobs=roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
         sizes=dict(sorted(sizes.items())),
         contents=contents,
-        envelopes=tuple(envelopes),
+        envelopes=envelopes,
     )
 
 
@@ -210,7 +220,7 @@ def _claim(data: bytes, policy: TrustPolicy | None, now: datetime) -> Claim:
             and any(key.verify(signature, message) for _, signature in signed.signatures)
         ),
         predicate_type=statement.predicateType,
-        predicate=msgspec.json.decode(statement.predicate),
+        stated=bytes(statement.predicate),
     )
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aotc.errors import raise_if
 from aotc.signing.provenance import hexes
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
-from aotc_runtime import canonical
+from aotc_runtime import canonical, limits
+from aotc_runtime.errors import Finding
 from aotc_runtime.formats import dsse
+from aotc_runtime.formats.foreign import marks_in
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE
+
+PAYLOAD_BYTES_MAX = (limits.ENVELOPE_BYTES_MAX - 2**10) // 4 * 3
+"""In base64, and with a signature beside it, it fits into an envelope."""
 
 
 def attest(
@@ -21,7 +27,10 @@ def attest(
     signer: Signer,
     predicate_type: str = PROVENANCE_TYPE,
 ) -> Attestation:
-    """A signed statement about a root digest. subject: "digits-1.0.0", for people."""
+    """A signed statement about a root digest. subject: "digits-1.0.0", for people.
+
+    Raises UsageError (AOTC-E058) for one that no reader would take, and what the signer raises.
+    """
     statement = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": subject, "digest": hexes(root_digest)}],
@@ -29,6 +38,7 @@ def attest(
         "predicate": predicate,
     }
     payload = canonical.encode(statement)
+    raise_if(_check_size(payload, f"{subject} {predicate_type}"))
     signature = signer.sign(dsse.pre_authentication_encoding(dsse.PAYLOAD_TYPE, payload))
     envelope = dsse.Envelope(
         payload=base64.b64encode(payload).decode(),
@@ -36,3 +46,19 @@ def attest(
         signatures=(dsse.Signature(sig=base64.b64encode(signature).decode(), keyid=signer.key_id),),
     )
     return Attestation(root_digest, signer.key_id, canonical.encode(envelope))
+
+
+def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
+    """AOTC-E058: what readers bound before they know who signed it."""
+    marks, size = marks_in(payload), len(payload)
+    if marks > limits.STATEMENT_MARKS_MAX or size > PAYLOAD_BYTES_MAX:
+        yield Finding(
+            code="AOTC-E058",
+            where=where,
+            expected=f"a statement of at most {PAYLOAD_BYTES_MAX} bytes with "
+            f"{limits.STATEMENT_MARKS_MAX} commas, colons and opening brackets, as much as "
+            "readers take",
+            found=f"{size} bytes with {marks}",
+            hint="it lists every file that the build read, or every fixture that ran: use fewer, "
+            "such as one archive of data instead of its files",
+        )

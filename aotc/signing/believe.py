@@ -34,10 +34,10 @@ def read_believed(
     root = read_root(source)
     raise_if(rules.check_limits(source, policy))
     raise_if(rules.check_revoked_root(root.entry.digest, policy, source.name))
-    envelopes, attested = read_envelopes(source, root)
+    envelopes = read_envelopes(source, root)
     vouchers = signatures.vouchers_for(
         envelopes, root.entry.digest, policy, source.name, now.timestamp()
     )
-    contents = read_contents(source, root, attested)
-    raise_if(check_policy(contents, attested, vouchers, policy, source.name))
+    contents = read_contents(source, root, envelopes.blobs)
+    raise_if(check_policy(contents, envelopes.blobs, vouchers, policy, source.name))
     return contents, vouchers

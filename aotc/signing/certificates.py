@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import dsse
@@ -15,7 +15,7 @@ Verify = Callable[[bytes, bytes], bool]
 """Whether a signature over a message is good."""
 
 
-def claimed(envelopes: Sequence[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
+def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
     """The certificates among envelopes, each with the ids of keys that it claims to be signed by.
 
     No signature is checked: whether any of it is true is for a trust policy to say.

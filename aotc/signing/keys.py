@@ -26,6 +26,11 @@ KEY_BYTES_MAX = 64 * 2**10
 
 _PEM_LABEL = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 
+_ALONE = re.compile(
+    rb"\A\s*(?:-----BEGIN EC PARAMETERS-----[^-]*-----END EC PARAMETERS-----\s*)?"
+    rb"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----\r?\n(?:[^-]|-(?!----))*-----END \1-----\s*\Z"
+)
+
 OTHER_FILES = {
     b"OPENSSH PRIVATE KEY": "an OpenSSH key",
     b"PUBLIC KEY": "a public key",
@@ -151,7 +156,9 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
 
     Raises UsageError: AOTC-E006 unreadable or no such key, E007 wrong or missing passphrase.
     """
-    key = _load(_read(path), path, passphrase)
+    data = _read(path)
+    key = _load(data, path, passphrase)
+    _require_alone(data, path)
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return key
     if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
@@ -198,6 +205,20 @@ def is_encrypted(data: bytes) -> bool:
     except (ValueError, UnsupportedAlgorithm):
         return False
     return False
+
+
+def _require_alone(data: bytes, path: Path) -> None:
+    """AOTC-E006: of two keys one would sign unnoticed, and text around a key may say that it is
+    another one. openssl writes the parameters of a curve before the key.
+    """
+    if not _ALONE.match(data):
+        raise _error(
+            "AOTC-E006",
+            str(path),
+            "a file with one private key and nothing else",
+            "more than one, or text around it",
+            "keep the key in a file of its own",
+        )
 
 
 def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:

@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from aotc.errors import UsageError
 from aotc.signing.signer import Signer
+from aotc_runtime import limits
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError, Finding, TrustError
 from aotc_runtime.formats import dsse
@@ -37,6 +38,9 @@ BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
 SIGNATURE_BYTES_MAX = 64 * 2**20
 """100,000 files, the most a bundle has, make about 30 MB."""
+
+MARKS_MAX = 10 * limits.BLOBS_MAX
+"""JSON marks of the list, which is read once its signature has verified: 7 for each file."""
 
 FILES_NAMED_MAX = 20
 """How many differing files are named one by one."""
@@ -180,7 +184,9 @@ def _envelope(data: bytes, where: str) -> dsse.Envelope:
     if len(data) > SIGNATURE_BYTES_MAX:
         raise _malformed(where, f"at most {SIGNATURE_BYTES_MAX} bytes", "more")
     try:
-        bundle = decode_foreign(data, SigstoreBundle, where=where)
+        bundle = decode_foreign(
+            data, SigstoreBundle, where=where, marks=limits.ATTESTATION_MARKS_MAX
+        )
     except BundleFormatError as error:
         expected = "a Sigstore bundle in JSON, signed with a key"
         raise _malformed(where, expected, error.findings[0].found) from error
@@ -191,11 +197,11 @@ def _envelope(data: bytes, where: str) -> dsse.Envelope:
 
 def _files(payload: bytes, where: str) -> dict[str, str]:
     try:
-        kind = decode_foreign(payload, _Kind, where=where)
+        kind = decode_foreign(payload, _Kind, where=where, marks=MARKS_MAX)
         if (kind.type, kind.predicateType) != (STATEMENT_TYPE, PREDICATE_TYPE):
             expected = f"{STATEMENT_TYPE} with {PREDICATE_TYPE}"
             raise _other(where, expected, f"{kind.type} with {kind.predicateType}")
-        statement = decode_foreign(payload, ModelStatement, where=where)
+        statement = decode_foreign(payload, ModelStatement, where=where, marks=MARKS_MAX)
     except BundleFormatError as error:
         raise _other(where, "an in-toto statement", error.findings[0].found) from error
     predicate = statement.predicate

@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography.hazmat.primitives import serialization
-
 from aotc.errors import UsageError
 from aotc.signing.keys import read_key_file
 from aotc.temporaries import create_whole
@@ -67,16 +65,7 @@ def read_public_key(file: Path) -> tuple[str, PublicKey]:
             "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
         ) from error
     key = load_public_key(pem, "", str(file))
-    return _public_part(pem), key
-
-
-def _public_part(pem: str) -> str:
-    """The key in a PEM text and nothing else: not the text around it, nor a private key."""
-    return (
-        serialization.load_pem_public_key(pem.encode())
-        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        .decode()
-    )
+    return pem.strip() + "\n", key
 
 
 def _error(code: str, where: Path, expected: str, found: str, hint: str) -> UsageError:

@@ -1,5 +1,7 @@
-"""`python -m aotc_runtime`: what `aotc verify` and `aotc host-info` say, where only the runtime is
-installed.
+"""`aotc-runtime`: what `aotc verify` and `aotc host-info` say, where only the runtime is installed.
+
+`python -m aotc_runtime` is the same, but that Python looks for modules in the current folder first,
+so that whoever can write there decides what it says; `python -P -m` does not.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from aotc_runtime.verification.report import (
     verify_report,
 )
 
+PROGRAM = "aotc-runtime"
+
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 MISUSED, READER_WENT_AWAY, ABORTED = 2, 141, 130
 
@@ -35,7 +39,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
-    parser = _Parser(prog="python -m aotc_runtime", allow_abbrev=False)
+    parser = _Parser(prog=PROGRAM, allow_abbrev=False)
     commands = parser.add_subparsers(
         required=True, dest="command", metavar="COMMAND", parser_class=_Parser
     )
@@ -110,10 +114,10 @@ def _print(report: Report, *, as_json: bool) -> None:
 def _misuse(found: str) -> Finding:
     return Finding(
         code="AOTC-E001",
-        where="python -m aotc_runtime",
+        where=PROGRAM,
         expected="verify BUNDLE --trust POLICY [--target TARGET] [--json], or host-info [--json]",
         found=found,
-        hint="`python -m aotc_runtime verify --help` shows the arguments and options",
+        hint=f"`{PROGRAM} verify --help` shows the arguments and options",
     )
 
 
@@ -132,5 +136,10 @@ def _silence_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command line of this process."""
     sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

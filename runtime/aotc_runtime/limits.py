@@ -5,11 +5,35 @@ from __future__ import annotations
 INDEX_BYTES_MAX = 4 * 2**20
 """index.json and root index: a few hundred bytes per target or signature; 4 MiB is thousands."""
 
+INDEX_MARKS_MAX = 2**15
+"""JSON marks of index.json and oci-layout, which nobody signs: 128 for each entry, with annotations
+of other tools. Marks are commas, colons and opening brackets: they bound how many values a text
+holds, each of which takes more memory and time than its bytes do."""
+
 MANIFEST_BYTES_MAX = 64 * 2**20
 """An OCI image manifest or a bundle manifest: the largest of our examples measures about 0.1 MB."""
 
-ENVELOPE_BYTES_MAX = 16 * 2**20
-"""A DSSE envelope: provenance lists packages and source files, tens of kilobytes."""
+ATTESTATION_BYTES_MAX = 64 * 2**10
+"""The image manifest of an attestation: ours have 600 bytes; other tools add annotations, with
+certificates and entries of logs of some kilobytes."""
+
+ENVELOPE_BYTES_MAX = 4 * 2**20
+"""A DSSE envelope: those of our examples have 6 to 13 kB. A source file of provenance takes 150 to
+350 bytes, a component of a bill of materials 470, a fixture of a certificate 600 to 800: 4 MiB are
+9,000 components, or 5,000 fixtures."""
+
+ATTESTATIONS_BYTES_MAX = 6 * 2**20
+"""Manifests and envelopes of all attestations: 5,000 sources in provenance and in the bill of
+materials take 4 MB, a certificate of 100 fixtures 80 kB. Whoever can change a bundle can add as
+much as this, and all of it is read before any signature counts."""
+
+ATTESTATION_MARKS_MAX = 2**11
+"""JSON marks of an attestation's manifest, and of an envelope around its payload: ours have 60 and
+13; 64 signatures with a certificate beside each have 500."""
+
+STATEMENT_MARKS_MAX = 2**18
+"""JSON marks of a statement: ours have one for 11 bytes or more, so that the largest that fits into
+an envelope has as many."""
 
 POLICY_BYTES_MAX = 4 * 2**20
 """A trust policy is written by hand."""
@@ -22,6 +46,15 @@ ATTESTATIONS_MAX = 256
 
 SIGNATURES_MAX = 64
 """Signatures in one envelope: one is the rule, and each may be tried with every key of a policy."""
+
+TRIED_BYTES_MAX = 128 * 2**20
+"""What is hashed to try the signatures of a bundle with the keys of a policy: a message is hashed
+anew for every key that a signature is tried with. 256 attestations by a stranger, tried with 7
+keys each, stay below; it takes a quarter of a second."""
+
+TRIAL_BYTES = 2**16
+"""What a trial counts for beside its message: arithmetic on the curve takes as long as hashing
+this."""
 
 TREE_DEPTH_MAX = 256
 """Levels of a tree of arguments or results: they are walked by recursion, which Python ends at 1000

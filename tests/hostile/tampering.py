@@ -291,9 +291,12 @@ def root_digest(documents: Documents) -> str:
 
 
 def signed(documents: Documents, *signers: LocalSigner) -> MemoryBundle:
-    """The bundle signed by exactly these, one envelope each."""
-    payload = to_json(statement_about(root_digest(documents)))
-    documents.envelopes = [signed_envelope(payload, signer) for signer in signers]
+    """The bundle signed by exactly these, one envelope each, no two alike."""
+    statement = statement_about(root_digest(documents))
+    documents.envelopes = [
+        signed_envelope(to_json({**statement, "predicate": {"number": number}}), signer)
+        for number, signer in enumerate(signers)
+    ]
     return put_together(documents)
 
 

@@ -118,7 +118,7 @@ CHECKS = [
     Check(certificates.read_statements, (STATE, "True"),
           windowed("AOTC-E411", not_before=AHEAD), "AOTC-E411"),
     Check(certificates.read_statements, (STATE, "True"), by_a_revoked_key, "AOTC-E411"),
-    Check(certificates._signers, ("key.verify(signature, message)", "True"),
+    Check(certificates._signers, ("trials.verify(key, signature, message, signed.where)", "True"),
           under("AOTC-E412", signer="nobody"), "AOTC-E412"),
     Check(certificates._certificate, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
           lambda arms: of_another_payload(arms), "AOTC-E412"),

@@ -211,7 +211,8 @@ def test_the_builders_statements_are_no_certificates(
     documents: Documents, ours: LocalSigner, elsewhere: HostFacts
 ) -> None:
     provenance = "https://slsa.dev/provenance/v1"
-    more = statement(documents, ours, a_build(), predicateType=provenance)
+    another = {**a_build(), "more": "fields"}
+    more = statement(documents, ours, another, predicateType=provenance)
     verdict = asked(certified(documents, ours, more), trusting(ours, ours), elsewhere)
     assert codes(verdict) == ["AOTC-E401", "AOTC-E412"]
     assert verdict.findings[1].found == "no certificate by them"

@@ -21,6 +21,7 @@ from .tampering import (
     flipped,
     host_with,
     policy_for,
+    put_together,
     roles,
     to_json,
     two_targets,
@@ -48,6 +49,10 @@ def an_entry_of_another_kind(arms: Arms) -> str:
 
 def countless_attestations(arms: Arms) -> str:
     return respelled_index(arms, lambda e: e.extend([e[1]] * limits.ATTESTATIONS_MAX))
+
+
+def an_attestation_twice(arms: Arms) -> str:
+    return respelled_index(arms, lambda e: e.append(e[1]))
 
 
 def no_index(arms: Arms) -> str:
@@ -91,6 +96,24 @@ def attested(arms: Arms, change: Any, *blobs: bytes) -> str:
 
 def a_large_config(arms: Arms) -> str:
     return attested(arms, lambda document: None, b"{ }")
+
+
+def an_envelope_twice(arms: Arms) -> str:
+    """Under two attestations, which another tool may have annotated."""
+    document = json.loads(arms.genuine.blobs[roles(arms.genuine)["attestation"]])
+    data = to_json({**document, "annotations": {"number": "2"}})
+    index = json.loads(arms.genuine.files["index.json"])
+    more = {**index["manifests"][1], "digest": digest_of(data), "size": len(data)}
+    index["manifests"].append(more)
+    bundle = arms.genuine.with_blob(digest_of(data), data)
+    return code_of(bundle.with_file("index.json", to_json(index)), arms.policy, arms.host)
+
+
+def two_large_envelopes(arms: Arms) -> str:
+    good = arms.documents.envelopes[0]
+    large = [good.ljust(limits.ATTESTATIONS_BYTES_MAX // 2 + more) for more in range(2)]
+    arms.documents.envelopes = large
+    return code_of(put_together(arms.documents), arms.policy, arms.host)
 
 
 def no_subject(arms: Arms) -> str:
@@ -229,7 +252,10 @@ VERIFY = [
           ("len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests)", "False"),
           an_entry_of_another_kind, "AOTC-E113"),
     Check(contents.read_root, ("len(attestations) > limits.ATTESTATIONS_MAX", "False"),
-          countless_attestations, "AOTC-E111"),
+          countless_attestations, "AOTC-E111", "AOTC-E113"),
+    Check(contents.read_root,
+          ("len({entry.digest for entry in index.manifests}) != len(index.manifests)", "False"),
+          an_attestation_twice, "AOTC-E113", "AOTC-E114"),
     Check(contents._file, ("data is None", "False"), no_index, "AOTC-E110", "TypeError"),
     Check(contents._file, ("len(data) > limits.INDEX_BYTES_MAX", "False"), a_huge_index,
           "AOTC-E111"),
@@ -240,6 +266,10 @@ VERIFY = [
     Check(contents.read_envelopes, ("subject != root.entry.digest", "False"), no_subject,
           "AOTC-E114"),
     Check(contents.read_envelopes, ("len(manifest.layers) != 1", "False"), two_layers, "AOTC-E114"),
+    Check(contents.read_envelopes, ("layer.digest in layers", "False"), an_envelope_twice,
+          "AOTC-E114"),
+    Check(contents.read_envelopes, ("total > limits.ATTESTATIONS_BYTES_MAX", "False"),
+          two_large_envelopes, "AOTC-E111"),
     Check(contents.begin_contents, ("index.artifactType != oci.BUNDLE_TYPE", "False"),
           another_artifact, "AOTC-E113"),
     Check(contents.begin_contents, ("manifest.target.name in manifests", "False"), a_target_twice,

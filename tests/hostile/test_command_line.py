@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,3 +68,45 @@ def test_verify_accepts_the_genuine_bundle(digits_bundle: tuple[Path, Path]) -> 
     done = aotc("verify", digits_bundle[0], "--trust", digits_bundle[1], "--json")
     assert done.returncode == 0, done.stdout
     assert json.loads(done.stdout)["gates"][-1] == "host"
+
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", ROOT / "runtime" / "README.md", *sorted(ROOT.glob("docs/*.md")))
+_COMMAND = re.compile(
+    r"^((?:python\S* (?:-P )?-m aotc_runtime|aotc-runtime|aotc) (?:verify|host-info)\b[^#|>\n]*)",
+    re.MULTILINE,
+)
+DOCUMENTED = sorted(
+    {
+        match[1].strip()
+        for page in PAGES
+        for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+        for match in _COMMAND.finditer(block)
+        if "--openssf" not in match[1]
+    }
+)
+
+
+def test_the_pages_say_how_to_verify_with_the_runtime_alone() -> None:
+    assert any(command.startswith("aotc-runtime verify") for command in DOCUMENTED)
+    assert any(command.startswith("aotc verify") for command in DOCUMENTED)
+
+
+@pytest.mark.parametrize("command", [*DOCUMENTED, "python -P -m aotc_runtime host-info"])
+def test_no_documented_command_imports_from_the_current_folder(
+    command: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Whoever can write there would decide what a deploy gate says."""
+    for name in ("msgspec", "json", "argparse", "numpy", "aotc_runtime", "click", "aotc"):
+        (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/ran', 'w')")
+    for path, name in zip(digits_bundle, ("digits.aotb", "trust.toml"), strict=True):
+        (tmp_path / name).symlink_to(path)
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    done = subprocess.run(
+        command.split(), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert not (tmp_path / "ran").exists()
+    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime import canonical
+from aotc_runtime import canonical, limits
 from aotc_runtime.formats import dsse, foreign, tar, tensors
 from aotc_runtime.system import store
 
@@ -114,6 +114,12 @@ def no_file(arms: Arms) -> Any:
     return store.open_bundle(arms.folder / "missing")
 
 
+def countless_values(arms: Arms) -> str:
+    values = b"[" + b"[]," * limits.INDEX_MARKS_MAX + b"0]"
+    data = arms.genuine.files["index.json"][:-1] + b',"more":' + values + b"}"
+    return code_of(arms.genuine.with_file("index.json", data), arms.policy, arms.host)
+
+
 def a_key_twice(arms: Arms) -> str:
     data = arms.genuine.files["index.json"][:-1] + b',"schemaVersion":2}'
     return code_of(arms.genuine.with_file("index.json", data), arms.policy, arms.host)
@@ -201,15 +207,18 @@ CHECKS = [
           "AOTC-E104"),
     Check(tar._member, ("not NAME.match(name)", "False"), with_entry("../index.json"),
           "AOTC-E104", "AOTC-E109"),
-    Check(tar._number, ('if not digits or any(digit not in b"01234567" for digit in digits)',
-          "if False"), with_header(put(124, b"+0000000036")), "AOTC-E103"),
+    Check(tar._number, ("digits is None", "False"), with_header(put(124, b"+0000000036")),
+          "AOTC-E103", "AOTC-E108"),
+    Check(tar._number, ("_OCTAL.match(field)", '_OCTAL.match(field.lstrip(b"\\0"))'),
+          with_header(put(124, b"\0" + b"0000000036")), "AOTC-E103"),
     Check(tar.read_members, ("if any(data[member.offset + member.size : member.offset + padded])",
           "if False"), hidden_in_padding, "AOTC-E105"),
     Check(tar.read_members, ("member.name in members", "False"), index_twice, "AOTC-E104"),
     Check(tar.read_members, ("len(trailer) < 2 * BLOCK", "False"), one_zero_block, "AOTC-E103"),
     Check(tar.read_members, ("len(trailer) > TRAILER_BYTES_MAX", "False"), a_tail(bytes(2**20)),
           "AOTC-E105"),
-    Check(tar.read_members, ("or any(trailer)", ""), a_tail(b"x"), "AOTC-E105"),
+    Check(tar.read_members, ("or any(trailer)", ""), a_tail(bytes(511) + b"x"), "AOTC-E105"),
+    Check(tar.read_members, ("or len(trailer) % BLOCK", ""), a_tail(b"\0"), "AOTC-E105"),
     Check(store._map, ("not stat.S_ISREG(status.st_mode)", "False"), a_pipe, "AOTC-E108",
           "AOTC-E103"),
     Check(store.open_bundle, ("(OSError, ValueError, TypeError)", "ZeroDivisionError"), no_file,
@@ -220,6 +229,7 @@ CHECKS = [
           no_layout_file, "AOTC-E109", "AOTC-E110"),
     Check(store._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),
     Check(foreign.decode_foreign, ("check_keys(copy)", "pass"), a_key_twice, "AOTC-E106"),
+    Check(foreign._check_marks, ("marks > most", "False"), countless_values, "AOTC-E111"),
     Check(foreign.decode_foreign, ("msgspec.MsgspecError, ValueError, RecursionError", ""),
           no_json, "AOTC-E106", "DecodeError"),
     Check(canonical.decode, ("again != data", "False"), respelled, "AOTC-E102"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from aotc.signing.keys import KeyType
 from aotc.signing.signer import LocalSigner
 from aotc_runtime import limits
 from aotc_runtime.errors import TrustError
@@ -16,6 +18,7 @@ from aotc_runtime.verification.verify import examine
 from .tampering import (
     ACCEPTED,
     Documents,
+    authenticated,
     code_of,
     envelope,
     policy_for,
@@ -52,10 +55,16 @@ def test_two_signatures_by_one_key_do_not_meet_a_threshold_of_two(
 ) -> None:
     policy = policy_for(ours, stranger, threshold=2)
     assert code_of(signed(documents, ours, ours), policy, host) == "AOTC-E304"
-    in_one = signed_envelope(payload_for(documents), ours, ours)
+    payload = payload_for(documents)
+    message = authenticated(payload)
+    ecdsa = LocalSigner.ephemeral(KeyType.ECDSA_P256)
+    assert isinstance(ecdsa.key, ec.EllipticCurvePrivateKey)
+    anew = [ecdsa.key.sign(message, ec.ECDSA(hashes.SHA256())) for _ in range(2)]
+    in_one = envelope(payload, *[(ecdsa.key_id, signature) for signature in anew])
     documents.envelopes = [in_one]
+    policy = policy_for(ecdsa, stranger, threshold=2)
     assert code_of(put_together(documents), policy, host) == "AOTC-E304"
-    mixed = signed_envelope(payload_for(documents), ours, keyid="another")
+    mixed = signed_envelope(payload_for(documents), ecdsa, keyid="another")
     documents.envelopes = [in_one, mixed]
     assert code_of(put_together(documents), policy, host) == "AOTC-E304"
 

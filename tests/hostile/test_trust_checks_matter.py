@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -61,7 +62,23 @@ def more_keys_than_there_are(arms: Arms) -> str:
 
 def countless_signatures(arms: Arms) -> str:
     pair = (arms.ours.key_id, arms.ours.sign(authenticated(payload(arms))))
-    return enveloped(arms, envelope(payload(arms), *[pair] * (limits.SIGNATURES_MAX + 1)))
+    more = [(str(n), n.to_bytes(64)) for n in range(limits.SIGNATURES_MAX)]
+    return enveloped(arms, envelope(payload(arms), pair, *more))
+
+
+def a_signature_twice(arms: Arms) -> str:
+    pair = (arms.ours.key_id, arms.ours.sign(authenticated(payload(arms))))
+    return enveloped(arms, envelope(payload(arms), pair, ("another", pair[1])))
+
+
+def more_to_try_than_there_is_time(arms: Arms) -> str:
+    """Signatures of no key of the policy, which are tried with all of them."""
+    others = [LocalSigner.ephemeral() for _ in range(9)]
+    envelopes = [
+        envelope(b"x" * n, *[("", (64 * n + m).to_bytes(64)) for m in range(64)]) for n in range(4)
+    ]
+    arms.documents.envelopes = [*envelopes, signed_envelope(payload(arms), arms.ours)]
+    return code_of(put_together(arms.documents), policy_for(arms.ours, *others), arms.host)
 
 
 def the_old_signature(arms: Arms) -> str:
@@ -91,6 +108,35 @@ def a_key_for_something_else(arms: Arms) -> str:
         .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         .decode()
     )
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=pem),))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def spelled(point: str) -> str:
+    """PEM of the key with these 32 bytes."""
+    der = base64.b64encode(bytes.fromhex("302a300506032b6570032100" + point)).decode()
+    return f"-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n"
+
+
+NEUTRAL = "01" + "00" * 31
+"""The neutral element: R is the same, S is 0, and every message is signed."""
+
+
+def nobodys_key(arms: Arms) -> str:
+    forged = envelope(payload(arms), ("", bytes.fromhex(NEUTRAL) + bytes(32)))
+    arms.documents.envelopes = [forged]
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=spelled(NEUTRAL)),))
+    return code_of(put_together(arms.documents), policy, arms.host)
+
+
+def a_key_after_another(arms: Arms) -> str:
+    both = arms.stranger.public_pem() + arms.ours.public_pem()
+    policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=both),))
+    return code_of(signed(arms.documents, arms.stranger), policy, arms.host)
+
+
+def no_key_in_the_block(arms: Arms) -> str:
+    pem = spelled("")
     policy = TrustPolicy(schema=1, name="*", keys=(TrustedKey(public_key=pem),))
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
 
@@ -126,7 +172,7 @@ GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
 COUNTED = "signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)"
 ASKED = "[*check_policy(contents, attested, vouchers, policy, source.name)]"
 NOBODY = "not found and not idle and not silent"
-NUMBER = "1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX"
+NUMBER = "1 <= count <= limits.SIGNATURES_MAX"
 STATED = "_statement(signed, root_digest)"
 UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
 
@@ -156,8 +202,11 @@ TRUST = [
           more_keys_than_there_are, "AOTC-E309", "KeyError"),
     Check(keys._parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
           "AOTC-E310"),
-    Check(keys._parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_at_all,
+    Check(keys._parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_in_the_block,
           "AOTC-E310", "ValueError"),
+    Check(keys._ed25519_key, ("y in _SMALL_ORDER", "False"), nobodys_key, "AOTC-E310"),
+    Check(keys.load_public_key, ("match is None", "False"), a_key_after_another, "AOTC-E310",
+          "TypeError"),
     Check(keys.load_public_key, ("der.startswith(_ED25519_PREFIX)", "True"),
           a_key_for_something_else, "AOTC-E310", "AOTC-E302"),
     Check(keys._public_key, ("return False", "return True"), signed_by_a_stranger,
@@ -165,7 +214,12 @@ TRUST = [
     Check(keys._public_key, ("return False", "return True"), claiming_a_trusted_key,
           "AOTC-E303"),
     Check(signatures.open_envelope, (NUMBER, "True"), countless_signatures, "AOTC-E119"),
-    Check(signatures.vouchers_for, ("not envelopes", "False"), unsigned, "AOTC-E301",
+    Check(signatures.open_envelope,
+          ("len({signature.sig for signature in envelope.signatures}) != count", "False"),
+          a_signature_twice, "AOTC-E119"),
+    Check(signatures.Trials.verify, ("self._left < 0", "False"), more_to_try_than_there_is_time,
+          "AOTC-E119"),
+    Check(signatures.vouchers_for, ("not number", "False"), unsigned, "AOTC-E301",
           "AOTC-E302"),
     Check(signatures.vouchers_for, (NOBODY, "False"), signed_by_a_stranger, "AOTC-E302",
           "AOTC-E304"),

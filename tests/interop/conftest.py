@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,6 +60,31 @@ def _unpacked(_signed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for heading in ("Digests, with sha256sum", "Signatures, with openssl"):
         page.require(heading, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def _built_by_ci(_signed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "page"
+    folder.mkdir()
+    for name in ("ci.key", "ci.pub", "release.key", "release.pub"):
+        shutil.copy(_signed / name, folder)
+    aotc = str(Path(sys.executable).parent / "aotc")
+    for command in (
+        ["build", str(ROOT / "manifests" / "digits.toml"), "--key", "ci.key", "-o", "digits.aotb"],
+        ["sign", "digits.aotb", "--key", "release.key"],
+        ["sign", "digits.aotb", "--key", "ci.key"],
+    ):
+        subprocess.run([aotc, *command], cwd=folder, check=True, capture_output=True)
+    page.require("Verifying without aotc", folder)
+    return folder
+
+
+@pytest.fixture
+def built_by_ci(_built_by_ci: Path, tmp_path: Path) -> Path:
+    """The page's folder with a bundle that ci.key built: it signed a provenance, a bill of
+    materials and an endorsement; and that release.key signed.
+    """
+    return Path(shutil.copytree(_built_by_ci, tmp_path / "page"))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "signing.md"
@@ -13,9 +14,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "signing.md"
 _SECTION = re.compile(r"^#{2,} (?P<heading>[^\n]+)\n(?P<text>.*?)(?=^#{2,} |\Z)", re.M | re.S)
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S)
 
-_RUNNERS = {
-    "sh": ["bash", "-euo", "pipefail", "-c"],
-    "python": [sys.executable, "-c"],
+_RUNNERS: dict[str, Callable[[str], list[str]]] = {
+    "sh": lambda options: ["bash", *options.split(), "-c"],
+    "python": lambda _: [sys.executable, "-c"],
 }
 
 
@@ -30,10 +31,13 @@ def blocks(heading: str) -> list[tuple[str, str]]:
     return [(match["language"], match["code"]) for match in _BLOCK.finditer(text)]
 
 
-def run(heading: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    heading: str, folder: Path, options: str = "-euo pipefail", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a section's blocks in a folder: each Python block alone, its shell blocks as one script.
 
-    The result of the last one that ran, which is the first that failed.
+    options: of the shell; "+e" goes on after a failure, as a terminal does. The result of the last
+    one that ran, which is the first that failed.
     """
     found = blocks(heading)
     scripts = [(language, code) for language, code in found if language != "sh"]
@@ -44,7 +48,7 @@ def run(heading: str, folder: Path, **variables: str) -> subprocess.CompletedPro
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     for language, code in scripts:
         done = subprocess.run(
-            [*_RUNNERS[language], code],
+            [*_RUNNERS[language](options), code],
             cwd=folder,
             env=environment,
             capture_output=True,

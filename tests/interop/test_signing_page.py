@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aotc.signing.keys import KeyType
 from aotc.signing.signer import LocalSigner
+from aotc_runtime.formats import dsse
+from aotc_runtime.verification.keys import load_public_key
 
 from . import page
 
@@ -125,3 +129,74 @@ def test_another_key_is_refused(unpacked: Path, name: str) -> None:
     (unpacked / f"{name}.pub").write_text(LocalSigner.ephemeral(kind).public_pem())
     assert page.run(LIBRARIES, unpacked).returncode != 0
     assert page.run(OPENSSL, unpacked).returncode != 0
+
+
+def test_a_bundle_that_its_builders_key_signed_three_times_is_verified_by_all(
+    built_by_ci: Path,
+) -> None:
+    for heading in (SHA256SUM, OPENSSL, LIBRARIES):
+        page.require(heading, built_by_ci)
+    done = page.run(OPENSSL, built_by_ci)
+    assert done.stdout.count("this bundle") == 2
+
+
+def forge(folder: Path, name: str, kind: KeyType) -> None:
+    """A stranger's provenance of this root before all others, which claims the key of `name`."""
+    digits = folder / "digits"
+    index = json.loads((digits / "index.json").read_text())
+    root = next(e for e in index["manifests"] if e["mediaType"].endswith("index.v1+json"))
+    (known,) = (
+        document
+        for blob in blobs(folder)
+        if blob.stat().st_size < 2**16
+        and (document := read_json(blob)).get("payloadType")
+        and key_id(folder / f"{name}.pub") == document["signatures"][0]["keyid"]
+        and b"aotc.dev/sign/v1" in base64.b64decode(document["payload"])
+    )
+    payload = base64.b64decode(known["payload"])
+    message = dsse.pre_authentication_encoding(known["payloadType"], payload)
+    signature = LocalSigner.ephemeral(kind).sign(message)
+    known["signatures"][0]["sig"] = base64.b64encode(signature).decode()
+
+    def store(document: object) -> dict[str, object]:
+        data = json.dumps(document).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        (digits / "blobs" / "sha256" / digest).write_bytes(data)
+        return {"digest": f"sha256:{digest}", "size": len(data)}
+
+    manifest = {"layers": [{"mediaType": "application/vnd.in-toto+json", **store(known)}]}
+    entry = {"mediaType": "application/vnd.oci.image.manifest.v1+json", **store(manifest)}
+    index["manifests"] = [root, entry, *(e for e in index["manifests"] if e is not root)]
+    (digits / "index.json").write_text(json.dumps(index))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def key_id(public: Path) -> str:
+    return load_public_key(public.read_text("utf-8"), "", "x").id
+
+
+@pytest.mark.parametrize("options", ["-euo pipefail", "+e"])
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_openssl_refuses_a_strangers_envelope_that_claims_a_key_even_where_the_shell_goes_on(
+    built_by_ci: Path, name: str, options: str
+) -> None:
+    page.require(SHA256SUM, built_by_ci)
+    forge(built_by_ci, name, KeyType.ED25519 if name == "ci" else KeyType.ECDSA_P256)
+    done = page.run(OPENSSL, built_by_ci, options)
+    assert done.returncode != 0
+    assert done.stdout.count("this bundle") == (0 if name == "ci" else 1)
+    assert page.run(LIBRARIES, built_by_ci).returncode != 0
+
+
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_a_key_that_has_signed_nothing_is_told(built_by_ci: Path, name: str) -> None:
+    (built_by_ci / f"{name}.pub").write_text(LocalSigner.ephemeral().public_pem())
+    done = page.run(OPENSSL, built_by_ci, "+e")
+    assert done.returncode != 0 and f"nothing signed by {name}.pub" in done.stderr

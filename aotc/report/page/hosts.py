@@ -18,6 +18,7 @@ from aotc.signing.certificates import claimed
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED, Certificate
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, ParityRan, Target
 from aotc_runtime.schema.policy import TrustPolicy
@@ -106,7 +107,9 @@ def _built(manifests: Mapping[str, BundleManifest]) -> Iterator[tuple[Cell, ...]
 
 def _certified(review: Review, asked: Asked) -> Iterator[tuple[Cell, ...]]:
     counting = _counting(review, asked)
-    for envelope in review.envelopes:
+    for claim, envelope in zip(review.claims, review.envelopes, strict=True):
+        if claim.predicate_type != CERTIFICATE_TYPE:
+            continue
         for certificate, keys in claimed([envelope]):
             day = certificate.certifiedOn.isoformat().replace("+00:00", "Z")
             by = listed(key[:16] or "a key without id" for key in keys)

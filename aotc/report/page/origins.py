@@ -25,7 +25,7 @@ from aotc.report.page.parts import (
     listed,
     table,
 )  # fmt: skip
-from aotc.report.review import Claim, Review
+from aotc.report.review import Review
 from aotc.report.text import size
 from aotc_runtime import canonical
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE, PROVENANCE_TYPE
@@ -111,16 +111,16 @@ def _provenance(review: Review) -> Iterator[Part]:
         by = listed(key[:16] or "a key without id" for key in claim.key_ids)
         head = Facts((("says it is signed by", by), ("counts", mark)))
         if claim.predicate_type == PROVENANCE_TYPE:
-            yield Group(f"Statement {number}: provenance", (head, *_slsa(claim)))
+            yield Group(f"Statement {number}: provenance", (head, *_slsa(claim.predicate)))
         elif claim.predicate_type.startswith(SBOM_TYPES):
-            yield Group(f"Statement {number}: bill of materials", (head, *_bill(claim)))
+            yield Group(f"Statement {number}: bill of materials", (head, *_bill(claim.predicate)))
         else:
             title = f"Statement {number}: {claim.predicate_type}"
             yield Group(title, (head, _as_it_stands("What it says", claim.predicate)))
 
 
-def _slsa(claim: Claim) -> Iterator[Part]:
-    definition, run = (_at(claim.predicate, key) for key in ("buildDefinition", "runDetails"))
+def _slsa(predicate: Any) -> Iterator[Part]:
+    definition, run = (_at(predicate, key) for key in ("buildDefinition", "runDetails"))
     metadata = _at(run, "metadata")
     started, finished = _at(metadata, "startedOn"), _at(metadata, "finishedOn")
     facts = [
@@ -157,13 +157,13 @@ def _resource(source: Any) -> tuple[str, str, str]:
     return _word(_at(source, "name")), _word(_at(source, "uri")), text
 
 
-def _bill(claim: Claim) -> Iterator[Part]:
-    components = _list(_at(claim.predicate, "components"))
+def _bill(predicate: Any) -> Iterator[Part]:
+    components = _list(_at(predicate, "components"))
     kinds: dict[str, int] = {}
     for component in components:
         kind = _word(_at(component, "type"))
         kinds[kind] = kinds.get(kind, 0) + 1
-    version = _word(_at(claim.predicate, "specVersion"))
+    version = _word(_at(predicate, "specVersion"))
     yield Facts((("CycloneDX", version), ("components", counts_text(kinds))))
     if components:
         columns = ("Component", "Kind", "Version", "Scope", "Package URL", "Hashes")

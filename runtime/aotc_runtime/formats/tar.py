@@ -22,6 +22,9 @@ MAGICS = (b"ustar  \0", b"ustar\x0000")
 NAME = re.compile(r"\A(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*\Z")
 """No part is empty or begins with a dot, so no name is absolute or climbs out of the bundle."""
 
+_OCTAL = re.compile(rb"\A *([0-7]+)[ \0]*\Z")
+"""What every reader takes for the same number: some end at the first zero byte."""
+
 TRAILER_BYTES_MAX = 20 * BLOCK + 2 * BLOCK
 """Two zero blocks end an archive; tools pad to records of 20 blocks."""
 
@@ -91,7 +94,7 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     trailer = data[at:]
     if len(trailer) < 2 * BLOCK:
         raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")
-    if len(trailer) > TRAILER_BYTES_MAX or any(trailer):
+    if len(trailer) > TRAILER_BYTES_MAX or len(trailer) % BLOCK or any(trailer):
         raise _refuse("AOTC-E105", where, "nothing after the last member", "further bytes")
     return members
 
@@ -130,7 +133,7 @@ def _number(field: bytes, at: int, where: str) -> int:
     """Octal digits, or GNU's base-256 for large sizes."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
-    digits = field.strip(b" \0")
-    if not digits or any(digit not in b"01234567" for digit in digits):
+    digits = _OCTAL.match(field)
+    if digits is None:
         raise _refuse("AOTC-E103", f"{where} at byte {at}", "an octal number", repr(field))
-    return int(digits, 8)
+    return int(digits[1], 8)

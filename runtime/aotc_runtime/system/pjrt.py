@@ -318,7 +318,12 @@ class Device:
         devices = [self._all_devices[number] for number in numbers]
         # Before they are known, another thread's load would take them for compiled ones.
         with self._lock:
-            return each(partial(self._deserialized, devices), every, self.threads)
+            try:
+                return each(partial(self._deserialized, devices), every, self.threads)
+            finally:
+                # XLA's threads leave the bytes that they read to be released by others: at its next
+                # call, which never comes where the bundle is refused.
+                self.forget_released()
 
     def _deserialized(self, devices: list[Any], stored: Stored) -> Executable:
         handlers = [self._result(aval) for aval in stored.outputs]
@@ -423,8 +428,8 @@ class Device:
         )
 
     def forget_released(self) -> None:
-        """Release arrays that freed buffers used in place. XLA would do so at its next call, and
-        until then keep the files mapped that hold them.
+        """Release arrays that freed buffers used in place, and bytes that executables were made of.
+        XLA would do so at its next call, and until then keep the files mapped that hold arrays.
         """
         self._collect_garbage()
 

@@ -88,13 +88,27 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
         # ValueError: a null character, or text that no file name can hold.  TypeError: no path.
         raise _refuse(
             "AOTC-E108",
-            shown,
+            _inside(shown, error),
             "a readable bundle: an .aotb file or an OCI layout folder",
             getattr(error, "strerror", None) or str(error),
-            "check the path",
+            "check the path and the permissions",
         ) from error
     _check_names(members, shown)
     return MappedBundle(shown, members)
+
+
+def _inside(shown: str, error: Exception) -> str:
+    """The bundle's name, and that of the file or folder of it that the error is about."""
+    name = getattr(error, "filename", None)
+    inside = str(name).encode(errors="backslashreplace").decode() if name is not None else ""
+    return (
+        f"{shown} {inside.removeprefix(shown + '/')}" if inside.startswith(f"{shown}/") else shown
+    )
+
+
+def _raise(error: OSError) -> None:
+    """A folder that cannot be listed may hold anything."""
+    raise error
 
 
 def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
@@ -107,7 +121,7 @@ def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
             "pass the .aotb file, or the folder that `aotc build --layout` wrote",
         )
     members: dict[str, memoryview] = {}
-    for parent, folders, files in os.walk(folder, followlinks=False):
+    for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
         for name in sorted(folders + files):
             path = Path(parent, name)
             inside = path.relative_to(folder).as_posix()

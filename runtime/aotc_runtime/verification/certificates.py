@@ -8,7 +8,7 @@ Where several count, one that did not pass outweighs all that did.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -23,7 +23,7 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
-from aotc_runtime.verification.signatures import SignedPayload, open_envelope
+from aotc_runtime.verification.signatures import SignedPayload, Trials, open_envelope
 from aotc_runtime.verification.trust import certifier_keys
 
 _AGAIN = "`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy"
@@ -45,7 +45,7 @@ class Statements(Struct, frozen=True):
 def ruling(
     manifest: BundleManifest,
     jaxlib: str,
-    envelopes: Sequence[bytes],
+    envelopes: Iterable[bytes],
     root_digest: str,
     policy: TrustPolicy,
     where: str,
@@ -93,7 +93,7 @@ def ruling(
 
 
 def read_statements(
-    envelopes: Sequence[bytes],
+    envelopes: Iterable[bytes],
     root_digest: str,
     keys: Mapping[str, PublicKey],
     where: str,
@@ -107,9 +107,10 @@ def read_statements(
     by_key = []
     beside: list[str] = []
     idle: list[Finding] = []
+    trials = Trials()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
-        signers = _signers(signed, keys)
+        signers = _signers(signed, keys, trials)
         counted = frozenset(id for id in signers if keys[id].state(now) == "valid")
         if not counted:
             idle += [_idle(signed, keys[id], now) for id in sorted(signers)]
@@ -123,14 +124,16 @@ def read_statements(
     return Statements(tuple(by_key), tuple(beside), tuple(idle))
 
 
-def _signers(signed: SignedPayload, keys: Mapping[str, PublicKey]) -> frozenset[str]:
+def _signers(
+    signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
+) -> frozenset[str]:
     """The certifiers whose signature verifies; a key id is a hint that nobody signs."""
     message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
     return frozenset(
         key.id
         for _, signature in signed.signatures
         for key in keys.values()
-        if key.verify(signature, message)
+        if trials.verify(key, signature, message, signed.where)
     )
 
 

@@ -5,7 +5,7 @@ Nothing here knows a policy: this says what is in a bundle, not whether to trust
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -73,15 +73,14 @@ def read_root(source: BlobSource) -> Root:
     Raises BundleFormatError: AOTC-E110 a file is missing, E111 too large, E106 malformed,
     E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
     """
-    layout = decode_foreign(
-        _file(source, oci.LAYOUT_FILE), oci.Layout, where=f"{source.name} {oci.LAYOUT_FILE}"
-    )
+    where = f"{source.name} {oci.LAYOUT_FILE}"
+    data, marks = _file(source, oci.LAYOUT_FILE), limits.INDEX_MARKS_MAX
+    layout = decode_foreign(data, oci.Layout, where=where, marks=marks)
     if layout.imageLayoutVersion != oci.LAYOUT_VERSION:
-        where = f"{source.name} {oci.LAYOUT_FILE}"
         found = layout.imageLayoutVersion
         raise _format_error("AOTC-E112", where, f"version {oci.LAYOUT_VERSION}", found)
     where = f"{source.name} {oci.INDEX_FILE}"
-    index = decode_foreign(_file(source, oci.INDEX_FILE), Entries, where=where)
+    index = decode_foreign(_file(source, oci.INDEX_FILE), Entries, where=where, marks=marks)
     # By media type alone: registries' tools drop an entry's other fields.
     roots = [entry for entry in index.manifests if entry.mediaType == oci.INDEX_TYPE]
     attestations = [entry for entry in index.manifests if entry.mediaType == oci.MANIFEST_TYPE]
@@ -92,6 +91,8 @@ def read_root(source: BlobSource) -> Root:
     if len(attestations) > limits.ATTESTATIONS_MAX:
         expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
         raise _format_error("AOTC-E111", where, expected, str(len(attestations)))
+    if len({entry.digest for entry in index.manifests}) != len(index.manifests):
+        raise _format_error("AOTC-E113", where, "each entry once", "one that stands twice")
     return Root(roots[0], tuple(attestations))
 
 
@@ -131,27 +132,62 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
     return copy
 
 
-def read_envelopes(source: BlobSource, root: Root) -> tuple[list[bytes], set[str]]:
-    """The DSSE envelopes attached to the root, and the digests of all blobs they occupy.
+class Envelopes(Struct, frozen=True):
+    """The DSSE envelopes attached to a root, as bytes: read one at a time, since all together they
+    may be large and nothing vouches for them. Each is copied and hashed whenever it is read.
 
-    Raises IntegrityError and BundleFormatError (AOTC-E114: not an attestation of this root).
+    blobs: digests of everything that the attestations occupy.
     """
-    envelopes = []
+
+    source: BlobSource
+    layers: tuple[Descriptor, ...]
+    blobs: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number, layer in enumerate(self.layers, start=1):
+            yield _envelope(self.source, layer, f"attestation {number}")
+
+
+def _envelope(source: BlobSource, layer: Descriptor, what: str) -> bytes:
+    return _document(source, layer, f"{what} envelope", limits.ENVELOPE_BYTES_MAX)
+
+
+def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
+    """docs/trust.md 2: the DSSE envelopes attached to the root; each has been read once.
+
+    Raises IntegrityError and BundleFormatError: AOTC-E111 all together are too large, E114 not an
+    attestation of this root, or the envelope of another one.
+    """
+    layers: dict[str, Descriptor] = {}
     reached: set[str] = set()
-    for number, reference in enumerate(root.attestations):
-        what = f"attestation {number + 1}"
-        data = _document(source, reference, what, limits.MANIFEST_BYTES_MAX)
-        manifest = decode_foreign(data, AttestationManifest, where=f"{source.name} {what}")
+    total = 0
+    for number, reference in enumerate(root.attestations, start=1):
+        what = f"attestation {number}"
+        where = f"{source.name} {what}"
+        data = _document(source, reference, what, limits.ATTESTATION_BYTES_MAX)
+        manifest = decode_foreign(
+            data, AttestationManifest, where=where, marks=limits.ATTESTATION_MARKS_MAX
+        )
         subject = manifest.subject.digest if manifest.subject else "nothing"
         if subject != root.entry.digest or len(manifest.layers) != 1:
             expected = f"one envelope about {root.entry.digest}"
             found = f"{len(manifest.layers)} about {subject}"
-            raise _format_error("AOTC-E114", f"{source.name} {what}", expected, found)
+            raise _format_error("AOTC-E114", where, expected, found)
         _document(source, manifest.config, f"{what} config", len(oci.EMPTY_BLOB))
         layer = manifest.layers[0]
-        envelopes.append(_document(source, layer, f"{what} envelope", limits.ENVELOPE_BYTES_MAX))
+        if layer.digest in layers:
+            found = "the envelope of another attestation"
+            raise _format_error("AOTC-E114", where, "an envelope of its own", found)
+        total += len(data) + len(_envelope(source, layer, what))
+        if total > limits.ATTESTATIONS_BYTES_MAX:
+            expected = f"at most {limits.ATTESTATIONS_BYTES_MAX} bytes of attestations"
+            raise _format_error("AOTC-E111", where, expected, f"{total} bytes up to this one")
+        layers[layer.digest] = layer
         reached |= {reference.digest, manifest.config.digest, layer.digest}
-    return envelopes, reached
+    return Envelopes(source, tuple(layers.values()), frozenset(reached))
 
 
 class WeightsHashing:
@@ -174,7 +210,7 @@ class WeightsHashing:
         self._hashing.stop()
 
 
-def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Contents:
+def read_contents(source: BlobSource, root: Root, attested: Collection[str]) -> Contents:
     """As `begin_contents`, to its end: every blob below the root is the one that was signed."""
     contents, weights = begin_contents(source, root, attested)
     weights.finish()
@@ -182,7 +218,7 @@ def read_contents(source: BlobSource, root: Root, attested: set[str]) -> Content
 
 
 def begin_contents(
-    source: BlobSource, root: Root, attested: set[str]
+    source: BlobSource, root: Root, attested: Collection[str]
 ) -> tuple[Contents, WeightsHashing]:
     """docs/trust.md 2, 5 and 6: read everything below the root and check that each blob has the
     digest that was signed. For weights that is known once the returned hashing has finished.
@@ -330,11 +366,11 @@ def _hash_layers(
     return data | weights, WeightsHashing(source, weights)
 
 
-def read_unverified(source: BlobSource) -> tuple[Contents, list[bytes]]:
+def read_unverified(source: BlobSource) -> tuple[Contents, Envelopes]:
     """What a bundle contains and its envelopes, digests checked, signatures not.
 
     For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
     """
     root = read_root(source)
-    envelopes, attested = read_envelopes(source, root)
-    return read_contents(source, root, attested), envelopes
+    envelopes = read_envelopes(source, root)
+    return read_contents(source, root, envelopes.blobs), envelopes

@@ -18,6 +18,8 @@ from msgspec import Struct
 from aotc_runtime.digest import sha256_bytes
 from aotc_runtime.errors import Finding, TrustError
 
+_LABEL = "-----BEGIN PUBLIC KEY-----"
+
 _PEM = re.compile(
     r"\A\s*-----BEGIN PUBLIC KEY-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END PUBLIC KEY-----\s*\Z"
 )
@@ -26,6 +28,11 @@ _ED25519_PREFIX = bytes.fromhex("302a300506032b6570032100")
 
 _ED25519_BYTES = len(_ED25519_PREFIX) + 32
 
+_P = 2**255 - 19
+_Y_OF_ORDER_8 = int("7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7", 16)
+_SMALL_ORDER = frozenset({0, 1, _P - 1, _Y_OF_ORDER_8, _P - _Y_OF_ORDER_8})
+"""y of the 8 points of edwards25519 whose order divides 8. Under such a key a signature that
+anybody can write down verifies for one message in 8, or for all."""
 
 KeyState = Literal["valid", "not yet valid", "expired", "revoked"]
 
@@ -61,21 +68,48 @@ class PublicKey(Struct, frozen=True):
 
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:
     """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
-    der = _der(pem)
+    match = _PEM.match(pem)
+    if match is None:
+        hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
+        raise _refusal(where, f"one PEM public key: {_LABEL}", _found_instead(pem), hint)
+    der = _der(match[1])
     if len(der) == _ED25519_BYTES and der.startswith(_ED25519_PREFIX):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         key = Ed25519PublicKey.from_public_bytes(der[len(_ED25519_PREFIX) :])
-        return _public_key(der, name, key.verify)
+        return _ed25519_key(key, der, name, where)
     return _parsed_key(pem, name, where)
 
 
-def _der(pem: str) -> bytes:
-    match = _PEM.match(pem)
+def _found_instead(pem: str) -> str:
+    """In words, for a text that is not one public key and nothing else: of two keys one would be
+    trusted unnoticed, or none, and text around a key may say that it is another one.
+    """
+    if "PRIVATE KEY-----" in pem:
+        return "a private key"
+    count = pem.count(_LABEL)
+    if count == 1:
+        return "text before or behind it, or a damaged one"
+    return f"{count} of them" if count else "something else"
+
+
+def _der(text: str) -> bytes:
     try:
-        return binascii.a2b_base64(match[1]) if match else b""
+        return binascii.a2b_base64(text)
     except binascii.Error:
         return b""
+
+
+def _ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
+    point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
+    y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
+    if y in _SMALL_ORDER:
+        expected, found = (
+            "a key of the large group",
+            "a point of small order, which is nobody's key",
+        )
+        raise _refusal(where, expected, found, "ask its owner for the key; somebody made this up")
+    return _public_key(der, name, key.verify)
 
 
 def _parsed_key(pem: str, name: str, where: str) -> PublicKey:
@@ -87,17 +121,13 @@ def _parsed_key(pem: str, name: str, where: str) -> PublicKey:
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
         said = str(error).splitlines()[0] if str(error) else "something else"
-        raise _refusal(
-            where,
-            "a PEM public key: -----BEGIN PUBLIC KEY-----",
-            "a private key" if "PRIVATE KEY-----" in pem else said,
-            "use the .pub file that `aotc keygen` wrote",
-        ) from error
+        hint = "use the .pub file that `aotc keygen` wrote"
+        raise _refusal(where, f"a PEM public key: {_LABEL}", said, hint) from error
     der = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     if isinstance(key, ed25519.Ed25519PublicKey):
-        return _public_key(der, name, key.verify)
+        return _ed25519_key(key, der, name, where)
     if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
         check = partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
         return _public_key(der, name, check)

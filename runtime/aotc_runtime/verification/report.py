@@ -1,4 +1,4 @@
-"""What `aotc verify` and `python -m aotc_runtime verify` say: one document, one text."""
+"""What `aotc verify` and `aotc-runtime verify` say: one document, one text."""
 
 from __future__ import annotations
 

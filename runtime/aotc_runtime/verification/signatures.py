@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -54,19 +54,16 @@ def signers_of(vouchers: Iterable[Voucher]) -> tuple[str, ...]:
 def open_envelope(data: bytes, where: str) -> SignedPayload:
     """docs/trust.md 3: a well-formed envelope.
 
-    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E119 number of signatures.
+    Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
+    number of signatures, or one twice.
     """
-    envelope = decode_foreign(data, dsse.Envelope, where=where)
-    if not 1 <= len(envelope.signatures) <= limits.SIGNATURES_MAX:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E119",
-                where=where,
-                expected=f"1 to {limits.SIGNATURES_MAX} signatures",
-                found=str(len(envelope.signatures)),
-                hint="sign the bundle again with `aotc sign`",
-            )
-        )
+    envelope = decode_foreign(data, dsse.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX)
+    count = len(envelope.signatures)
+    if not 1 <= count <= limits.SIGNATURES_MAX:
+        raise _signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
+    # Spelled in one way each, or refused below.
+    if len({signature.sig for signature in envelope.signatures}) != count:
+        raise _signatures_error(where, "each signature once", "one that stands twice")
     return SignedPayload(
         envelope.payloadType,
         dsse.decode_base64(envelope.payload, where=f"{where} payload"),
@@ -78,8 +75,33 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
     )
 
 
+class Trials:
+    """Signatures that are tried with keys. All that a bundle may cost together is bounded, since
+    whoever can change it can add signatures over long messages.
+    """
+
+    def __init__(self) -> None:
+        self._left = limits.TRIED_BYTES_MAX
+
+    def verify(self, key: PublicKey, signature: bytes, message: bytes, where: str) -> bool:
+        """Whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
+        self._left -= len(message) + limits.TRIAL_BYTES
+        if self._left < 0:
+            expected = (
+                f"signatures that take {limits.TRIED_BYTES_MAX} bytes of hashing to try with the "
+                f"policy's keys, a trial counting for {limits.TRIAL_BYTES} beside its message"
+            )
+            raise _signatures_error(where, expected, "more")
+        return key.verify(signature, message)
+
+
+def _signatures_error(where: str, expected: str, found: str) -> BundleFormatError:
+    hint = "sign the bundle that was built again with `aotc sign`"
+    return BundleFormatError(Finding("AOTC-E119", where, expected, found, hint))
+
+
 def vouchers_for(
-    envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
+    envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> tuple[Voucher, ...]:
     """docs/trust.md 3, 4: the provenance of this root digest that the policy's keys signed; of at
     least as many distinct keys as the threshold. now: seconds since the epoch.
@@ -89,21 +111,15 @@ def vouchers_for(
     E305 a statement about something else, E311 and E312 too few because of expired or revoked ones.
     """
     keys = policy_keys(policy)
-    if not envelopes:
-        raise _policy_error(
-            "AOTC-E301",
-            where,
-            f"a signature by {_names(keys.values())}",
-            "no signature at all",
-            "sign it with `aotc sign BUNDLE --key KEY`",
-        )
+    trials = Trials()
+    number = 0
     vouchers: list[Voucher] = []
     idle: dict[str, PublicKey] = {}
     silent: dict[str, set[str]] = {}
     strangers: set[str] = set()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
-        signers = _signers(signed, keys, strangers)
+        signers = _signers(signed, keys, strangers, trials)
         counted = frozenset(id for id in signers if keys[id].state(now) == "valid")
         idle |= {id: keys[id] for id in signers - counted}
         if not counted:
@@ -114,6 +130,14 @@ def vouchers_for(
             vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where))
         else:
             silent.setdefault(statement.predicateType, set()).update(counted)
+    if not number:
+        raise _policy_error(
+            "AOTC-E301",
+            where,
+            f"a signature by {_names(keys.values())}",
+            "no signature at all",
+            "sign it with `aotc sign BUNDLE --key KEY`",
+        )
     # docs/trust.md 4: k distinct keys, not k signatures.
     found = signers_of(vouchers)
     if not found and not idle and not silent:
@@ -141,7 +165,7 @@ def vouchers_for(
 
 
 def _signers(
-    signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str]
+    signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str], trials: Trials
 ) -> frozenset[str]:
     """The policy's keys whose signature verifies; unknown key ids are added to `strangers`.
 
@@ -153,7 +177,10 @@ def _signers(
     for claimed, signature in signed.signatures:
         named = keys.get(claimed)
         candidates = keys.values() if named is None else (named,)
-        signer = next((key for key in candidates if key.verify(signature, message)), None)
+        matching = (
+            key for key in candidates if trials.verify(key, signature, message, signed.where)
+        )
+        signer = next(matching, None)
         if signer is not None:
             found.add(signer.id)
         elif named is not None:

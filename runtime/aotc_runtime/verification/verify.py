@@ -7,7 +7,7 @@ host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBund
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -98,7 +98,8 @@ def examine(
         root_digest = root.entry.digest
         gates.append("framing")
         raise_if(rules.check_revoked_root(root_digest, policy, source.name))  # 2
-        envelopes, attested = read_envelopes(source, root)
+        envelopes = read_envelopes(source, root)
+        attested = envelopes.blobs
         gates.append("attestations")
         vouchers = signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)  # 3, 4
         signers = signatures.signers_of(vouchers)
@@ -162,7 +163,7 @@ def _with_accelerators(
 
 
 def _certificates(
-    envelopes: Sequence[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
+    envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> AskCertificates | None:
     """docs/trust.md 8: a function that asks certificates about a jaxlib, if the policy names
     certifiers. Nothing is read or imported before it is called.
@@ -191,7 +192,7 @@ def _executables(manifest: BundleManifest, contents: Contents) -> dict[str, Veri
 
 def check_policy(
     contents: Contents,
-    attested: set[str],
+    attested: Collection[str],
     vouchers: tuple[signatures.Voucher, ...],
     policy: TrustPolicy,
     where: str,

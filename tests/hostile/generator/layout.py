@@ -90,10 +90,14 @@ SPELLED: dict[str, Callable[[bytes], bytes]] = {
     "a number with a leading zero": raw(b"01"),
     "a number in hex": raw(b"0x1"),
     "a number of 5000 digits": raw(b"1" * 5000),
-    "deep lists": raw(b"[" * 100_000 + b"]" * 100_000),
-    "deep objects": raw(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
-    "deep and cut": lambda data: b"[" * 2**20,
+    "deep lists": raw(b"[" * 15_000 + b"]" * 15_000),
+    "deep objects": raw(b'{"a":' * 15_000 + b"1" + b"}" * 15_000),
+    "deep and cut": lambda data: b"[" * 2**14,
 }
+
+as_image = {"mediaType": MANIFEST}
+countless_values = raw(b"[" + b"[]," * limits.INDEX_MARKS_MAX + b"0]")
+
 
 POINTING: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "schemaVersion 1": ("AOTC-E106", index(lambda d: d.update(schemaVersion=1))),
@@ -118,6 +122,9 @@ POINTING: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E111",
         entries(lambda m: [*m, *[m[1]] * limits.ATTESTATIONS_MAX]),
     ),
+    "an attestation twice": ("AOTC-E113", entries(lambda m: [*m, m[1]])),
+    "an attestation that is the root": ("AOTC-E113", entries(lambda m: [*m, m[0] | as_image])),
+    "countless values": ("AOTC-E111", file("index.json", countless_values)),
     "a digest of another algorithm": ("AOTC-E106", root(digest="sha512:" + "0" * 128)),
     "a digest in capitals": ("AOTC-E106", root(digest="sha256:" + "A" * 64)),
     "a digest with a path": ("AOTC-E106", root(digest="sha256:../../etc/passwd")),

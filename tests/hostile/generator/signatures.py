@@ -142,6 +142,15 @@ def config_of(data: bytes) -> Callable[[Kit], MemoryBundle]:
     return make
 
 
+def large_envelopes(kit: Kit) -> MemoryBundle:
+    """Each within its limit: one too many for all."""
+    documents = kit.documents()
+    (good,) = documents.envelopes
+    count = limits.ATTESTATIONS_BYTES_MAX // limits.ENVELOPE_BYTES_MAX + 1
+    documents.envelopes = [good.ljust(limits.ENVELOPE_BYTES_MAX - n) for n in range(count)]
+    return put_together(documents)
+
+
 ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "unsigned": ("AOTC-E301", lambda kit: signed(kit.documents())),
     "signed by a stranger": ("AOTC-E302", lambda kit: signed(kit.documents(), kit.stranger)),
@@ -181,6 +190,23 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E119",
         edited(lambda d: d.update(signatures=d["signatures"] * (limits.SIGNATURES_MAX + 1))),
     ),
+    "a signature twice": (
+        "AOTC-E119",
+        edited(lambda d: d.update(signatures=d["signatures"] * 2)),
+    ),
+    "a signature twice, by another name": (
+        "AOTC-E119",
+        edited(lambda d: d["signatures"].append({"sig": d["signatures"][0]["sig"]})),
+    ),
+    "an envelope of countless values": (
+        "AOTC-E111",
+        edited(lambda d: d.update(more=[[]] * limits.ATTESTATION_MARKS_MAX)),
+    ),
+    "a statement of countless values": (
+        "AOTC-E111",
+        stating(predicate={"more": [[]] * limits.STATEMENT_MARKS_MAX}),
+    ),
+    "envelopes beyond their sum": ("AOTC-E111", large_envelopes),
     "base64 spelled otherwise": (
         "AOTC-E107",
         signature(lambda text: text[:-3] + ALPHABET[ALPHABET.index(text[-3]) ^ 1] + "=="),
@@ -211,7 +237,7 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "an envelope of null": ("AOTC-E106", raw(b"null")),
     "an envelope without fields": ("AOTC-E106", raw(b"{}")),
     "an envelope that is no text": ("AOTC-E106", raw(b"\xff")),
-    "an envelope of deep lists": ("AOTC-E106", raw(b"[" * 100_000)),
+    "an envelope of deep lists": ("AOTC-E106", raw(b"[" * 2_000)),
     "an envelope beyond its limit": (
         "AOTC-E111",
         spelled(lambda data: data.ljust(limits.ENVELOPE_BYTES_MAX + 1)),
@@ -247,6 +273,18 @@ ATTESTATIONS: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "with a key twice": (
         "AOTC-E106",
         attestation_text(lambda data: data.replace(b"{", b'{"schemaVersion":2,', 1)),
+    ),
+    "of countless values": (
+        "AOTC-E111",
+        attestation(
+            lambda d: d.update(
+                annotations={str(n): "" for n in range(limits.ATTESTATION_MARKS_MAX)}
+            )
+        ),
+    ),
+    "beyond its limit": (
+        "AOTC-E111",
+        attestation_text(lambda data: data.ljust(limits.ATTESTATION_BYTES_MAX + 1)),
     ),
     "that is empty": ("AOTC-E106", attestation_text(lambda data: b"")),
     "with a large config": ("AOTC-E111", config_of(b"{ }")),

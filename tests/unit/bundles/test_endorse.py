@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from aotc.bundles.endorse import endorse
-from aotc.packing.attestations import with_attestation
+from aotc.errors import UsageError
+from aotc.packing.attestations import with_attestation, with_attestations
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
+from aotc_runtime import limits
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root
 
@@ -61,3 +63,18 @@ def test_an_attestation_that_cannot_be_read_is_no_signature(bundle: Path, envelo
     count = attestations(bundle)
     endorse(bundle, LocalSigner.ephemeral())
     assert attestations(bundle) == count + 1
+
+
+@pytest.mark.parametrize("form", ["many", "large"])
+def test_more_than_readers_take_is_not_added(bundle: Path, form: str) -> None:
+    """And nothing of it is written."""
+    if form == "many":
+        made = [b"{} ".ljust(number + 3) for number in range(limits.ATTESTATIONS_MAX)]
+    else:
+        size = limits.ENVELOPE_BYTES_MAX
+        made = [b"".ljust(size - n) for n in range(limits.ATTESTATIONS_BYTES_MAX // size + 1)]
+    before = bundle.read_bytes()
+    with pytest.raises(UsageError) as refused:
+        with_attestations(bundle, made, lambda old: False)
+    assert refused.value.code == "AOTC-E058"
+    assert bundle.read_bytes() == before

@@ -301,3 +301,82 @@ def test_a_signer_may_ask_at_the_terminal(
     assert (code, shown in text) == (exit_code, True)
     assert b"sesame" not in text
     assert attestations(bundle) - before == (exit_code == 0)
+
+
+def test_a_folder_that_cannot_be_listed_is_refused_as_that(
+    digits_bundle: Bundle, as_user: Run, tmp_path: Path
+) -> None:
+    """Neither as a bundle that was changed, nor, for a folder more, as if it were not there."""
+    for name, inside in (("b", "blobs"), ("c", "more")):
+        with tarfile.open(digits_bundle[0]) as archive:
+            archive.extractall(tmp_path / name, filter="data")
+        locked = tmp_path / name / inside
+        locked.mkdir(exist_ok=True)
+        locked.chmod(0)
+        try:
+            (finding,) = as_user("inspect", name)["findings"]
+        finally:
+            locked.chmod(0o755)
+        assert (finding["code"], finding["found"]) == ("AOTC-E108", "Permission denied")
+        assert finding["where"] == f"{name} {inside}"
+
+
+def test_signing_says_what_is_signed_and_who_has_signed_before(aotc: Run, bundle: Path) -> None:
+    for name in ("a", "c"):
+        aotc("keygen", name, "--plain")
+    first = aotc("sign", "b", "--key", "a.key", "--json").document
+    assert (first["name"], first["version"]) == ("digits", "1.0.0")
+    assert len(first["earlier_signers"]) == 1 and first["earlier_verified"] is False, "the build's"
+    second = aotc("sign", "b", "--key", "c.key")
+    assert "digits 1.0.0, sha256:" in second.stdout
+    assert first["key_id"][:16] in second.stdout and "not verified" in second.stdout
+    again = aotc("sign", "b", "--key", "c.key", "--json").document
+    assert {first["key_id"], again["key_id"]} < {*again["earlier_signers"]}
+
+
+def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
+    aotc: Run, refused: Run, bundle: Path, tmp_path: Path
+) -> None:
+    for name in ("build", "release", "stranger"):
+        aotc("keygen", name, "--plain")
+    keys = ["--key", "build.pub", "--key", "release.pub"]
+    aotc("trust", "init", *keys, "--threshold", "2", "--name", "digits")
+    aotc("trust", "init", *keys, "--name", "other", "-o", "other.toml")
+    signing = ["sign", "b", "--key", "release.key", "--trust"]
+    count = attestations(bundle)
+    refused([*signing, "trust.toml"], 5, "AOTC-E302")  # by nobody whom the policy knows
+    aotc("sign", "b", "--key", "stranger.key")
+    refused([*signing, "trust.toml"], 5, "AOTC-E302")
+    aotc("sign", "b", "--key", "build.key")
+    refused([*signing, "other.toml"], 5, "AOTC-E306")
+    refused(["sign", "b", "--key", "stranger.key", "--trust", "trust.toml"], 5, "AOTC-E304")
+    assert attestations(bundle) == count + 2, "what was refused has signed nothing"
+    done = aotc(*signing, "trust.toml", "--json").document
+    build = aotc("sign", "b", "--key", "build.key", "--json").document["key_id"]
+    assert (done["earlier_signers"], done["earlier_verified"]) == ([build], True)
+    assert aotc("verify", "b", "--trust", "trust.toml").exit_code == 0
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o400, False), (0o640, True),
+                                            (0o604, True), (0o666, True)])  # fmt: skip
+def test_a_private_key_that_others_may_use_is_told_and_used(
+    aotc: Run, bundle: Path, tmp_path: Path, mode: int, told: bool
+) -> None:
+    aotc("keygen", "k", "--plain")
+    (tmp_path / "k.key").chmod(mode)
+    done = aotc("sign", "b", "--key", "k.key", "--json")
+    assert (done.exit_code, done.document["added"]) == (0, True)
+    assert (f"note: k.key has mode {mode:04o}: others may use it" in done.stderr) is told
+    (tmp_path / "k.key").chmod(0o600)
+
+
+@pytest.mark.parametrize("text", ["{one}{other}", "key of release\n{one}", "{one}the end\n"])
+def test_a_file_with_more_than_a_private_key_signs_nothing(
+    aotc: Run, refused: Run, bundle: Path, tmp_path: Path, text: str
+) -> None:
+    for name in ("one", "other"):
+        aotc("keygen", name, "--plain")
+    keys = {name: (tmp_path / f"{name}.key").read_text() for name in ("one", "other")}
+    (tmp_path / "k.key").write_text(text.format(**keys))
+    (tmp_path / "k.key").chmod(0o600)
+    refused(["sign", "b", "--key", "k.key"], 2, "AOTC-E006")

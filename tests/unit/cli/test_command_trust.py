@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,13 +40,27 @@ def test_the_runtime_reads_the_policy_as_it_was_asked_for(
     assert set(policy_keys(policy)) == {pair, other}
 
 
-def test_text_around_the_key_stays_out_of_the_policy(aotc: Run, tmp_path: Path, pair: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""\nname = "evil"\n{pem}\n\\ no TOML\n',
+        "this is the key of release\n{pem}",
+        "{pem}and this is not\n",
+        "{pem}{pem}",
+    ],
+)
+def test_a_file_with_more_than_a_key_is_refused(
+    aotc: Run, refused: Run, tmp_path: Path, pair: str, text: str
+) -> None:
     pem = (tmp_path / "ci.pub").read_text()
-    (tmp_path / "noted.pub").write_text(f'"""\nname = "evil"\n{pem}\n\\ no TOML\n')
-    assert aotc("trust", "init", "--key", "noted.pub", "--name", "a").exit_code == 0
-    policy = tomllib.loads((tmp_path / "trust.toml").read_text())
-    assert policy["name"] == "a"
-    assert policy["keys"][0]["public_key"].strip() == pem.strip()
+    (tmp_path / "noted.pub").write_text(text.replace("{pem}", pem))
+    refused(["trust", "init", "--key", "noted.pub", "--name", "a"], 5, "AOTC-E310")
+    assert not (tmp_path / "trust.toml").exists()
+    assert aotc("trust", "init", "--key", "ci.pub", "--name", "a").exit_code == 0
+    refused(["trust", "add-key", "trust.toml", "--key", "noted.pub"], 5, "AOTC-E310")
+    by_file = 'schema = 1\nname = "a"\n[[keys]]\npublic_key_file = "noted.pub"\n'
+    (tmp_path / "other.toml").write_text(by_file)
+    refused(["trust", "check", "other.toml"], 5, "AOTC-E310")
 
 
 def test_a_private_key_is_never_put_into_a_policy(refused: Run, tmp_path: Path, pair: str) -> None:
@@ -55,7 +68,7 @@ def test_a_private_key_is_never_put_into_a_policy(refused: Run, tmp_path: Path, 
     (tmp_path / "both.pub").write_text((tmp_path / "ci.pub").read_text() + secret)
     private = refused(["trust", "init", "--key", "ci.key", "--name", "a"], 5, "AOTC-E310")
     assert "found     a private key" in private.stderr
-    refused(["trust", "init", "--key", "both.pub", "--name", "a", "-o", "."], 2, "AOTC-E005")
+    refused(["trust", "init", "--key", "both.pub", "--name", "a"], 5, "AOTC-E310")
     assert not (tmp_path / "trust.toml").exists()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.document import DEPTH_MAX, SIZE_BYTES_MAX
+from aotc.config.target import read_target
 from aotc.errors import BuildManifestError
 from aotc_runtime.errors import Finding
 
@@ -152,3 +153,16 @@ def test_the_exception_reads_as_all_its_findings(
         read(good.replace('"digits"\n', "3\n").replace("seed", "sed"))
     assert caught.value.exit_code == 3
     assert str(caught.value).count("AOTC-E8") == 2
+
+
+def test_a_target_that_is_no_toml_file_is_not_quoted(tmp_path: Path) -> None:
+    """A manifest by somebody else names it: it may be a secret of whoever builds."""
+    secret = tmp_path / "secret"
+    secret.write_text("correct horse battery staple\n")
+    for name, quoted in (("secret", False), ("secret.toml", True)):
+        path = secret.rename(tmp_path / name)
+        with pytest.raises(BuildManifestError) as refused:
+            read_target(str(path), tmp_path)
+        (finding,) = refused.value.findings
+        assert (finding.code, "horse" in str(refused.value)) == ("AOTC-E802", quoted)
+        secret = path

@@ -55,7 +55,7 @@ def test_targets_keep_their_documents_and_share_all_blobs_that_are_equal(
     assert list(joined.manifests) == [BUILT, OTHER]
     bundle = pack(tmp_path / "joined.aotb", Form.ARCHIVE, joined)
     contents, envelopes = read_unverified(open_bundle(bundle.path))
-    assert envelopes == [], "signatures of inputs are about other roots"
+    assert not len(envelopes), "signatures of inputs are about other roots"
     for path in (one, two):
         (name, image), *_ = read_unverified(open_bundle(path))[0].targets.items()
         assert contents.targets[name] == image

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 
-from aotc.signing.attest import attest
+from aotc.errors import UsageError
+from aotc.signing.attest import PAYLOAD_BYTES_MAX, attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
+from aotc_runtime import limits
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.formats import dsse
@@ -56,3 +59,23 @@ def test_what_is_signed_is_the_pre_authentication_encoding() -> None:
 def test_an_attestation_says_nothing_of_time_host_or_user() -> None:
     first = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
     assert first == attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [{"name": "x" * limits.ENVELOPE_BYTES_MAX}, {"many": [[]] * limits.STATEMENT_MARKS_MAX}],
+)
+def test_a_statement_that_no_reader_would_take_is_not_made(predicate: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as refused:
+        attest(ROOT, "digits-1.0.0", predicate, SIGNER)
+    assert refused.value.code == "AOTC-E058"
+
+
+def test_the_largest_statement_is_made_and_read() -> None:
+    def of(size: int) -> int:
+        return len(attest(ROOT, "digits-1.0.0", {"name": "x" * size}, SIGNER).envelope)
+
+    size = PAYLOAD_BYTES_MAX - 400
+    assert of(size) > limits.ENVELOPE_BYTES_MAX - 3000
+    made = attest(ROOT, "digits-1.0.0", {"name": "x" * size}, SIGNER)
+    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)

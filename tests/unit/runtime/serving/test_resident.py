@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 import aotc_runtime
 from aotc.packing.weights import write_shards
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import AotcError, BundleFormatError
+from aotc_runtime.errors import AotcError, BundleFormatError, IntegrityError
+from aotc_runtime.formats import tar
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
 from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.manifest import BlobRef, DType, WeightSet, WeightTensor
@@ -179,6 +181,39 @@ def test_a_load_that_fails_half_way_holds_nothing(
     assert caught.value.code == "AOTC-E117"
     del caught
     assert held()[2] == before and not ranges(path)
+
+
+def test_a_refused_load_keeps_nothing_of_its_executables(
+    digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    """The weights are the last to be verified, and executables are deserialized before."""
+    bad = bytearray(digits_bundle[0].read_bytes())
+    last = list(tar.read_members(memoryview(bytes(bad)), where="x").values())[-1]
+    bad[last.offset + last.size - 1] ^= 1
+    path = tmp_path / "bad.aotb"
+    path.write_bytes(bad)
+
+    def refuse() -> None:
+        with pytest.raises(IntegrityError) as refused:
+            aotc_runtime.load(path, trust=digits_bundle[1])
+        assert refused.value.code == "AOTC-E201"
+
+    def kept() -> int:
+        """Bytes that the module which deserializes has made, and that are still there."""
+        gc.collect()  # what was raised refers to where it was raised
+        made_there = tracemalloc.Filter(inclusive=True, filename_pattern=pjrt.__file__)
+        traces = tracemalloc.take_snapshot().filter_traces([made_there])
+        return sum(each.size for each in traces.statistics("filename"))
+
+    tracemalloc.start()
+    try:
+        refuse()
+        before = kept()
+        for _ in range(10):
+            refuse()
+        assert kept() - before < 2**16, "the executables of one load have more"
+    finally:
+        tracemalloc.stop()
 
 
 def test_loading_again_and_again_needs_no_more_memory_files_or_maps(digits_bundle: Bundle) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -313,3 +314,39 @@ def test_a_key_is_valid_from_its_first_to_its_last_moment_unless_it_is_revoked()
     revoked = msgspec.structs.replace(policy, revoked=Revoked(keys=(key.id,)))
     (lost,) = policy_keys(revoked).values()
     assert {lost.state(moment) for moment in moments} == {"revoked"}
+
+
+SMALL_ORDER = {
+    "order 1": "01" + "00" * 31,
+    "order 1, with a sign": "01" + "00" * 30 + "80",
+    "order 1, spelled as p + 1": "ee" + "ff" * 30 + "7f",
+    "order 1, spelled as p + 1, with a sign": "ee" + "ff" * 31,
+    "order 2": "ec" + "ff" * 30 + "7f",
+    "order 2, with a sign": "ec" + "ff" * 31,
+    "order 4": "00" * 32,
+    "order 4, with a sign": "00" * 31 + "80",
+    "order 4, spelled as p": "ed" + "ff" * 30 + "7f",
+    "order 4, spelled as p, with a sign": "ed" + "ff" * 31,
+    "order 8": "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "order 8, with a sign": "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+    "order 8, another": "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "order 8, another, with a sign": (
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa"
+    ),
+}
+"""All spellings of the points of edwards25519 whose order divides 8."""
+
+
+@pytest.mark.parametrize("point", SMALL_ORDER.values(), ids=SMALL_ORDER.keys())
+@pytest.mark.parametrize("table", ["keys", "certifiers"])
+def test_a_key_of_small_order_is_nobodys(point: str, table: str) -> None:
+    der = bytes.fromhex("302a300506032b6570032100" + point)
+    body = base64.b64encode(der).decode()
+    # On one line, and broken into two: the second is not read by the same code.
+    for text in (body, f"{body[:20]}\n{body[20:]}"):
+        pem = f"-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n"
+        policy = TrustPolicy(schema=1, name="x", keys=(TrustedKey(public_key=PEM),))
+        bad = msgspec.structs.replace(policy, **{table: (TrustedKey(public_key=pem),)})
+        with pytest.raises(TrustError) as refused:
+            (policy_keys if table == "keys" else certifier_keys)(bad)
+        assert refused.value.code == "AOTC-E310"

@@ -1,0 +1,100 @@
+"""What reading a bundle costs: run as a process of its own, that forks one for each answer.
+
+`python amplification.py` reads lines of JSON, a door and its arguments, and answers each with the
+bytes of memory and the seconds of processor time that it took, and with what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import aotc_runtime
+from aotc.cli.group import run_command
+from aotc.cli.signals import Stops
+from aotc_runtime.__main__ import main
+from aotc_runtime.errors import AotcError
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+
+SECONDS_MAX = 20
+"""Whoever takes longer is ended: the attacks took minutes once."""
+
+
+def verified(bundle: str, policy: str) -> int:
+    return main(["verify", bundle, "--trust", policy])
+
+
+def loaded_beside(bundle: str, policy: str) -> int:
+    """As a server does that goes on serving meanwhile."""
+    try:
+        aotc_runtime.load(bundle, trust=policy, wait=False).wait().close()
+    except AotcError as error:
+        return error.exit_code
+    return 0
+
+
+def command(*arguments: str) -> int:
+    return run_command(arguments, Stops())
+
+
+DOORS: dict[str, Callable[..., int]] = {
+    "verify": verified,
+    "load": loaded_beside,
+    "command": command,
+}
+
+
+def cost(door: str, arguments: list[str]) -> tuple[int, float, int]:
+    """Bytes, seconds, and the exit code, in this process."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins here
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = status("VmRSS")
+    code = DOORS[door](*arguments)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return status("VmHWM") - start, seconds, code
+
+
+def status(field: str) -> int:
+    """Bytes."""
+    text = Path("/proc/self/status").read_text("ascii")
+    return next(
+        int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(f"{field}:")
+    )
+
+
+def forked(door: str, arguments: list[str]) -> object:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            os.write(writing, json.dumps(cost(door, arguments)).encode())
+        except BaseException:  # noqa: BLE001 - whatever it is, the parent is told that there is none
+            traceback.print_exc()
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
+
+
+def serve() -> None:
+    with suppress(AotcError):
+        read_unverified(open_bundle("/nowhere"))  # so that imports are made
+    for line in sys.stdin:
+        door, *arguments = json.loads(line)
+        print(json.dumps(forked(door, arguments)), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
