@@ -293,7 +293,8 @@ def _check_format(version: str, where: str) -> None:
     major, minor = FORMAT_VERSION.split(".")
     if version not in [f"{major}.{known}" for known in range(int(minor) + 1)]:
         expected = f"format {FORMAT_VERSION}, or an earlier {major}.x"
-        raise _format_error("AOTC-E115", where, expected, f"format {version}")
+        hint = "update aotc-runtime here; a bundle that says nothing new is written as before"
+        raise BundleFormatError(Finding("AOTC-E115", where, expected, f"format {version}", hint))
 
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:

@@ -148,6 +148,15 @@ AREAS = (
     Area(TOOLCHAIN, ("locations.py",), ("tests/unit/test_locations.py",)),
     Area(
         TOOLCHAIN,
+        ("parity/structures.py", "parity/calls.py", "capture/tree.py"),
+        (
+            "tests/unit/parity/test_calls_of_plain_jax.py",
+            "tests/unit/capture/test_registered_structures.py",
+        ),
+        decisions=True,
+    ),
+    Area(
+        TOOLCHAIN,
         ("parity/isolated.py", "certify/isolated.py"),
         ("tests/unit/parity/test_isolated.py", "tests/unit/certify/test_isolated.py"),
     ),
@@ -254,6 +263,7 @@ AREAS = (
         RUNTIME,
         ("serving/arrays.py", "serving/signature.py", "serving/trees.py"),
         (
+            "tests/unit/capture/test_registered_structures.py",
             "tests/unit/runtime/serving/test_arguments.py",
             "tests/unit/runtime/serving/test_device_arrays.py",
             "tests/unit/runtime/serving/test_loaded.py",

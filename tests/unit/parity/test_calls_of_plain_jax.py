@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -11,8 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aotc.packing.weights import write_tensors
+from aotc.parity.calls import misread
 from aotc.parity.plain_jax import spell
 from aotc.parity.structures import (
+    Passed,
     PlainCall,
     as_argument,
     call_files,
@@ -22,6 +26,8 @@ from aotc.parity.structures import (
     write_call,
 )
 from aotc_runtime import Record
+from aotc_runtime.schema.manifest import DType, Parameter, ParameterKind, TensorSpec
+from aotc_runtime.schema.tree import DictNode, Leaf, NamedTupleNode, Tree, TupleNode
 
 Pair = namedtuple("Pair", ["low", "high"])
 Other = namedtuple("Other", ["low", "high"])
@@ -144,3 +150,88 @@ def test_calls_are_read_back_in_the_order_of_their_profiles(tmp_path: Path) -> N
             write_call(tmp_path, PlainCall(entry_point, {}, profile, (), spell(B)))
     calls = [read_call(path) for path in call_files(tmp_path, "f")]
     assert [(call.entry_point, call.profile) for call in calls] == [("f", 2), ("f", 10)]
+
+
+C = np.float32([5, 6])
+ZERO, ONE, TWO = (Leaf(index=index) for index in range(3))
+
+
+def parameter(name: str, tree: Tree, kind: str = "positional_or_keyword") -> Parameter:
+    return Parameter(name=name, kind=ParameterKind(kind), tree=tree, donated=False)
+
+
+def pair(*items: Tree, fields: tuple[str, ...] = ("low", "high")) -> NamedTupleNode:
+    return NamedTupleNode(type="Pair", fields=fields, items=items)
+
+
+RIGHT = (parameter("pair", pair(ZERO, ONE)), parameter("x", TWO))
+
+
+def described(parameters: tuple[Parameter, ...] = RIGHT, result: Tree | None = None) -> Any:
+    """As much of a bundle manifest as says how `f(pair, x)` is called, which returns {"a", "b"};
+    all arrays are float32[2].
+    """
+
+    def specs(*paths: str) -> tuple[TensorSpec, ...]:
+        return tuple(
+            TensorSpec(path=path, dtype=DType.FLOAT32, shape=(2,), weak_type=False)
+            for path in paths
+        )
+
+    f = SimpleNamespace(
+        parameters=parameters,
+        inputs=specs("pair/low", "pair/high", "x"),
+        result=result or DictNode(items={"a": ZERO, "b": ONE}),
+        outputs=specs("a", "b"),
+        out_of_profile={},
+        profiles=[SimpleNamespace(sizes={})],
+    )
+    return SimpleNamespace(entry_points={"f": f})
+
+
+@pytest.fixture
+def called(tmp_path: Path) -> Path:
+    """A folder with what plain JAX was called with and returned."""
+    arguments = (Passed("pair", spell(Pair(A, B)), True, True), Passed("x", spell(C), True, True))
+    write_call(tmp_path, PlainCall("f", {}, 0, arguments, spell({"a": B, "b": A})))
+    fixture = {"inputs/pair/low": A, "inputs/pair/high": B, "inputs/x": C}
+    fixture |= {"outputs/a": B, "outputs/b": A}
+    (tmp_path / "fixture.f.0.safetensors").write_bytes(write_tensors(fixture, where="f"))
+    return tmp_path
+
+
+def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> None:
+    assert list(misread(described(), called)) == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "where"),
+    [
+        (described((parameter("pair", pair(ONE, ZERO)), RIGHT[1])), "f pair/high"),
+        (described((parameter("pair", pair(ZERO, TWO)), parameter("x", ONE))), "f x"),
+        (described((parameter("x", TWO), RIGHT[0])), "f pair"),
+        (described((parameter("duo", pair(ZERO, ONE)), RIGHT[1])), "f"),
+        (described((RIGHT[0], parameter("x", TWO, "keyword_only"))), "f"),
+        (described((RIGHT[0],)), "f"),
+        (described((parameter("pair", TupleNode(items=(ZERO,))), RIGHT[1])), "f pair"),
+        (described(result=DictNode(items={"a": ONE, "b": ZERO})), "f a"),
+        (described(result=DictNode(items={"a": ZERO, "c": ONE})), "f the result"),
+        (described(result=TupleNode(items=(ZERO, ONE))), "f the result"),
+    ],
+    ids=[
+        "fields of each other",
+        "parameters of each other",
+        "another order",
+        "another name",
+        "another kind",
+        "a parameter less",
+        "another structure",
+        "results of each other",
+        "another key",
+        "another container",
+    ],
+)
+def test_a_wrong_description_is_noticed_without_running_anything(
+    manifest: Any, where: str, called: Path
+) -> None:
+    assert where in {differing.where for differing in misread(manifest, called)}
