@@ -158,10 +158,14 @@ def _check_trees(
 ) -> None:
     """Raises CaptureError: AOTC-E827 results that differ between profiles, E833 equal paths."""
     first = profiles[0]
-    labelled = [(profile_label(plan.name, p.sizes), p.outputs) for p in profiles]
-    raise_if(refuse.check_profiles(labelled))
+    labels = [profile_label(plan.name, profile.sizes) for profile in profiles]
+    outputs = [profile.outputs for profile in profiles]
+    raise_if(refuse.check_profiles([*zip(labels, outputs, strict=True)], "results"))
     tree.check_paths(first.outputs, f"{plan.name} result")
     for parameter in plan.inputs:
+        passed = [profile.call.trees[parameter] for profile in profiles]
+        named = [f"{label} {parameter}" for label in labels]
+        raise_if(refuse.check_profiles([*zip(named, passed, strict=True)], "a structure"))
         where = manifest.where("entry_points", plan.name, "inputs", parameter)
         tree.check_paths(first.call.trees[parameter], where)
 

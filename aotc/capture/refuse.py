@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -256,22 +257,26 @@ def short(leaf: Any) -> str:
     return f"{leaf.dtype}[{','.join(map(str, leaf.shape))}]"
 
 
-def signature(outputs: Any) -> Any:
-    """What must be the same at all profiles: the tree, and the rank and dtype of each leaf."""
-    leaves, structure = jax.tree.flatten(outputs)
-    return structure, [(len(leaf.shape), leaf.dtype) for leaf in leaves]
+def signature(values: Any, where: str) -> Any:
+    """What must be the same at all profiles: the tree as a bundle describes it, which is without
+    static fields, and the rank and dtype of each leaf. Raises CaptureError (AOTC-E833).
+    """
+    ranks = [(len(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(values)]
+    return tree.describe(values, itertools.count(), where), ranks
 
 
-def check_profiles(profiles: Sequence[tuple[str, Any]]) -> Iterator[Finding]:
-    """AOTC-E827: results, each with its label, that differ from the first in more than sizes."""
+def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[Finding]:
+    """AOTC-E827: results or arguments, each with its label, that differ from the first in more than
+    sizes. what: they are, for the message.
+    """
     first_where, first = profiles[0]
-    for where, outputs in profiles[1:]:
-        if signature(outputs) != signature(first):
+    for where, values in profiles[1:]:
+        if signature(values, where) != signature(first, first_where):
             yield Finding(
                 code="AOTC-E827",
                 where=where,
-                expected=f"results as in {first_where}: {_structure(first)}",
-                found=_structure(outputs),
+                expected=f"{what} as in {first_where}: {_structure(first)}",
+                found=_structure(values),
                 hint="return the same structure and dtypes at every size; "
                 "split the function into two entry points otherwise",
             )

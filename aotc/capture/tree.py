@@ -135,6 +135,7 @@ def _describe(
     if type(tree) is tuple:
         return TupleNode(items=items)
     if _is_plain_named_tuple(tree, keys, children):
+        _require_readable(tree, tuple(tree._fields), children, where, path)
         return NamedTupleNode(type=type(tree).__name__, fields=tuple(tree._fields), items=items)
     fields = _field_names(tree, keys)
     if len(set(fields)) < len(fields):
@@ -145,8 +146,7 @@ def _describe(
             ", ".join(fields),
             "register the class with one name for each child",
         )
-    for field, child in zip(fields, children, strict=True):
-        _require_readable(tree, field, child, where, path)
+    _require_readable(tree, fields, children, where, path)
     return RecordNode(type=type(tree).__name__, fields=fields, items=items)
 
 
@@ -157,7 +157,12 @@ def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple
         return IntDictNode(keys=tuple(keys), items=items)
     if all(private.is_error_effect(key) for key in keys):
         return RecordNode(type="dict", fields=tuple(map(str, keys)), items=items)
-    other = next(key for key in keys if type(key) is not str)
+    kinds = [str] if type(keys[0]) is str else [int]
+    other = next(
+        key
+        for key in keys
+        if type(key) not in kinds or (type(key) is int and abs(key) > INTEGER_MAX)
+    )
     raise _refusal(
         where,
         path,
@@ -187,30 +192,54 @@ def _field_names(tree: Any, keys: list[Any]) -> tuple[str, ...]:
     numbered = all(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys)
     if not (numbered and isinstance(tree, tuple) and hasattr(tree, "_fields")):
         return names
-    marks = [object() for _ in keys]
-    structure = jax.tree.structure(tree, is_leaf=lambda node: node is not tree)
     fields: list[list[str]] = []
     with suppress(Exception):  # of the class' own code, which may expect arrays
-        marked = jax.tree.unflatten(structure, marks)
+        marked, marks = _marked(tree)
         fields = [[f for f in tree._fields if getattr(marked, f) is mark] for mark in marks]
     return tuple(f[0] for f in fields) if {*map(len, fields)} == {1} else names
 
 
-def _require_readable(tree: Any, field: str, child: Any, where: str, path: tuple[str, ...]) -> None:
+def _marked(tree: Any) -> tuple[Any, list[Any]]:
+    """A container of the same kind with an object of its own for each child, and these objects.
+
+    Raises whatever the class raises, which may expect arrays.
+    """
+    children, structure = jax.tree.flatten(tree, is_leaf=lambda node: node is not tree)
+    marks = [object() for _ in children]
+    return jax.tree.unflatten(structure, marks), marks
+
+
+def _finds(tree: Any, field: str, child: Any) -> bool | None:
+    """Whether a caller finds a child under its name; None if the class raises, or has no such name
+    and so nothing that could be mistaken for the child.
+    """
+    try:
+        seen = tree[field] if isinstance(tree, Mapping) and field in tree else getattr(tree, field)
+    except Exception:  # noqa: BLE001 - a property that wants arrays raises anything
+        return None
+    leaves, wanted = jax.tree.leaves(seen), jax.tree.leaves(child)
+    return len(leaves) == len(wanted) and all(map(operator.is_, leaves, wanted))
+
+
+def _require_readable(
+    tree: Any, fields: tuple[str, ...], children: list[Any], where: str, path: tuple[str, ...]
+) -> None:
     """Refuse a class that shows under a child's name something else than the child: the loader
     reads arguments and names results by these names. Raises CaptureError (AOTC-E833).
     """
-    seen = child
-    with suppress(Exception):  # no such attribute, or a property that wants arrays
-        seen = tree[field] if isinstance(tree, Mapping) and field in tree else getattr(tree, field)
-    leaves, wanted = jax.tree.leaves(seen), jax.tree.leaves(child)
-    is_child = len(leaves) == len(wanted) and all(map(operator.is_, leaves, wanted))
-    if not is_child and all(hasattr(leaf, "shape") for leaf in leaves):
-        name = type(tree).__name__
-        raise _refusal(
-            where,
-            path,
-            f"{name}.{field} to be the child that {name} is registered with under that name",
-            "an attribute that is something else",
-            "register the class with the name of the attribute that holds the child",
-        )
+    subjects = [(tree, children)]
+    with suppress(Exception):  # of the class' own code, which may expect arrays
+        subjects.append(_marked(tree))
+    for place, field in enumerate(fields):
+        found = [_finds(subject, field, parts[place]) for subject, parts in subjects]
+        # A property that computes raises for both, where an attribute gives at least one.
+        computed = {None} == {*found} and isinstance(getattr(type(tree), field, None), property)
+        if False in found or computed:
+            name = type(tree).__name__
+            raise _refusal(
+                where,
+                path,
+                f"{name}.{field} to be the child that {name} is registered with under that name",
+                "an attribute that is something else",
+                "register the class with the name of the attribute that holds the child",
+            )

@@ -168,7 +168,12 @@ class Function:
         """Call it. arguments: what `arguments` returned."""
         self.begin()
         assert self._compiled is not None, "it has begun"
-        value = self._compiled.result()({**self._weights, **arguments})
+        values = {**self._weights, **arguments}
+        try:
+            value = self._compiled.result()(values)
+        except TypeError:
+            # A class that flattens by the types of its leaves is another structure with avals.
+            value = jax.jit(self._called)(values)
         leaves = jax.tree_util.tree_flatten_with_path(value)[0]
         return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
 

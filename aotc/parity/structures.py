@@ -8,8 +8,9 @@ is what that description is checked by.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import ml_dtypes
@@ -113,7 +114,7 @@ def array_of(leaf: Leaf) -> Array:
 
 def as_argument(spelled: Spelled) -> Any:
     """What a caller without the program's libraries passes: numpy arrays and Python's containers;
-    for a registered class a dict of its children.
+    for a registered class an object with its children under every name.
     """
     match spelled:
         case Nothing():
@@ -134,7 +135,7 @@ def as_argument(spelled: Spelled) -> Any:
             return {names[0]: item for names, item in zip(spelled.names, items, strict=True)}
         case "class":
             pairs = zip(spelled.names, items, strict=True)
-            return {name: item for names, item in pairs for name in names}
+            return SimpleNamespace(**{str(name): i for names, i in pairs for name in names})
 
 
 def differences(
@@ -232,7 +233,9 @@ def unchanged(spelled: Spelled, argument: Any) -> bool:
         case Leaf():
             return np.asarray(argument, array_of(spelled).dtype).tobytes() == spelled.data
     values: list[Any]
-    if isinstance(argument, Mapping):
+    if isinstance(argument, SimpleNamespace):
+        values = [getattr(argument, str(names[0])) for names in spelled.names]
+    elif isinstance(argument, dict):
         values = [argument[names[0]] for names in spelled.names]
     else:
         values = list(argument)

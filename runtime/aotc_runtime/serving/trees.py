@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Self
@@ -88,7 +89,9 @@ def _listed(keys: Iterable[Any]) -> str:
 def _found(value: Any, names: Collection[Any]) -> str:
     """What was passed where these names were expected, and in what it differs."""
     fields = getattr(value, "_fields", None)
-    if isinstance(value, Mapping):
+    if isinstance(value, Record):
+        kind, given = "a Record", list(value)
+    elif isinstance(value, Mapping):
         kind, given = "a dict", list(value)
     elif isinstance(fields, tuple):
         kind, given = f"a {type(value).__name__}", list(fields)
@@ -222,9 +225,10 @@ def _named_tuple_flattener(
     parts = _field_flatteners(fields, children, where)
 
     def walk(value: Any, leaves: Leaves) -> None:
-        if getattr(value, "_fields", None) == fields:
-            for field, part in parts:
-                part(getattr(value, field), leaves)
+        if isinstance(value, tuple) and getattr(value, "_fields", None) == fields:
+            # Its items, as jax takes them: an attribute may be a property that computes.
+            for item, (_, part) in zip(tuple.__iter__(value), parts, strict=True):
+                part(item, leaves)
         elif isinstance(value, Mapping) and value.keys() == set(fields):
             for field, part in parts:
                 part(value[field], leaves)
@@ -239,12 +243,30 @@ def _record_flattener(
     name: str, fields: tuple[str, ...], children: tuple[Tree, ...], where: str
 ) -> Flattener:
     parts = _field_flatteners(fields, children, where)
+    names = set(fields)
 
     def walk(value: Any, leaves: Leaves) -> None:
-        for field, part in parts:
-            part(_field(value, field, name, where), leaves)
+        if isinstance(value, (Mapping, Record)) and not _is_read_by_attribute(value, fields):
+            # jax keeps the order of an OrderedDict, and another order is another structure.
+            ordered = name == "OrderedDict" and isinstance(value, OrderedDict)
+            if {*value} != names or (ordered and (*value,) != fields):
+                raise _mismatch(where, f"{name}({', '.join(fields)})", _found(value, fields))
+            for field, part in parts:
+                part(value[field], leaves)
+        else:
+            for field, part in parts:
+                part(_field(value, field, name, where), leaves)
 
     return walk
+
+
+def _is_read_by_attribute(value: Mapping[Any, Any] | Record, fields: tuple[str, ...]) -> bool:
+    """Whether it is a mapping that holds its children elsewhere than among its items."""
+    return (
+        not isinstance(value, Record)
+        and not any(field in value for field in fields)
+        and all(hasattr(value, field) for field in fields)
+    )
 
 
 def _sequence_flattener(wanted: str, children: tuple[Tree, ...], where: str) -> Flattener:
@@ -260,11 +282,6 @@ def _sequence_flattener(wanted: str, children: tuple[Tree, ...], where: str) -> 
 
 
 def _field(value: Any, field: str, name: str, where: str) -> Any:
-    if isinstance(value, Mapping):
-        if field in value:
-            return value[field]
-        if field.lstrip("-").isdecimal() and int(field) in value:
-            return value[int(field)]
     if hasattr(value, field):
         return getattr(value, field)
     from aotc_runtime.words import with_article

@@ -261,3 +261,42 @@ def test_every_profile_records_its_concrete_shapes(capture: Capture) -> None:
         ({"batch": 8}, ((8, 4),), ((4, 8), ())),
     ]
     assert profiles[0].module.digest != profiles[1].module.digest
+
+
+def test_static_fields_may_differ_between_profiles_since_no_result_has_them(
+    capture: Capture,
+) -> None:
+    captured = capture(
+        """
+        import dataclasses
+        from functools import partial
+
+        @partial(jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=["shape"])
+        @dataclasses.dataclass
+        class Sized:
+            x: object
+            shape: tuple
+
+        def f(x): return Sized(x * 2, x.shape)
+        """,
+        BATCHED,
+    ).f
+    assert captured.result == RecordNode(type="Sized", fields=("x",), items=(ZERO,))
+
+
+def test_an_input_whose_structure_depends_on_a_size_is_refused(capture: Capture) -> None:
+    refusal = capture(
+        """
+        def layers(batch): return {index: jnp.zeros(3) for index in range(batch)}
+        def f(d): return sum(d.values())
+        """,
+        """
+        [dimensions.batch]
+        range = [2, 4]
+        profiles = [2, 4]
+        [entry_points.f]
+        function = "program:f"
+        inputs.d = { like = "program:layers", arguments = { batch = "batch" } }
+        """,
+    ).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E827", "f[batch=4] d")

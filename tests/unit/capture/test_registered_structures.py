@@ -24,6 +24,7 @@ from aotc.capture import tree
 from aotc.errors import CaptureError
 from aotc.parity.plain_jax import spell
 from aotc.parity.structures import as_argument, differences
+from aotc_runtime import Record, ShapeError
 from aotc_runtime.schema.tree import NamedTupleNode, RecordNode
 from aotc_runtime.serving import trees
 
@@ -222,15 +223,38 @@ jax.tree_util.register_pytree_with_keys(
 class Fickle:
     """Flattens to its children in another order each time."""
 
-    orders: Iterator[slice] = itertools.cycle([slice(None), slice(None, None, -1)])
+    orders: Iterator[tuple[int, ...]] = itertools.cycle(itertools.permutations(range(3)))
 
     def __init__(self, *items: Any) -> None:
         self.items = items
 
 
 jax.tree_util.register_pytree_node(
-    Fickle, lambda v: (v.items[next(Fickle.orders)], None), lambda _, c: Fickle(*c)
+    Fickle, lambda v: ([v.items[i] for i in next(Fickle.orders)], None), lambda _, c: Fickle(*c)
 )
+
+
+class Doubled(NamedTuple("Doubled", [("low", Any), ("high", Any)])):
+    """An ordinary named tuple to jax, with a property in place of a field."""
+
+    __slots__ = ()
+    low = property(lambda self: tuple.__getitem__(self, 0) * 2)
+
+
+class IntMap(dict[Any, Any]):
+    """A dict of its own kind, registered without names: its first child need not have the key 0."""
+
+
+class TextMap(IntMap):
+    """The same with texts as keys."""
+
+
+for map_ in (IntMap, TextMap):
+    jax.tree_util.register_pytree_node(
+        map_,
+        lambda v: (tuple(v.values()), tuple(v)),
+        lambda keys, c, map_=map_: map_(zip(keys, c, strict=True)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,8 +268,14 @@ jax.tree_util.register_pytree_node(
         (OrderedDict([(1, 0), ("1", 0)]), "1, 1"),
         (Logarithm(0), "an attribute that is something else"),
         (Fickle(0, 0, 0), "leaves in another order, one level at a time"),
+        (Doubled(0, 0), "an attribute that is something else"),
+        (TextMap({"1": 0, "0": 0}), "an attribute that is something else"),
+        ({1: 0, 2**64: 0}, "the key 18446744073709551616 of type int"),
     ],
-    ids=["tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle"],
+    ids=[
+        *("tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle"),
+        *("doubled", "map", "one of two"),
+    ],
 )
 def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, found: str) -> None:
     leaves, treedef = jax.tree.flatten(structure)
@@ -253,6 +283,33 @@ def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, foun
     with pytest.raises(CaptureError, match="AOTC-E833") as refused:
         tree.describe(jax.tree.unflatten(treedef, arrays), itertools.count(), "f result")
     assert found in refused.value.findings[0].found
+
+
+@pytest.mark.parametrize(
+    ("like", "passed"),
+    [
+        (OrderedDict(b=0, a=0), OrderedDict(a=0, b=0)),
+        (OrderedDict(b=0, a=0), OrderedDict(b=0, a=0, c=0)),
+        (OrderedDict(b=0, a=0), {"a": 0, "b": 0, "c": 0}),
+        (OrderedDict(b=0, a=0), Record("OrderedDict", {"b": 0, "a": 0, "c": 0})),
+        (defaultdict(list, a=0), defaultdict(list, a=0, b=0)),
+        (Data(0, 0), {"first": 0}),
+        (Data(0, 0), {"first": 0, "second": 0, "third": 0}),
+        (Plain(0, 0), {"low": 0, "high": 0, "other": 0}),
+        (IntMap({1: 0, 0: 0}), IntMap({1: 0, 0: 0})),
+    ],
+    ids=repr,
+)
+def test_what_plain_jax_would_take_for_another_structure_is_refused(like: Any, passed: Any) -> None:
+    described = tree.describe(numbered(like), itertools.count(), "f x")
+    with pytest.raises(ShapeError, match="AOTC-E604"):
+        trees.flatten(described, passed, "f x")
+
+
+def test_items_of_a_named_tuple_are_taken_as_jax_takes_them() -> None:
+    described = tree.describe(numbered(Plain(0, 0)), itertools.count(), "f x")
+    passed = type("Plain", (Plain,), {"low": property(lambda self: "other")})(1, 2)
+    assert dict(trees.flatten(described, passed, "f x")) == {0: 1, 1: 2}
 
 
 def test_a_refused_key_is_told_with_its_place() -> None:

@@ -130,8 +130,8 @@ def test_python_numbers_are_passed_as_such() -> None:
     }
 
 
-def test_a_class_is_passed_as_a_dict_of_its_children_by_every_name() -> None:
-    argument = as_argument(spell(State(A, B)))
+def test_a_class_is_passed_as_an_object_with_its_children_under_every_name() -> None:
+    argument = vars(as_argument(spell(State(A, B))))
     assert argument["mean"] is argument["1"] and argument["mean"].tolist() == [1, 2]
     assert argument["count"] is argument["0"] and argument["count"].tolist() == [3, 4]
 
