@@ -147,7 +147,8 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
             where=where,
             expected=f"{spec.function} to return the same arrays when it is called and traced",
             found=found,
-            hint="do not let shapes, dtypes or the structure depend on values",
+            hint="do not let shapes, dtypes or the structure depend on values, nor static fields "
+            "on whether it is traced: make such an object once, when the module is imported",
         )
 
 

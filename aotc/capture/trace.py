@@ -139,6 +139,24 @@ def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[
     return lowered
 
 
+def _outputs(traced: Any, impls: list[KeyImpl | None], where: str) -> Any:
+    """The abstract results. Raises CaptureError (AOTC-E833) for a class that cannot hold avals."""
+    try:
+        return keys.key_avals(traced.out_info, impls)
+    except Exception as error:
+        raise CaptureError(
+            Finding(
+                code="AOTC-E833",
+                where=f"{where} result",
+                expected="classes that jax can put together around anything, as its documentation "
+                "asks of them",
+                found=f"{type(error).__name__}: {error}",
+                hint="let tree_unflatten store its children as they are, or return the arrays "
+                "without the class",
+            )
+        ) from error
+
+
 def trace_profile(
     call: FlatCall,
     sizes: dict[str, int],
@@ -151,7 +169,8 @@ def trace_profile(
     """
     where = profile_label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, spread, sizes)
-    leaves = tree.leaf_paths(traced.out_info)
+    outputs = _outputs(traced, impls, where)
+    leaves = [(path, keys.data_aval(leaf)) for path, leaf in tree.leaf_paths(outputs)]
     donated = [
         (tree.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated
     ]
@@ -178,7 +197,7 @@ def trace_profile(
     return TracedProfile(
         sizes=sizes,
         call=call,
-        outputs=keys.key_avals(traced.out_info, impls),
+        outputs=outputs,
         weak_types=tuple(aval.weak_type for aval in traced.jaxpr.out_avals),
         lowered=lowered,
         arguments=tuple(argument_at(index, names, call) for index in parts.kept),

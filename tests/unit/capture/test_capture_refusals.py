@@ -422,3 +422,20 @@ def test_a_program_that_sets_it_while_fixtures_are_made_is_refused_too(capture: 
     )
     manifest = '[entry_points.f]\nfunction = "program:f"\ninputs.x = { like = "program:made" }\n'
     assert capture(source, manifest).refusal.code == "AOTC-E828"
+
+
+def test_a_result_whose_class_converts_its_children_is_refused(capture: Capture) -> None:
+    refusal = capture(
+        """
+        @jax.tree_util.register_pytree_node_class
+        class Location:
+            def __init__(self, value): self.value = jnp.asarray(value, jnp.float32)
+            def tree_flatten(self): return (self.value,), None
+            @classmethod
+            def tree_unflatten(cls, _, children): return cls(*children)
+
+        def f(x): return Location(x)
+        """
+    ).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E833", "f result")
+    assert "ShapeDtypeStruct" in refusal.found
