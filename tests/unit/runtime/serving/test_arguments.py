@@ -234,8 +234,7 @@ def test_named_tuples_come_back_as_such_and_no_source_is_run_for_them(
 
 
 def test_fields_of_a_named_tuple_may_be_called_self_and_cls() -> None:
-    pair = {"name": "Pair", "fields": ["self", "cls"], "items": [LEAF, {**LEAF, "index": 1}]}
-    built = builder(tree({"node": "namedtuple", **pair}))([1, 2])
+    built = builder(tree({"node": "namedtuple", **PAIR, "fields": ["self", "cls"]}))([1, 2])
     assert built._replace(self=3, cls=4) == type(built)(self=3, cls=4) == (3, 4)
 
 
