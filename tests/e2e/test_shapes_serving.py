@@ -219,6 +219,24 @@ def test_what_is_donated_is_used_up_whether_it_is_padded_or_not(
     np.testing.assert_array_equal(future.result()[0]["rows"], 3 * x)
 
 
+@pytest.mark.parametrize("batch", [3, 8])
+def test_views_that_dlpack_gave_outlive_a_call_that_donates_whether_it_is_padded_or_not(
+    batch: int, bundle: LoadedBundle
+) -> None:
+    x = rows(batch)[0]
+    step = bundle["step"]
+    state: Any = {"count": np.int32(0), "rows": np.zeros((batch, 4), np.float32)}
+    for call in (step, step.on_device, lambda *each: step.submit(*each).result()):
+        first, _ = step.on_device(state, x)
+        views = {name: np.from_dlpack(array) for name, array in first.items()}
+        second, _ = call(first, x)
+        np.testing.assert_array_equal(np.asarray(second["rows"]), 2 * x)
+        for array in first.values():
+            assert refused(np.asarray, array).code == "AOTC-E631"
+        np.testing.assert_array_equal(views["rows"], x)
+        assert int(views["count"]) == 1
+
+
 @pytest.mark.parametrize("name", ["padded", "split"])
 def test_what_was_used_up_is_refused_by_calls_that_donate_nothing(
     name: str, bundle: LoadedBundle

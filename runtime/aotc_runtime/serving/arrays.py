@@ -18,15 +18,17 @@ class DeviceArray:
     """A result that stays on the device; pass it to any call of any bundle without a copy.
 
     `np.asarray(x)` copies it to the host. A call that donates it uses it up: touching it again
-    raises ShapeError (AOTC-E631).
+    raises ShapeError (AOTC-E631). Views that DLPack gave of it stay valid.
     """
 
-    __slots__ = ("_aval", "_buffer", "_lock", "_used_by")
+    __slots__ = ("_aval", "_buffer", "_is_viewed", "_lock", "_used_by")
 
     def __init__(self, buffer: Buffer, aval: Aval) -> None:
         self._buffer = buffer
         self._aval = aval
         self._used_by = ""
+        # Nobody tells when a view ends, so this stays.
+        self._is_viewed = False
         self._lock = threading.Lock()
 
     @property
@@ -53,6 +55,8 @@ class DeviceArray:
 
     def buffer(self) -> Buffer:
         """The device buffer. Raises ShapeError (AOTC-E631) if it was used up."""
+        # Read first: a call that uses the array up says so before it lets go of the buffer.
+        buffer = self._buffer
         if self._used_by:
             raise ShapeError(
                 Finding(
@@ -63,7 +67,7 @@ class DeviceArray:
                     hint="use the call's result instead, or keep a copy with np.asarray before",
                 )
             )
-        return self._buffer
+        return buffer
 
     def claim(self, by: str) -> None:
         """Reserve the array for a call that donates it, once nobody reads it any more. Raises
@@ -74,7 +78,13 @@ class DeviceArray:
             self._used_by = by
 
     def claimed(self) -> Buffer:
-        """The device buffer, for the call that claimed it."""
+        """The device buffer, for the call that claimed it, which may donate it.
+
+        Views keep what they see, so an array that has any goes on with a copy.
+        """
+        if self._is_viewed:
+            self._buffer = pjrt.device().put(pjrt.to_numpy(self._buffer, self._aval), self._aval)
+            self._is_viewed = False
         return self._buffer
 
     def read_claimed(self) -> Array:
@@ -86,17 +96,22 @@ class DeviceArray:
         """End the claim of a call that failed. The array is usable again, unless XLA has deleted
         it.
         """
-        if not self._buffer.is_deleted():
+        if self._buffer is not None and not self._buffer.is_deleted():
             self._used_by = ""
 
     def delete(self) -> None:
-        """The call that claimed it is done; XLA deleted the buffer unless it could not reuse it."""
-        if not self._buffer.is_deleted():
+        """The call that claimed it is done; XLA deleted the buffer unless it could not reuse it.
+
+        XLA ends the process if a buffer is deleted under a view, so it goes with the last of them.
+        """
+        if self._is_viewed:
+            self._buffer, self._is_viewed = None, False
+        elif self._buffer is not None and not self._buffer.is_deleted():
             self._buffer.delete()
 
     def __dlpack__(self, **_: Any) -> Any:
-        """For jax, torch and others, without a copy. Raises ShapeError: AOTC-E631, or E634 for an
-        array that lies on several devices.
+        """For jax, torch and others, without a copy. A view outlives a call that uses the array up.
+        Raises ShapeError: AOTC-E631, or E634 for an array that lies on several devices.
         """
         if self._aval.placement is not None:
             raise ShapeError(
@@ -108,7 +123,11 @@ class DeviceArray:
                     hint="copy it to the host: np.asarray(x)",
                 )
             )
-        return pjrt.to_dlpack(self.buffer())
+        # A call that donates the array either finds it viewed, or leaves nothing to view.
+        with self._lock:
+            capsule = pjrt.to_dlpack(self.buffer())
+            self._is_viewed = True
+        return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return pjrt.dlpack_device()

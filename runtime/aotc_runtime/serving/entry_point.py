@@ -118,7 +118,7 @@ class LoadedEntryPoint:
         self._device = self._execution.device
         self._threads = threads
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
         served = None if kwargs else self._at_once(args)
         if served is not None and served.direct is not None:
@@ -162,7 +162,7 @@ class LoadedEntryPoint:
                 return None
         return self._table.get(tuple([leaf.shape for leaf in args]))
 
-    def on_device(self, *args: Any, **kwargs: Any) -> Any:
+    def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
         """As a call, with `DeviceArray` leaves: what is fed back never leaves the device, unless
         it has to be padded or cut.
         """
@@ -182,7 +182,7 @@ class LoadedEntryPoint:
         served.counter.observe(perf_counter_ns() - started)
         return result
 
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As a call, in a thread of the bundle; arguments are checked and copied before it returns.
 
         The future's result is what the call returns. Latency counts from here, waiting included.
@@ -223,7 +223,7 @@ class LoadedEntryPoint:
 
         return work
 
-    async def call_async(self, *args: Any, **kwargs: Any) -> Any:
+    async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
         """As a call, without holding up the event loop."""
         import asyncio
 

@@ -94,11 +94,11 @@ class Execution:
                     leaf, aval = leaves[argument], executable.inputs[argument]
                     if type(leaf) is DeviceArray:
                         is_claimed = id(leaf) in claimed_ids
-                        buffer = leaf.claimed() if is_claimed else leaf.buffer()
                         if leaf.placement is not aval.placement:
                             # Every client has one placement of a kind, so these differ.
-                            host = leaf.read_claimed() if is_claimed else np.asarray(leaf)
-                            buffer = put(host, aval)
+                            buffer = put(_on_host(leaf, is_claimed), aval)
+                        else:
+                            buffer = leaf.claimed() if is_claimed else leaf.buffer()
                     else:
                         buffer = put(np.ascontiguousarray(leaf), aval)
                     buffers[argument] = buffer

@@ -101,14 +101,14 @@ class SlotEntryPoint:
         self._slot = slot
         self.name = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         tenancy = self._slot.enter()
         try:
             return tenancy.bundle[self.name](*args, **kwargs)
         finally:
             self._slot.leave(tenancy)
 
-    def on_device(self, *args: Any, **kwargs: Any) -> Any:
+    def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
         """As `LoadedEntryPoint.on_device`."""
         tenancy = self._slot.enter()
         try:
@@ -116,7 +116,7 @@ class SlotEntryPoint:
         finally:
             self._slot.leave(tenancy)
 
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """As `LoadedEntryPoint.submit`."""
         tenancy = self._slot.enter()
         try:
@@ -127,7 +127,7 @@ class SlotEntryPoint:
         future.add_done_callback(lambda _: self._slot.leave(tenancy))
         return future
 
-    async def call_async(self, *args: Any, **kwargs: Any) -> Any:
+    async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
         """As `LoadedEntryPoint.call_async`."""
         import asyncio
 

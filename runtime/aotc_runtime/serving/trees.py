@@ -117,7 +117,7 @@ class NamedTuple(tuple[Any, ...]):
     __slots__ = ()
     _fields: tuple[str, ...] = ()
 
-    def __new__(cls, *values: Any, **named: Any) -> Self:
+    def __new__(cls, /, *values: Any, **named: Any) -> Self:
         """From values in order, by name, or both; each field once. Raises TypeError."""
         left = cls._fields[len(values) :]
         if len(values) > len(cls._fields) or named.keys() != set(left):
@@ -134,7 +134,7 @@ class NamedTuple(tuple[Any, ...]):
     def _asdict(self) -> dict[str, Any]:
         return dict(zip(self._fields, self, strict=True))
 
-    def _replace(self, **changed: Any) -> Self:
+    def _replace(self, /, **changed: Any) -> Self:
         return type(self)(**{**self._asdict(), **changed})
 
     def __repr__(self) -> str:

@@ -233,6 +233,11 @@ def test_named_tuples_come_back_as_such_and_no_source_is_run_for_them(
         built.x = 3
 
 
+def test_fields_of_a_named_tuple_may_be_called_self_and_cls() -> None:
+    built = builder(tree({"node": "namedtuple", **PAIR, "fields": ["self", "cls"]}))([1, 2])
+    assert built._replace(self=3, cls=4) == type(built)(self=3, cls=4) == (3, 4)
+
+
 def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
     spec = tree({"node": "dict", "items": {"a": LEAF}})
     assert list(flatten(spec, OrderedDict(a=1), "x")) == [(0, 1)]

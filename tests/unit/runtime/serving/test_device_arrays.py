@@ -52,6 +52,33 @@ def test_what_is_deleted_on_the_device_is_never_given_back(array: DeviceArray) -
     assert refused.value.code == "AOTC-E631"
 
 
+def test_the_buffer_under_a_view_is_never_the_one_that_a_call_donates(array: DeviceArray) -> None:
+    buffer = array.buffer()
+    view, value = np.from_dlpack(array), np.asarray(array)
+    array.claim("a call")
+    copy = array.claimed()
+    assert copy is not buffer and array.claimed() is copy
+    array.give_back()
+    assert array.buffer() is copy
+    array.claim("another call")
+    assert array.claimed() is copy, "a buffer without views is not copied"
+    array.delete()
+    assert copy.is_deleted() and not buffer.is_deleted()
+    np.testing.assert_array_equal(view, value)
+
+
+def test_an_array_that_is_used_up_lets_go_of_what_its_views_show(array: DeviceArray) -> None:
+    view, value = np.from_dlpack(array), np.asarray(array)
+    array.claim("a call")
+    array.delete()
+    array.delete()
+    array.give_back()
+    with pytest.raises(ShapeError) as refused:
+        array.buffer()
+    assert refused.value.code == "AOTC-E631" and array.claimed() is None
+    np.testing.assert_array_equal(view, value)
+
+
 def test_an_array_that_is_spread_has_no_dlpack(array: DeviceArray) -> None:
     placement = pjrt.device().placement(mesh_of({"data": 1}), (("data",), ()), array.shape)
     spread = DeviceArray(array.buffer(), Aval(array.shape, array.dtype, placement=placement))

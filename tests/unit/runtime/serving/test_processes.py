@@ -291,3 +291,82 @@ assert load().report()["compilations"] == 0
 del executables
 """,
     )
+
+
+VIEWED = """
+import gc, sys
+import numpy as np
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+step, init = bundle["train_step"], bundle["init"]
+image = np.random.default_rng(0).uniform(0, 16, (64, 64)).astype(np.float32)
+batch = {"image": image, "label": np.zeros(64, np.int32)}
+
+def leaves(tree):
+    if isinstance(tree, (np.ndarray, aotc_runtime.DeviceArray)):
+        return [tree]
+    inside = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for each in inside for leaf in leaves(each)]
+
+expected = leaves(step(init(0), batch)[0])
+
+def use_up_under(from_dlpack, call):
+    state = init.on_device(0)
+    arrays = leaves(state)
+    values = [np.asarray(array) for array in arrays]
+    views = [from_dlpack(array) for array in arrays]
+    result = call(state, batch)
+    assert all(array.is_deleted for array in arrays)
+    for array in arrays:
+        try:
+            np.asarray(array)
+        except aotc_runtime.ShapeError as error:
+            assert error.code == "AOTC-E631"
+        else:
+            raise AssertionError("a donated array was read")
+    for found, wanted in zip(leaves(result[0]), expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+    del state, arrays, array
+    gc.collect()
+    step(init(0), batch)
+    for view, value in zip(views, values, strict=True):
+        np.testing.assert_array_equal(np.asarray(view), value)
+
+CALLS = (step, step.on_device, lambda *each: step.submit(*each).result())
+"""
+
+
+def test_views_that_dlpack_gave_outlive_the_calls_that_donate_what_they_show(
+    train_bundle: Bundle,
+) -> None:
+    run(
+        train_bundle,
+        VIEWED
+        + """
+for call in CALLS:
+    use_up_under(np.from_dlpack, call)
+import jax.numpy as jnp
+for call in CALLS:
+    use_up_under(jnp.from_dlpack, call)
+""",
+    )
+
+
+def test_views_that_dlpack_gave_outlive_the_bundle(train_bundle: Bundle) -> None:
+    run(
+        train_bundle,
+        VIEWED
+        + """
+state = init.on_device(0)
+arrays = leaves(state)
+values = [np.asarray(array) for array in arrays]
+views = [np.from_dlpack(array) for array in arrays]
+future = step.submit(state, batch)
+bundle.close()
+future.result()
+del state, arrays, bundle, step, init, expected, future
+gc.collect()
+for view, value in zip(views, values, strict=True):
+    np.testing.assert_array_equal(view, value)
+""",
+    )

@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 import aotc_runtime
 from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
+from aotc_runtime.serving.entry_point import LoadedEntryPoint
+from aotc_runtime.serving.threads import Threads
 
 Bundle = tuple[Path, Path]
 
@@ -132,3 +135,28 @@ def test_a_slot_says_what_it_serves_and_refusals_are_answers(digits_bundle: Bund
     (told,) = json.loads(json.dumps([finding.to_json() for finding in caught.value.findings]))
     assert told["code"] == "AOTC-E606" and told["found"] == "float64"
     slot.bundle.close()
+
+
+def test_a_parameter_may_be_called_self(
+    digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = digits._resident
+    assert resident is not None
+    predict = resident.entry_points["predict"]
+    parameter = msgspec.structs.replace(predict.spec.parameters[0], name="self")
+    spec = msgspec.structs.replace(predict.spec, parameters=(parameter,))
+    renamed = msgspec.structs.replace(predict, spec=spec)
+    threads = Threads("self")
+    monkeypatch.setitem(digits._entry_points, "named", LoadedEntryPoint(renamed, threads))
+    expected = digits["predict"](IMAGE)["probabilities"]
+    slot = BundleSlot(digits)
+    for named in (slot["named"], digits["named"]):
+        results = [
+            named(self=IMAGE),
+            named.on_device(self=IMAGE),
+            named.submit(self=IMAGE).result(),
+            asyncio.run(named.call_async(self=IMAGE)),
+        ]
+        for result in results:
+            np.testing.assert_array_equal(np.asarray(result["probabilities"]), expected)
+    threads.close()
