@@ -98,7 +98,7 @@ def test_a_range_beyond_the_dtype_is_refused(capture: Capture) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ("return {'a': 3}", "AOTC-E825"),
+        ("return {'a': 'text'}", "AOTC-E825"),
         ("raise ValueError('no')", "AOTC-E829"),
         ("return jnp.zeros(3, 'int2')", "AOTC-E832"),
     ],
