@@ -27,6 +27,8 @@ from aotc.shapes.trials import (
     HIGH,
     LARGEST,
     LOW,
+    MIXED,
+    REVERSED,
     SMALLEST,
     EntryTrials,
     PlannedTrial,
@@ -38,6 +40,12 @@ from aotc_runtime.schema.manifest import DType
 
 MANY_PROFILES = 6
 """With more of them, each is tried with its smallest and its largest padding only."""
+
+
+HALVES = (LOW, HIGH)
+EVERY = (*HALVES, MIXED, REVERSED)
+"""Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
+is least likely that a real number hides a leak, so every kind is tried there only."""
 
 
 def plan_trials(
@@ -99,14 +107,16 @@ def _padded(
         for name, points in alone.items():
             chosen = _spread(points)
             for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
-                yield from _tried(captured, entry, (name,), sizes, profile)
+                samples = EVERY if sizes == chosen[0] else HALVES
+                yield from _tried(captured, entry, (name,), sizes, profile, samples)
         together = tuple(name for name in pads if known.sizes_below(profile, name))
         if len(together) > 1:
             points = known.below(profile, together)
             # Where a relation ties sizes to one another, no call is padded in one of them alone.
             is_tied = any(not alone[name] for name in together)
             for sizes in _spread(points) if is_tied else points[:1]:
-                yield from _tried(captured, entry, together, sizes, profile)
+                samples = EVERY if is_tied and sizes == points[0] else HALVES
+                yield from _tried(captured, entry, together, sizes, profile, samples)
 
 
 def _tried(
@@ -115,6 +125,7 @@ def _tried(
     dimensions: tuple[str, ...],
     sizes: Sizes,
     profile: Sizes,
+    samples: Sequence[str],
 ) -> Iterator[PlannedTrial]:
     given = {*entry.masks, *entry.lengths}
     padded = {
@@ -123,7 +134,7 @@ def _tried(
         if leaf not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
     }
     kinds = [(fill, FIXTURE) for fill in _fills(captured, entry, dimensions)]
-    kinds += [(DECLARED, LOW), (DECLARED, HIGH)]
+    kinds += [(DECLARED, sample) for sample in samples]
     if not entry.ranges.keys().isdisjoint(padded):
         # The largest of a range may be among the fixture's numbers, and then adds nothing to them.
         kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
@@ -172,7 +183,7 @@ def _split(known: Known, name: str, pads: Sequence[str]) -> Iterator[PlannedTria
             whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
             # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
             allowed = known.at_most(whole, [pad for pad in pads if pad != name])
-            for inputs in (FIXTURE, LOW, HIGH) if allowed else ():
+            for inputs in (FIXTURE, *HALVES) if allowed else ():
                 yield PlannedTrial(
                     dimensions=(name,),
                     sizes=allowed[-1],

@@ -3,7 +3,8 @@
 A recorded file that is repeated is the same in every part of a split; zeros add nothing to a sum; a
 maximum over positive numbers does not see the zeros that a mask puts beside them. So trials are
 repeated with other numbers of the same kind: none of them like another, all of them from the lower
-half of what the input holds, or all from the upper half.
+half of what the input holds, or all from the upper half; and low beside high ones, since a product
+or a difference of two that are alike has one sign only, or any.
 """
 
 from __future__ import annotations
@@ -23,19 +24,31 @@ from aotc.config.build_manifest import (
     leaf_paths,
 )
 from aotc.shapes.fills import is_integer
-from aotc.shapes.trials import LOW
-from aotc_runtime.schema.manifest import KeyImpl, TensorSpec
+from aotc.shapes.trials import HIGH, LOW, REVERSED
+from aotc_runtime.schema.expressions import parse_expression
+from aotc_runtime.schema.manifest import DType, KeyImpl, TensorSpec
 
 type Array = np.ndarray[Any, Any]
 
 
-def sampled(inputs: Mapping[str, Array], spec: EntryPointSpec, sample: str) -> dict[str, Array]:
+def sampled(
+    inputs: Mapping[str, Array],
+    tensors: Sequence[TensorSpec],
+    spec: EntryPointSpec,
+    sample: str,
+) -> dict[str, Array]:
     """Other inputs of the same shapes and dtypes, always the same ones.
 
-    inputs: the fixture's at these sizes, by path.  sample: LOW or HIGH. With a range, or drawn from
-    a normal distribution, numbers keep to it; recorded ones, and floats that a `like` function
-    returns, to the smallest and largest of them. Integers and keys of a `like` function stay, since
-    they may be positions; so does what the loader passes.
+    inputs: the fixture's at these sizes, by path.  tensors: what they are at any sizes.  sample:
+    LOW, HIGH, MIXED or REVERSED. With a range, or drawn from a normal distribution, numbers keep to
+    it; recorded ones, and floats that a `like` function returns, to the smallest and largest of
+    them. Integers and keys of a `like` function stay, since they may be positions; so does what the
+    loader passes.
+
+    LOW and HIGH hold the edge of an integer's stated range: first along each dimension, everywhere
+    along other axes. MIXED has low numbers where the input's place among these paths and the
+    indices along axes that carry no dimension add up to an even number, and high ones elsewhere;
+    REVERSED the other way round. Both leave edges out, since one that is 0 hides a product's sign.
     """
     declared = {
         path: leaf
@@ -44,10 +57,21 @@ def sampled(inputs: Mapping[str, Array], spec: EntryPointSpec, sample: str) -> d
     }
     pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, PadSpec)]
     supplied = {pad.mask for pad in pads} | {pad.length for pad in pads}
-    return {
-        path: array if path in supplied else _other(path, array, declared.get(path), spec, sample)
-        for path, array in inputs.items()
-    }
+    axes = {each.path: tuple(map(_is_fixed, each.shape)) for each in tensors}
+    other = dict(inputs)
+    for place, path in enumerate(sorted(inputs.keys() - supplied)):
+        array, leaf = inputs[path], declared.get(path)
+        if sample in (LOW, HIGH):
+            other[path] = _other(path, array, leaf, spec, sample)
+            if _is_drawn(path, array, leaf, spec):
+                edge = spec.fixtures.ranges[path][sample == HIGH]
+                first = tuple(slice(None) if is_fixed else 0 for is_fixed in axes[path])
+                other[path][first] = int(edge)
+        else:
+            low, high = (_other(path, array, leaf, spec, half) for half in (LOW, HIGH))
+            is_even = _is_even(place + (sample == REVERSED), axes[path], array.shape)
+            other[path] = np.where(is_even, low, high)
+    return other
 
 
 def ranges(
@@ -74,6 +98,32 @@ def ranges(
     return {path: (low, high) for path, (low, high) in sorted(found.items()) if low < high}
 
 
+def _is_fixed(axis: int | str) -> bool:
+    """Whether an axis carries no dimension."""
+    return not parse_expression(axis).names()
+
+
+def _is_even(place: int, is_fixed: Sequence[bool], shape: tuple[int, ...]) -> Array:
+    """bool[shape]: whether a place and the indices along fixed axes add up to an even number."""
+    indices = np.indices(shape, sparse=True)
+    total = sum((i for i, fixed in zip(indices, is_fixed, strict=True) if fixed), np.array(place))
+    return np.broadcast_to(total % 2 == 0, shape)
+
+
+def _is_drawn(
+    path: str, array: Array, leaf: InputLeaf | InputLike | None, spec: EntryPointSpec
+) -> bool:
+    """Whether it holds integers of a range that the manifest states."""
+    return (
+        isinstance(leaf, InputLeaf)
+        and isinstance(leaf.dtype, DType)
+        and is_integer(leaf.dtype)
+        and spec.fixtures.file is None
+        and path in spec.fixtures.ranges
+        and array.size > 0
+    )
+
+
 def _other(
     path: str,
     array: Array,
@@ -90,7 +140,7 @@ def _other(
     if not array.dtype.name.startswith(("float", "bfloat", "complex")):
         if not isinstance(leaf, InputLeaf):
             return array
-        if is_drawn and path in spec.fixtures.ranges:
+        if _is_drawn(path, array, leaf, spec):
             lowest, highest = spec.fixtures.ranges[path]
             low, high = _half(int(lowest), int(highest), is_low)
             drawn = generator.integers(low, high, array.shape, endpoint=True)
@@ -115,6 +165,9 @@ def _other(
 
 def _half(low: int, high: int, is_low: bool) -> tuple[int, int]:
     middle = (low + high) // 2
+    if low < 0 == middle:
+        # Zero is in neither half: what a mask puts beside numbers hides behind it.
+        return (low, -1) if is_low else (1, high)
     return (low, middle) if is_low else (min(middle + 1, high), high)
 
 

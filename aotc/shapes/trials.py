@@ -15,6 +15,7 @@ ABOUT_NUMBERS = (LARGEST, SMALLEST, "ones")
 
 
 FIXTURE, LOW, HIGH = "fixture", "low", "high"
+MIXED, REVERSED = "mixed", "reversed"
 """Which inputs a trial has: the fixture's, or others (`aotc.shapes.samples`)."""
 
 

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from aotc.shapes.trials import (
     DECLARED,
     FIXTURE,
+    HIGH,
     LARGEST,
+    LOW,
     SMALLEST,
     EntryTrials,
     Outcome,
@@ -95,7 +97,7 @@ def _refusal(
     stated += "".join(f" and {name}" for name in dimensions[1:])
     asked = sizes_text(trial.sizes)
     if trial.inputs != FIXTURE:
-        asked += f", its inputs all {trial.inputs}"
+        asked += f", its inputs {'all ' if trial.inputs in (LOW, HIGH) else ''}{trial.inputs}"
     if trial.fill:
         done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
         done += _numbers(trial.filled)

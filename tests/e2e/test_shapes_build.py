@@ -17,6 +17,36 @@ PROGRAM = """
 import jax
 import jax.numpy as jnp
 
+def ring(x, pos):
+    return jax.lax.dynamic_update_slice(x, jnp.ones((1, 3), x.dtype), (pos, jnp.int32(0)))
+
+def imax(a, b, mask):
+    return jnp.max(jnp.where(mask, a * b, 0))
+
+def imin(a, b, mask):
+    return jnp.min(jnp.where(mask, a * b, 0))
+
+def imax_right(a, b, mask):
+    return jnp.max(jnp.where(mask, a * b, -81))
+
+def maxsim(q, d, mask):
+    return jnp.max(jnp.where(mask[:, None], d @ q.T, 0.0), axis=0)
+
+def minsim(q, d, mask):
+    return jnp.min(jnp.where(mask[:, None], d @ q.T, 0.0), axis=0)
+
+def maxsim_right(q, d, mask):
+    return jnp.max(jnp.where(mask[:, None], d @ q.T, -jnp.inf), axis=0)
+
+def diff(x, mask):
+    return jnp.max(jnp.where(mask, x[:, 0] - x[:, 1], 0.0))
+
+def diff_min(x, mask):
+    return jnp.min(jnp.where(mask, x[:, 0] - x[:, 1], 0.0))
+
+def diff_right(x, mask):
+    return jnp.max(jnp.where(mask, x[:, 0] - x[:, 1], -jnp.inf))
+
 def batch_norm(x):
     return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
 
@@ -167,6 +197,86 @@ def test_integers_that_leak_are_refused_whatever_their_range_is(
     assert ("beyond its table" in finding.hint) == (function == "encoder")
 
 
+SIGNS = """
+schema = 1
+name = "shapes"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[dimensions.rows]
+range = [5, 16]
+profiles = [8, 16]
+[entry_points.f]
+function = "program:{function}"
+tolerance = {{ rtol = 1e-4, atol = 1e-4 }}
+{more}
+"""
+
+PRODUCTS = """
+inputs.a = { shape = ["rows"], dtype = "int32" }
+inputs.b = { shape = ["rows"], dtype = "int32" }
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+out_of_profile.rows = { policy = "pad", mask = "mask" }
+fixtures.ranges = { a = [-9, 9], b = [-9, 9] }
+"""
+SCORES = """
+inputs.q = { shape = [4, 16], dtype = "float32" }
+inputs.d = { shape = ["rows", 16], dtype = "float32" }
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+out_of_profile.rows = { policy = "pad", mask = "mask" }
+"""
+COLUMNS = """
+inputs.x = { shape = ["rows", 3], dtype = "float32" }
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+out_of_profile.rows = { policy = "pad", mask = "mask" }
+"""
+POSITION = """
+inputs.x = { shape = ["rows", 3], dtype = "float32" }
+inputs.pos = { shape = [], dtype = "int32" }
+out_of_profile.rows = "pad"
+fixtures.ranges = { pos = [0, HIGHEST] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        ("ring", POSITION.replace("HIGHEST", "6")),
+        ("imax", PRODUCTS),
+        ("imin", PRODUCTS),
+        ("maxsim", SCORES),
+        ("minsim", SCORES),
+        ("diff", COLUMNS),
+        ("diff_min", COLUMNS),
+    ],
+)
+def test_numbers_that_hide_a_leak_by_their_sign_or_range_are_not_the_only_ones_tried(
+    tmp_path: Path, function: str, more: str
+) -> None:
+    with pytest.raises(ParityError) as caught:
+        built_by(tmp_path, SIGNS.format(function=function, more=more))
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E955"
+
+
+@pytest.mark.parametrize(
+    ("function", "more"),
+    [
+        ("ring", POSITION.replace("HIGHEST", "4")),
+        ("imax_right", PRODUCTS),
+        ("maxsim_right", SCORES),
+        ("diff_right", COLUMNS),
+    ],
+)
+def test_numbers_of_any_sign_and_at_the_edges_of_their_range_pass_where_nothing_leaks(
+    tmp_path: Path, function: str, more: str
+) -> None:
+    manifest = built_by(tmp_path, SIGNS.format(function=function, more=more))
+    policy = manifest.bundle.manifests["cpu-x86-64-v3"].entry_points["f"].out_of_profile["rows"]
+    assert isinstance(policy, Pad)
+    every = {"fixture", "low", "high", "mixed", "reversed"}
+    assert {trial.inputs for trial in policy.proof} == every
+
+
 @pytest.mark.parametrize("function", ["batch_norm", "softmax"])
 def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(
     tmp_path: Path, function: str
@@ -184,7 +294,7 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(
     assert finding.expected.startswith("what plain JAX computes at exactly rows=")
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found
-    assert "of 48 trials differ" in finding.found
+    assert "of 52 trials differ" in finding.found
 
 
 @pytest.mark.parametrize("function", ["batch_norm", "total"])
@@ -290,7 +400,7 @@ def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_pa
     policy = manifest.entry_points["f"].out_of_profile["rows"]
     assert isinstance(policy, Pad)
     assert {trial.ran for trial in policy.proof} == {TrialRan.PLAIN_JAX}
-    assert len(policy.proof) == 48
+    assert len(policy.proof) == 52
 
 
 def test_a_size_at_which_the_function_fails_is_no_size_to_accept(tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ def _record(
         raise_if(changed(program.files, [(recorded.file, recorded.digest)]))
     inputs = fixtures.fixture_inputs(function.plan, manifest, sizes, recorded)
     if trial.inputs != FIXTURE:
-        inputs = sampled(inputs, manifest.entry_points[name], trial.inputs)
+        leaves = program.entry_points[name].inputs
+        inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)
     call = function.call_at(sizes)
     try:
         results = function.outputs(sizes, inputs)

@@ -312,7 +312,7 @@ class Trial(_Part, frozen=True):
     filled with: "declared", or a value that shows whatever leaks, such as "nan" or "largest"; ""
     for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.  ran: what
     was padded or split.  inputs: the numbers of the call: "fixture", or others of their kind, all
-    "low" or all "high".
+    "low", all "high", or low and high ones in turn, "mixed" and "reversed".
     """
 
     sizes: dict[str, Positive]

@@ -135,6 +135,8 @@ def test_integers_of_a_range_are_filled_with_its_edges_beside_numbers_of_the_oth
         ("ones", "fixture"): "34",
         ("declared", "low"): "0",
         ("declared", "high"): "0",
+        ("declared", "mixed"): "0",
+        ("declared", "reversed"): "0",
     }
     assert filled["largest", "fixture"]["x"] == str(np.finfo(np.float32).max)
 
@@ -193,10 +195,31 @@ def test_a_split_is_tried_as_twice_a_profile_and_as_two_different_ones() -> None
 def test_every_call_is_also_tried_with_inputs_that_are_all_low_and_all_high() -> None:
     for policy in (PAD, SplitSpec()):
         trials = planned({"batch": policy}, [{"batch": 8, "seq": 4}]).trials
-        sizes = {inputs: set[int]() for inputs in ("fixture", "low", "high")}
-        for trial in trials:
-            sizes[trial.inputs].add(trial.sizes["batch"])
-        assert sizes["fixture"] == sizes["low"] == sizes["high"] != set()
+        fixture, low, high = (
+            {trial.sizes["batch"] for trial in trials if trial.inputs == inputs}
+            for inputs in ("fixture", "low", "high")
+        )
+        assert fixture == low == high != set()
+
+
+def test_low_beside_high_numbers_are_tried_at_the_smallest_size_below_each_profile() -> None:
+    profiles = [{"batch": 4, "seq": 8}, {"batch": 4, "seq": 32}]
+    for inputs in ("mixed", "reversed"):
+        trials = [t for t in planned({"seq": PAD}, profiles).trials if t.inputs == inputs]
+        tried = [(t.sizes["seq"], t.profiles[0]["seq"], t.fill) for t in trials]
+        assert tried == [(1, 8, "declared"), (9, 32, "declared")]
+
+
+@pytest.mark.parametrize(
+    ("relations", "expected"),
+    [((), [("batch",), ("seq",)]), (("seq == 2*batch",), [("batch", "seq")])],
+)
+def test_low_beside_high_numbers_are_tried_for_several_dimensions_only_where_none_is_padded_alone(
+    relations: tuple[str, ...], expected: list[tuple[str, ...]]
+) -> None:
+    policies: dict[str, PolicySpec] = {"batch": PAD, "seq": PAD}
+    entry = planned(policies, [{"batch": 8, "seq": 16}], relations=relations)
+    assert [t.dimensions for t in entry.trials if t.inputs == "mixed"] == expected
 
 
 def test_sizes_that_a_relation_ties_together_are_tried_together() -> None:
