@@ -4,7 +4,9 @@ and questions about paths.
 By PEP 669 events, every call made by the project's code is looked at, and none made by libraries:
 only the project's code becomes slower. A function that the project hands to somebody else, as in
 `max(paths, key=os.path.getmtime)`, or that the standard library calls on its behalf, as `glob`
-does, is seen when it starts, provided it is written in Python.
+does, is seen when it starts, provided it is written in Python. One that is written in C is seen
+when the project hands it on as the first argument, as in `map(os.stat, paths)`, or to a pool of
+threads.
 """
 
 from __future__ import annotations
@@ -17,14 +19,19 @@ import os.path
 import pathlib
 import platform
 import random
+import resource
 import secrets
 import shutil
 import sys
+import tempfile
+import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from inspect import unwrap
-from types import CodeType, FrameType
+from multiprocessing.process import BaseProcess
+from types import BuiltinFunctionType, CodeType, FrameType, MethodType
 from typing import Any, Protocol
 
 TOOL = 4
@@ -68,7 +75,14 @@ _ASKING: dict[str, tuple[Any, ...]] = {
         *(time.clock_gettime_ns, os.times),
     ),
     CHANCE: (
-        *(os.urandom, secrets.token_bytes, secrets.token_hex, secrets.token_urlsafe),
+        *(
+            os.urandom,
+            os.getrandom,
+            tempfile.mktemp,
+            secrets.token_bytes,
+            secrets.token_hex,
+            secrets.token_urlsafe,
+        ),
         *(secrets.randbits, secrets.randbelow, secrets.choice, uuid.uuid1, uuid.uuid4),
         random.SystemRandom,
     ),
@@ -76,7 +90,8 @@ _ASKING: dict[str, tuple[Any, ...]] = {
         *(os.getpid, os.getppid, os.uname, os.getlogin, os.getcwd, os.getcwdb),
         *(platform.node, platform.platform, platform.uname, getpass.getuser, uuid.getnode),
         *(os.getuid, os.geteuid, os.getgid, os.getegid, os.getloadavg, os.statvfs),
-        *(shutil.disk_usage, pathlib.Path.owner, pathlib.Path.group),
+        *(shutil.disk_usage, pathlib.Path.owner, pathlib.Path.group, resource.getrusage),
+        *(threading.get_native_id, BaseProcess.ident.fget),  # type: ignore[attr-defined]
     ),
 }
 ASKING = {id(function): what for what, functions in _ASKING.items() for function in functions}
@@ -109,7 +124,9 @@ MADE_ABSOLUTE = frozenset({os.path.abspath.__code__, pathlib.Path.absolute.__cod
 PATHS = LOOKING | SIZES | LINKS | MADE_ABSOLUTE
 """Functions of the standard library, written in Python, whose first argument is a path."""
 
-WATCHED = PATHS | ASKING_CODE.keys()
+POOLED = ThreadPoolExecutor.submit.__code__
+SEEDED = random.Random.seed.__code__
+WATCHED = PATHS | ASKING_CODE.keys() | {POOLED, SEEDED}
 SECOND_PATHS = frozenset({os.path.samefile.__code__, pathlib.Path.samefile.__code__})
 
 NOW = frozenset({"now", "utcnow", "today"})
@@ -158,12 +175,28 @@ class Calls:
             if caller is not None and self._is_project(caller.f_code, caller):
                 asked, name = ASKING_CODE[code]
                 self._refuse(asked, name, caller.f_code.co_filename)
+        elif code is POOLED:
+            function = frame.f_locals["fn"]
+            asked_for = self._asked_if_called(function)
+            if asked_for and self._listener.asked_by_project(frame):
+                self._refuse(asked_for, function.__name__, "a pool of threads")
+        elif code is SEEDED:
+            self._started_seed(frame)
         elif self._listener.asked_by_project(frame):
             count = 2 if code in SECOND_PATHS else 1
             for name in code.co_varnames[:count]:
                 path = frame.f_locals[name]
                 if isinstance(path, str | bytes | os.PathLike):
                     self._heard(code, os.fsdecode(path))
+
+    def _started_seed(self, frame: FrameType) -> None:
+        """A generator of a class of the project's, or one that is seeded again, by chance."""
+        caller: FrameType | None = frame
+        while caller is not None and caller.f_code.co_filename == random.__file__:
+            caller = caller.f_back
+        is_by_chance = frame.f_locals["a"] is None
+        if is_by_chance and caller is not None and self._is_project(caller.f_code, caller):
+            self._refuse(CHANCE, "Random", caller.f_code.co_filename)
 
     def _heard(self, code: CodeType, path: str) -> None:
         if code in LOOKING:
@@ -184,6 +217,8 @@ class Calls:
         asked = ASKING.get(id(function)) or self._asked_of_owner(function, first)
         if asked:
             self._refuse(asked, getattr(function, "__name__", "a function"), code.co_filename)
+        elif asked := self._asked_if_called(first):
+            self._refuse(asked, first.__name__, code.co_filename)
         elif isinstance(first, str | bytes | os.PathLike):
             if function is os.access:
                 self._listener.heard_look(os.fsdecode(first))
@@ -198,6 +233,15 @@ class Calls:
     def _refuse(self, asked: str, name: str, file: str) -> None:
         self._listener.refuse(f"it asked {asked}: {name} in {file}")
 
+    def _asked_if_called(self, function: Any) -> str | None:
+        """What a function asks for if somebody calls it to whom the project hands it."""
+        if asked := ASKING.get(id(function)):
+            return asked
+        # No attribute of anything else is looked up: that might run the project's code.
+        if type(function) not in (BuiltinFunctionType, MethodType):
+            return None
+        return self._asked_of_owner(function, sys.monitoring.MISSING)
+
     def _asked_of_owner(self, function: Any, first: Any) -> str | None:
         """What is asked by a call that only its arguments tell: a method by the object it belongs
         to, a maker of random generators by whether it was given a seed.
@@ -208,7 +252,11 @@ class Calls:
         missing = first is sys.monitoring.MISSING or first is None
         if name in NEED_A_SEED:
             home = str(getattr(function, "__module__", None))
-            return CHANCE if missing and home.startswith(("numpy.random", "random")) else None
+            return (
+                CHANCE
+                if missing and home.startswith(("numpy.random", "random", "_random"))
+                else None
+            )
         owner = getattr(function, "__self__", None)
         if name in SEEDS and getattr(function, "__module__", None) == "numpy.random":
             owner = _shared_by_numpy()

@@ -1,47 +1,61 @@
-"""Stand-ins for `os.environ` and a finder of imports that note what they are asked for."""
+"""A stand-in for the variables of the process, and a finder of imports, that note what they are
+asked for.
+"""
 
 from __future__ import annotations
 
 import os
+import posix
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from functools import wraps
 from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType, ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from aotc.constants import EVERYTHING
 
 
-class Environment(type(os.environ)):  # type: ignore[misc]
-    """`os.environ` that notes which variables were asked for; EVERYTHING if all were.
+class Environment(MutableMapping[bytes, bytes]):
+    """The variables of this process behind `os.environ`, `os.environb` and `posix.environ`, that
+    notes which were asked for; EVERYTHING if all were.
 
     heard: told of each, and of the frame that asks.
     """
 
-    asked: ClassVar[set[str]] = set()
-    heard: ClassVar[staticmethod[[str, FrameType], None]]
+    def __init__(self, heard: Callable[[str, FrameType], None]) -> None:
+        self.asked: set[str] = set()
+        self._heard, self._variables = heard, posix.environ
+        posix.environ = self  # type: ignore[assignment]
+        for shown in (os.environ, os.environb):
+            vars(shown)["_data"] = self
 
     def _note(self, name: str) -> None:
         self.asked.add(name)
-        self.heard(name, sys._getframe(2))
+        self._heard(name, sys._getframe(2))
 
-    def __getitem__(self, key: str | bytes) -> str:
+    def __getitem__(self, key: bytes) -> bytes:
         self._note(os.fsdecode(key))
-        return super().__getitem__(key)  # type: ignore[no-any-return]
+        return self._variables[key]
 
-    def __iter__(self) -> Iterator[str]:
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._variables[key] = value
+
+    def __delitem__(self, key: bytes) -> None:
+        del self._variables[key]
+
+    def __iter__(self) -> Iterator[bytes]:
         self._note(EVERYTHING)
-        return super().__iter__()  # type: ignore[no-any-return]
+        return iter(self._variables)
 
     def __len__(self) -> int:
         self._note(EVERYTHING)
-        return super().__len__()  # type: ignore[no-any-return]
+        return len(self._variables)
 
-    def copy(self) -> dict[str, str]:
-        """As `os.environ.copy`."""
+    def copy(self) -> dict[bytes, bytes]:
+        """As `dict.copy`."""
         self._note(EVERYTHING)
-        return super().copy()  # type: ignore[no-any-return]
+        return dict(self._variables)
 
 
 class Imports:

@@ -1,7 +1,7 @@
 """Records, in a process that runs the user's code, everything that it reads through Python.
 
 Opened files, listed folders, sockets and processes are seen by an audit hook (PEP 578); imports by
-a finder; variables by a stand-in for `os.environ`; clocks and randomness by
+a finder; variables by a stand-in behind `os.environ`; clocks and randomness by
 `aotc.build.watching.calls`. Native code can read files unseen: unless all of it belongs to
 libraries that are known not to, the result is not kept.
 """
@@ -30,6 +30,7 @@ from aotc.build.watching.reads import Reads, kind_of, names_in
 from aotc.capture import libraries
 from aotc.constants import EVERYTHING
 
+CALLED = "it called native code by name"
 REFUSED = {
     "socket.connect": "it used the network",
     "socket.getaddrinfo": "it used the network",
@@ -44,6 +45,8 @@ REFUSED = {
     "os.forkpty": "it started a process",
     "sqlite3.connect": "it opened a database",
     "ctypes.dlopen": "it loaded native code by name",
+    "ctypes.dlsym": CALLED,
+    "ctypes.dlsym/handle": CALLED,
 }
 DEVICES = ("/dev/", "/proc/", "/sys/")
 HARMLESS_DEVICES = ("/dev/null",)
@@ -86,9 +89,8 @@ class Recorder:
         self._brought: set[str] = set()
         self._own_thread: int | None = None
         """The thread that looks into native code meanwhile, whose reads are not the program's."""
-        Environment.heard = staticmethod(self._heard_variable)
         self._uses_current_folder = False
-        os.environ.__class__ = os.environb.__class__ = Environment
+        self._environment = Environment(self._heard_variable)
         sys.addaudithook(self._heard)
         Calls(self)
         sources_only.install(lambda folder: self._is_library(os.path.join(folder, "")))
@@ -125,7 +127,7 @@ class Recorder:
             searched=self._relative(self._searched),
             modules=tuple(sorted({part for name in names for part in name.split(".")})),
             own=tuple(steady(Path(self._root), self.path, self.is_project)),
-            environment=tuple(sorted(Environment.asked)),
+            environment=tuple(sorted(self._environment.asked)),
             packages=tuple(sorted(packages)),
             absent=tuple(sorted(absent)),
             current_folder=self._uses_current_folder,
@@ -163,7 +165,7 @@ class Recorder:
             self._heard_open(*args)
         elif event in ("os.listdir", "os.scandir"):
             self._heard_list(args[0], sys._getframe(1))
-        elif event in REFUSED and args[:1] != (None,) and self._wanted(sys._getframe(1)):
+        elif event in REFUSED and not _is_itself(event, args) and self._wanted(sys._getframe(1)):
             self.refuse(REFUSED[event])
 
     def _heard_open(self, path: Any, mode: str | None, flags: int) -> None:
@@ -357,6 +359,13 @@ class Recorder:
             libraries.OPENED_THROUGH.get(name.partition(".")[0], name) in self._imports.heard_in
             for name in names
         )
+
+
+def _is_itself(event: str, args: tuple[Any, ...]) -> bool:
+    """Whether the process opens itself, as `ctypes` does when it is imported: that reads nothing
+    until somebody asks for a function by name.
+    """
+    return event == "ctypes.dlopen" and args[0] is None
 
 
 def _is_about_host(frame: FrameType | None) -> bool:

@@ -62,6 +62,23 @@ def record(root: Path, code: str, *, beside: str = "", **environment: str) -> Re
         ("import subprocess; subprocess.run(['true'])", "started a process"),
         ("import os; os.system('true')", "started a process"),
         ("import ctypes; ctypes.CDLL('libc.so.6')", "native code"),
+        ("import ctypes; ctypes.CDLL(None).getenv(b'HOME')", "native code by name"),
+        ("import ctypes; ctypes.CDLL(None)['time'](None)", "native code by name"),
+        ("import ctypes; ctypes.pythonapi.getpid()", "native code by name"),
+        ("import ctypes; ctypes.c_void_p.in_dll(ctypes.CDLL(None), 'environ')",
+         "native code by name"),
+        ("import _ctypes; _ctypes.dlsym(_ctypes.dlopen(None, 0), 'getpid')",
+         "native code by name"),
+        ("import reads_by_ctypes", "native code by name"),
+        ("import os; os.getrandom(1)", "chance: getrandom"),
+        ("import _random; _random.Random()", "chance: Random"),
+        ("import random\nclass Mine(random.Random): pass\nMine()", "chance: Random"),
+        ("import random; random.Random(3).seed()", "chance: Random"),
+        ("import tempfile; tempfile.mktemp()", "chance: mktemp"),
+        ("import resource; resource.getrusage(0)", "the system: getrusage"),
+        ("import threading; threading.get_native_id()", "the system: get_native_id"),
+        ("import multiprocessing; multiprocessing.current_process().pid", "the system: ident"),
+        ("import time; time.time.__call__()", "the clock: time"),
         ("import sqlite3; sqlite3.connect(':memory:')", "database"),
         ("import safetensors", "safetensors, whose native code may read unseen: "),
         ("import h5py.h5f; h5py.h5f.open('x')", "it called h5py.h5f.open"),
@@ -91,6 +108,7 @@ LIBRARIES = {
     "h5py/h5f.py": "def open(name): return name\ndef kind(): return 'sec2'\n",
     "h5py/reads.py": "from h5py.h5f import open\nopen('data')\n",
     "starts_by_chance.py": "open('/dev/urandom', 'rb').read(1)\n",
+    "reads_by_ctypes.py": "import ctypes\nctypes.CDLL(None).getenv(b'HOME')\n",
     "asks_the_processor.py": "import platform\nplatform.processor()\n",
 }
 """Libraries that are not installed here: by file, what is in them."""
@@ -112,6 +130,12 @@ def libraries_of_others(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         "import random; random.seed(0); random.random()",
         "import random; random.Random(3).random()",
+        "import random; random.seed(0); list(map(random.gauss, [0], [1]))",
+        "import random\nclass Mine(random.Random):\n  def __init__(self, a): super().__init__(a)\n"
+        "Mine(3)",
+        "import tempfile; next(tempfile._get_candidate_names())",
+        "import ctypes; ctypes.CDLL(None); ctypes.string_at(b'x')",
+        "import ctypes, uuid, psutil, scipy.stats, PIL.Image",
         "import numpy; numpy.random.seed(0); numpy.random.normal()",
         "import numpy; numpy.random.default_rng(3).normal()",
         "import time; time.sleep(0)",
@@ -277,8 +301,24 @@ def test_a_relative_path_is_one_of_the_current_folder(
     assert parts(tmp_path, reads) != before
 
 
-def test_variables_asked_for_as_bytes_are_seen(tmp_path: Path) -> None:
-    assert "ASKED" in record(tmp_path, "import os; os.environb.get(b'ASKED')").reads.environment
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        ("import os; os.environb.get(b'ASKED')", "ASKED"),
+        ("import posix; posix.environ.get(b'ASKED')", "ASKED"),
+        ("import posix; dict(posix.environ)", "*"),
+        ("import posix; posix.environ.copy()", "*"),
+        ("import os; os.environ._data.get(b'ASKED')", "ASKED"),
+        ("import os; dict(vars(os.environb)['_data'])", "*"),
+        ("import os; repr(os.environ)", "*"),
+    ],
+)
+def test_variables_are_seen_whichever_way_they_are_asked_for(
+    code: str, asked: str, tmp_path: Path
+) -> None:
+    found = record(tmp_path, code)
+    assert asked in found.reads.environment
+    assert asked in Staging(tmp_path / "own").read_variables()
 
 
 @pytest.mark.parametrize(
@@ -288,6 +328,14 @@ def test_variables_asked_for_as_bytes_are_seen(tmp_path: Path) -> None:
         ("import os; [e.stat() for e in os.scandir('.')]", "the clock: stat"),
         ("import os; f = open('program.py'); os.fstat(f.fileno())", "the clock: fstat"),
         ("import functools, time; functools.partial(time.time)()", "the clock: time"),
+        ("import time; next(iter(time.time, None))", "the clock: time"),
+        ("import os; list(map(os.stat, ['.']))", "the clock: stat"),
+        ("import datetime; next(iter(datetime.datetime.now, None))", "the clock: now"),
+        ("import random; list(map(random.gauss, [0], [1]))", "chance: gauss"),
+        ("import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+         "ThreadPoolExecutor().submit(time.time).result()", "the clock: time"),
+        ("import random\nfrom concurrent.futures import ThreadPoolExecutor\n"
+         "list(ThreadPoolExecutor().map(random.gauss, [0], [1]))", "chance: gauss"),
         ("exec('import time; time.time()')", "the clock: time"),
         ("from dataclasses import dataclass, field\nimport time\n@dataclass\nclass A:\n"
          "    t: float = field(default_factory=time.time)\nA()", "the clock: time"),
