@@ -48,7 +48,7 @@ def program() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     folder = tmp_path_factory.mktemp("golden")
-    key = (GOLDEN / "golden.pub").read_bytes()
+    key = (GOLDEN / "golden.pub").read_text("utf-8")
     loaded: dict[str, LoadedBundle] = {}
 
     def opened(name: str) -> LoadedBundle:
