@@ -96,7 +96,7 @@ ALWAYS = {
         f"{CAPTURE}/tree.py",
         "if _is_plain_named_tuple(tree, keys, children):",
         'if isinstance(tree, tuple) and hasattr(tree, "_fields"):',
-        "AOTC-E959",
+        "AOTC-E833",
     ),
     "weights have each other's names": Mistake(
         f"{CAPTURE}/weights.py",

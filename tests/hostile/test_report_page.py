@@ -74,7 +74,7 @@ def poisoned_review(found: Review, attack: str) -> Review:
         replace(
             claim,
             key_ids=poisoned(claim.key_ids, attack),
-            predicate=poisoned_json(claim.predicate, attack),
+            stated=msgspec.json.encode(poisoned_json(claim.predicate, attack)),
         )
         for claim in found.claims
     )
