@@ -124,7 +124,7 @@ def reproduce(
         try:
             _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
         except AotcError as error:
-            raise_if([*other, *error.findings])
+            raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
         built, _ = read_unverified(open_bundle(again))
         if built.root_digest != contents.root_digest:
