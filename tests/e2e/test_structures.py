@@ -258,7 +258,7 @@ WRONG = [
     ("append", ({2: {}, 10: None, -1: None}, 0), "append cache/2", "without 'k'"),
     ("append", ({2: None, 10: None}, 0), "append cache", "a dict without -1"),
     ("append", ({"2": None, 10: None, -1: None}, 0), "append cache", "without 2 and with '2'"),
-    ("width", ({"low": 1.0, "hihg": 2.0},), "width pair", "with 'low', 'hihg'"),
+    ("width", ({"low": 1.0, "hihg": 2.0},), "width pair", "without 'high' and with 'hihg'"),
 ]
 
 
