@@ -270,8 +270,9 @@ def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[F
     sizes. what: they are, for the message.
     """
     first_where, first = profiles[0]
+    wanted = signature(first, first_where)
     for where, values in profiles[1:]:
-        if signature(values, where) != signature(first, first_where):
+        if signature(values, where) != wanted:
             yield Finding(
                 code="AOTC-E827",
                 where=where,

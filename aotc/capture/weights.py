@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,11 @@ def _read(source: SourceFile, where: str) -> tuple[dict[str, np.ndarray[Any, Any
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The tensors of a safetensors file as read-only arrays over its bytes."""
     return _arrays(path.read_bytes(), path.name)
+
+
+def read_shards(paths: Iterable[Path]) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors of a weights set that lies in several files."""
+    return {name: array for path in paths for name, array in read_arrays(path).items()}
 
 
 def _arrays(data: bytes, where: str) -> dict[str, np.ndarray[Any, Any]]:

@@ -28,7 +28,7 @@ from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
 from aotc.capture.trace import HOST, Platforms, TracedProfile, profile_label
-from aotc.capture.weights import CLOSURE, Weights, load, read_arrays
+from aotc.capture.weights import CLOSURE, Weights, load, read_shards
 from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import CaptureError, raise_if
@@ -108,7 +108,7 @@ def capture(
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
         staging.write_weights(name, write_shards(tensors, where=where))
         if name in weights and weights[name].made is not None:
-            written = {k: v for path in staging.weights(name) for k, v in read_arrays(path).items()}
+            written = read_shards(staging.weights(name))
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
     staging.write_program(
         CapturedProgram(

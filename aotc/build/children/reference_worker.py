@@ -25,7 +25,7 @@ from aotc.capture import explain, own_files, program, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.source_files import changed
 from aotc.capture.spreading import on_one_device
-from aotc.capture.weights import Weights, read_arrays
+from aotc.capture.weights import Weights, read_arrays, read_shards
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
@@ -132,11 +132,7 @@ def _weights(
     The program is marked as unsteady if it makes others here: then they depend on something that no
     recorder saw, and the result must not be cached.
     """
-    recorded = {
-        tensor: array
-        for path in staging.weights(name)
-        for tensor, array in read_arrays(path).items()
-    }
+    recorded = read_shards(staging.weights(name))
     spec = manifest.weights[name]
     made, steady = plain_jax.weights_as_made(
         spec.init, spec.source is not None, recorded, functions
