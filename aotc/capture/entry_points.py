@@ -114,6 +114,10 @@ def trace_entry_point(
         )
     covered, functions = recorded.coverage()
     first = profiles[0]
+    # Before the profiles are compared, so that what no bundle can describe is named by where it
+    # stands in the program.
+    result = tree.describe(first.outputs, itertools.count(), f"{name} result")
+    parameters = _parameters(plan, spec, manifest, first)
     _check_trees(plan, manifest, profiles)
     known = {dimension: manifest.dimensions[dimension] for dimension in dimensions}
     accepted = {dimension: each.accepted for dimension, each in known.items()}
@@ -128,14 +132,13 @@ def trace_entry_point(
     if compiled:
         where = manifest.where("entry_points", name, "out_of_profile", compiled[0])
         exported = _exported(call_at(symbols(accepted, spec.relations)), profiles, where)
-    parameters = _parameters(plan, spec, manifest, first)
     lifted = _lifted_constants(name, profiles)
     return TracedEntryPoint(
         plan=plan,
         spec=spec,
         parameters=parameters,
         inputs=inputs,
-        result=tree.describe(first.outputs, itertools.count(), f"{name} result"),
+        result=result,
         outputs=outputs,
         dimensions=dimensions,
         lifted=lifted,

@@ -27,6 +27,7 @@ from aotc.config.build_manifest import (
     InputLike,
     InputList,
     InputTree,
+    leaf_paths,
 )
 from aotc.parity.structures import Node, Nothing, Passed, Spelled, leaf_of
 from aotc_runtime.errors import Finding
@@ -132,9 +133,10 @@ class Function:
         self._signature = inspect.signature(function)
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
         self._likes = {
-            (name, *at): functions(like.function)(**_arguments(like, sizes))
+            path: functions(leaf.function)(**_arguments(leaf, sizes))
             for name, tree in spec.inputs.items()
-            for at, like in _likes(tree)
+            for path, leaf in leaf_paths(tree, name)
+            if isinstance(leaf, InputLike)
         }
 
         def called(values: Mapping[str, Any]) -> Any:
@@ -225,24 +227,10 @@ class Function:
                 case InputList(items=items):
                     return [value(child, (*at, index)) for index, child in enumerate(items)]
                 case InputLike():
-                    made = self._likes[at]
+                    made = self._likes[path]
                     return made if recorded is None else _with_numbers(made, path, recorded)
 
         return {name: value(tree, (name,)) for name, tree in self._spec.inputs.items()}
-
-
-def _likes(
-    tree: InputTree, at: tuple[str | int, ...] = ()
-) -> list[tuple[tuple[str | int, ...], InputLike]]:
-    match tree:
-        case InputLike():
-            return [(at, tree)]
-        case InputDict(items=items):
-            return [found for key, child in items.items() for found in _likes(child, (*at, key))]
-        case InputList(items=items):
-            return [found for key, child in enumerate(items) for found in _likes(child, (*at, key))]
-        case _:
-            return []
 
 
 def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
