@@ -1,6 +1,6 @@
 """jax's own test harnesses: one use of one primitive each, with makers of its arguments.
 
-They lie in a private module of jax, seen so in 0.11.2, 0.12.0 and 0.12.0.1; no other file of the
+They lie in a private module of jax, seen so in 0.12.0.1; no other file of the
 tests imports it. Entry points of bundles are made from this module: `harness_17` is the function of
 the harness number 17 in the order of names, `arguments_17` gives the arguments of its fixture, and
 `calls_NAME_17` those of the calls to compare.
