@@ -51,7 +51,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(open_bundle(bundle), policy, host.detect_all(), now=now.timestamp())
+        verdict = examine(open_bundle(bundle), policy, host.detect_all(), now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings

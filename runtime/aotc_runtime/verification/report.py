@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def verify_report(bundle: Path, trust: Path, target: str) -> Report:
     policy = read_policy(trust)
     source = open_bundle(bundle)
     facts = host.detect_all()
-    verdict = examine(source, policy, facts, target=None if target == HOST else target)
+    verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)
     return report_of(str(bundle), verdict, facts)
 
 
