@@ -12,8 +12,8 @@ from aotc.signing.trust_state import PolicyState, check_reachable, state_of, war
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import Verdict, examine
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import examine
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import examine
 
 PROGRAM = """
 import jax.numpy as jnp

@@ -9,7 +9,8 @@ import pytest
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.verify import examine, vouch
+from aotc_runtime.verification.examine import examine
+from aotc_runtime.verification.verify import vouch
 
 from .tampering import Documents, MemoryBundle, host_with, policy_for, second_target, signed
 

@@ -15,7 +15,7 @@ from aotc.signing.signer import LocalSigner
 from aotc_runtime.formats import dsse
 from aotc_runtime.schema.policy import Revoked
 from aotc_runtime.verification import certificates, signatures, verify
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.examine import examine
 
 from .certificates import (
     OTHER_JAXLIB,

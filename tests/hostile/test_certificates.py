@@ -16,7 +16,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Accepts, TrustPolicy
 from aotc_runtime.verification import choosing
 from aotc_runtime.verification.choosing import choose_target
-from aotc_runtime.verification.verify import Verdict, examine
+from aotc_runtime.verification.examine import Verdict, examine
 
 from .certificates import (
     OTHER_JAXLIB,

@@ -14,8 +14,8 @@ from aotc_runtime import limits
 from aotc_runtime.errors import TrustError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.examine import examine
 from aotc_runtime.verification.trust import policy_keys
-from aotc_runtime.verification.verify import examine
 
 from .tampering import (
     ACCEPTED,

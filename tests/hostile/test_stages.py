@@ -21,7 +21,8 @@ from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving import entry_point, readiness
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import contents, rules, verify
-from aotc_runtime.verification.verify import examine, fit, vouch
+from aotc_runtime.verification.examine import examine
+from aotc_runtime.verification.verify import fit, vouch
 
 from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
 

@@ -17,8 +17,8 @@ from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import Verdict, examine
 
 HOST = "host"
 """The name that stands for the best target for this host."""

@@ -8,9 +8,10 @@ They stand here in the order of docs/trust.md and carry its numbers. Whoever loa
         ...                                            # `fitting.executables` may be deserialized
         verified = fitting.finish()                    # the end of 6
 
-and whoever looks into one stops at the stage that it needs. Gates stop: nothing behind a gate is
-parsed before it opens. Checks collect: every mismatch with the host is reported at once. This file
-alone makes the stages, `VerifiedBlob` and `VerifiedBundle`.
+and whoever looks into one stops at the stage that it needs; `vouch` and `fit` are made of the steps
+that stand before them. Gates stop: nothing behind a gate is parsed before it opens. Checks collect:
+every mismatch with the host is reported at once. This file alone makes the stages, `VerifiedBlob`
+and `VerifiedBundle`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
@@ -32,6 +33,7 @@ from aotc_runtime.verification.choosing import (
     AskCertificates,
     choose_target,
     wanted_devices,
+    wanted_platforms,
 )
 from aotc_runtime.verification.contents import (
     Contents,
@@ -152,15 +154,7 @@ class Vouched(Unpacked, frozen=True):
         """Platforms of accelerators that this target, or any, is for: the host's facts have to
         name those that it has.
         """
-        return tuple(
-            sorted(
-                {
-                    manifest.requires.platform
-                    for name, manifest in self._contents.manifests.items()
-                    if manifest.requires.device is not UNSET and target in (None, name)
-                }
-            )
-        )
+        return wanted_platforms(self._contents.manifests, target)
 
 
 def accept(unpacked: Unpacked) -> Vouched:
@@ -228,10 +222,7 @@ class Fitting(Struct, frozen=True):
         Raises IntegrityError (AOTC-E201).
         """
         judged, signed = self._judged, self._judged.vouched.signed
-        stored = judged.vouched.finish().blobs
-        blobs = {
-            digest: VerifiedBlob(digest, stored[digest]) for digest in references(self.manifest)
-        }
+        blobs = _proofs(judged.vouched.finish(), references(self.manifest))
         return VerifiedBundle(
             signed.framed.root_digest, signed.signers, self.manifest, blobs, judged.choice
         )
@@ -242,15 +233,12 @@ def require(judged: Judged) -> Fitting:
     _refuse(judged.vouched, judged.choice.findings)
     manifest = judged.manifest
     assert manifest is not None, "a target that is not there is among the findings"
-    stored = judged.vouched._contents.blobs
-    executables = {
-        profile.executable.digest: VerifiedBlob(
-            profile.executable.digest, stored[profile.executable.digest]
-        )
+    executables = (
+        profile.executable.digest
         for entry_point in manifest.entry_points.values()
         for profile in entry_point.profiles
-    }
-    return Fitting(judged, manifest, executables)
+    )
+    return Fitting(judged, manifest, _proofs(judged.vouched._contents, executables))
 
 
 def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fitting:
@@ -278,56 +266,9 @@ def verify(
         return fit(vouched, facts, target).finish()
 
 
-class Verdict(Struct, frozen=True):
-    """What `examine` found. gates: those that opened, by name; all of them for a bundle that may be
-    loaded, which has no findings.  choice: of the target, once it was made.  manifest: of the
-    target, if it is there.
-    """
-
-    root_digest: str
-    signers: tuple[str, ...]
-    choice: Choice | None
-    manifest: BundleManifest | None
-    gates: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def target(self) -> str:
-        """The name of the target that was chosen; empty if none was."""
-        return self.choice.target if self.choice else ""
-
-
-def examine(
-    source: BlobSource,
-    policy: TrustPolicy,
-    facts: HostFacts,
-    now: float,
-    target: str | None = None,
-) -> Verdict:
-    """How far a bundle gets, stage by stage, and what stops it: `verify` for a report."""
-    gates: list[str] = []
-    root_digest = ""
-    signers: tuple[str, ...] = ()
-    try:
-        framed = frame(source, policy)
-        root_digest = framed.root_digest
-        gates.append("framing")
-        attested = collect(framed)
-        gates.append("attestations")
-        signed = authenticate(attested, now)
-        signers = signed.signers
-        gates.append("signatures")
-        with unpack(signed) as unpacked:
-            unpacked.finish()
-            gates.append("digests")
-            judged = judge(accept(unpacked), facts, target)
-            gates.append("policy")
-    except AotcError as error:
-        return Verdict(root_digest, signers, None, None, tuple(gates), error.findings)
-    choice = judged.choice
-    if not choice.findings:
-        gates.append("host")
-    return Verdict(root_digest, signers, choice, judged.manifest, tuple(gates), choice.findings)
+def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
+    """Blobs that were hashed, by digest."""
+    return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
 
 
 def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:

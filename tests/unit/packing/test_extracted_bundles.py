@@ -22,7 +22,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root, read_unverified
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.examine import examine
 
 Made = Callable[..., Path]
 BUILT, OTHER = "cpu-x86-64-v3", "other"

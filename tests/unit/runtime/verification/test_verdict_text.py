@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification.examine import Verdict
 from aotc_runtime.verification.report import Report, report_of
-from aotc_runtime.verification.verify import Verdict
 
 from ..samples import host, manifest
 
