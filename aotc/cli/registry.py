@@ -1,0 +1,53 @@
+"""Every command, and every optional part of a command, by the place of its code.
+
+Nothing else knows the workshops: optional features, each of which is one folder of
+`aotc.workshops`. To remove a workshop, remove its folder and its lines in this file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Build": (
+        "aotc.cli.init:init",
+        "aotc.cli.build:build",
+        "aotc.cli.reproduce:reproduce",
+        "aotc.cli.cache:cache",
+        "aotc.cli.targets:targets",
+    ),
+    "Gate and ship": (
+        "aotc.cli.verify:verify",
+        "aotc.cli.compat:compat",
+        "aotc.cli.certify:certify",
+        "aotc.cli.merge:merge",
+        "aotc.cli.extract:extract",
+    ),
+    "Sign and trust": (
+        "aotc.cli.keygen:keygen",
+        "aotc.cli.sign:sign",
+        "aotc.cli.attest:attest",
+        "aotc.cli.trust:trust",
+    ),
+    "Review": (
+        "aotc.cli.inspect:inspect",
+        "aotc.cli.explain:explain",
+        "aotc.cli.diff:diff",
+        "aotc.cli.report:report",
+    ),
+    "Run and measure": (
+        "aotc.cli.run:run",
+        "aotc.cli.bench:bench",
+        "aotc.cli.profiles:profiles",
+        "aotc.cli.host_info:host_info",
+    ),
+    "Shell": ("aotc.cli.completion:completion",),
+}
+"""Commands as the help shows them: by what they are for, in the order in which they are needed."""
+
+
+def load(place: str) -> Any:
+    """Import what stands at a place, `package.module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
