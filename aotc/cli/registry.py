@@ -11,7 +11,7 @@ from typing import Any
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Build": (
-        "aotc.cli.init:init",
+        "aotc.workshops.init.command:init",
         "aotc.cli.build:build",
         "aotc.cli.reproduce:reproduce",
         "aotc.cli.cache:cache",

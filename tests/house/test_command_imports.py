@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMMANDS = sorted((Path(__file__).parents[2] / "aotc" / "cli").glob("*.py"))
+TOOLCHAIN = Path(__file__).parents[2] / "aotc"
+
+COMMANDS = sorted([*TOOLCHAIN.glob("cli/*.py"), *TOOLCHAIN.glob("workshops/*/command.py")])
 
 HEAVY = "jax", "scipy", "dask", "cyclonedx", "fsspec", "matplotlib"
 

@@ -1,4 +1,4 @@
-"""`python -m aotc.pipeline.children.look_worker FOLDER`: look at a function and a call of it.
+"""`python -m aotc.workshops.init.look_worker FOLDER`: look at a function and a call of it.
 
 Runs in a process of its own because it imports jax and the user's code.
 """
@@ -17,9 +17,12 @@ import numpy as np
 
 from aotc.capture import keys, program, raised
 from aotc.capture.like import missing
-from aotc.drafting import callables, wrappers
-from aotc.drafting.array_text import DTYPES
-from aotc.drafting.messages import (
+from aotc.errors import UsageError, raise_if
+from aotc.pipeline.children import asking, child
+from aotc.pipeline.children.progress import Progress
+from aotc.workshops.init import callables, wrappers
+from aotc.workshops.init.array_text import DTYPES
+from aotc.workshops.init.messages import (
     Answer,
     Job,
     Module,
@@ -31,9 +34,6 @@ from aotc.drafting.messages import (
     SeenOther,
     SeenPlain,
 )
-from aotc.errors import UsageError, raise_if
-from aotc.pipeline.children import asking, child
-from aotc.pipeline.children.progress import Progress
 from aotc_runtime.errors import Finding
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

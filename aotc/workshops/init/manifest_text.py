@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.drafting.draft_types import ArrayInput, Draft, InputDraft, LikeInput, leaves_of
+from aotc.workshops.init.draft_types import ArrayInput, Draft, InputDraft, LikeInput, leaves_of
 
 _BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 

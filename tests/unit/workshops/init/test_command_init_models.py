@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotc.drafting import wrappers
+from aotc.workshops.init import wrappers
 
 Run = Callable[..., Any]
 
@@ -233,7 +233,7 @@ def init(aotc: Run, libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return lambda name, *options: aotc("init", f"classifier:{name}", *options)
 
 
-PAGE = (Path(__file__).parents[3] / "docs" / "commands.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "commands.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

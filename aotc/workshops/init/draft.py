@@ -9,11 +9,11 @@ from pathlib import PurePosixPath
 
 from aotc.config.fields import is_identifier
 from aotc.config.inputs import WIDE_DTYPES
-from aotc.drafting.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
-from aotc.drafting.messages import Answer
-from aotc.drafting.parameters import ParameterReader
-from aotc.drafting.request import Request
 from aotc.errors import raise_if
+from aotc.workshops.init.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
+from aotc.workshops.init.messages import Answer
+from aotc.workshops.init.parameters import ParameterReader
+from aotc.workshops.init.request import Request
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import closest
 

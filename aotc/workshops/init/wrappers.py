@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.config.fields import is_identifier
-from aotc.drafting.callables import TAKES_ANY
+from aotc.workshops.init.callables import TAKES_ANY
 
 FUNCTION = "predict"
 """What the wrapper is called in its module."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.drafting.array_text import ArrayText, parse
+from aotc.workshops.init.array_text import ArrayText, parse
 
 
 @pytest.mark.parametrize(

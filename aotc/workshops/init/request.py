@@ -11,8 +11,8 @@ from typing import Any
 from aotc.config.dtypes import SHORT_DTYPES
 from aotc.config.fields import is_function_reference, is_identifier
 from aotc.config.problem import spell
-from aotc.drafting.array_text import DTYPES, FORM, ArrayText, parse
 from aotc.errors import raise_if
+from aotc.workshops.init.array_text import DTYPES, FORM, ArrayText, parse
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import closest
 

@@ -11,11 +11,6 @@ from pathlib import Path
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.target import NATIVE, find_target
-from aotc.drafting.draft import draft, name_of
-from aotc.drafting.draft_types import Draft
-from aotc.drafting.manifest_text import manifest_text
-from aotc.drafting.messages import Answer, Job
-from aotc.drafting.request import Request
 from aotc.errors import UsageError
 from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file
@@ -27,6 +22,11 @@ from aotc.pipeline.staging import Staging, scratch_folder
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.workers import Workers
 from aotc.stages import CapturedProgram
+from aotc.workshops.init.draft import draft, name_of
+from aotc.workshops.init.draft_types import Draft
+from aotc.workshops.init.manifest_text import manifest_text
+from aotc.workshops.init.messages import Answer, Job
+from aotc.workshops.init.request import Request
 from aotc_runtime.errors import Finding
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
@@ -81,7 +81,7 @@ def draft_manifest(
     on_stage("looking at the function")
     root = path.absolute().parent
     answer = ask(
-        "aotc.pipeline.children.look_worker",
+        "aotc.workshops.init.look_worker",
         [],
         Job(str(root), request.function, request.example, tuple(request.likes.values())),
         Answer,

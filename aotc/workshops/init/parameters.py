@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from aotc.config.inputs import is_step
-from aotc.drafting import array_text
-from aotc.drafting.array_text import ArrayText
-from aotc.drafting.draft_types import ArrayInput, InputDraft, LikeInput
-from aotc.drafting.messages import (
+from aotc.workshops.init import array_text
+from aotc.workshops.init.array_text import ArrayText
+from aotc.workshops.init.draft_types import ArrayInput, InputDraft, LikeInput
+from aotc.workshops.init.messages import (
     Parameter,
     Seen,
     SeenArray,
@@ -18,7 +18,7 @@ from aotc.drafting.messages import (
     SeenOther,
     SeenPlain,
 )
-from aotc.drafting.request import Request
+from aotc.workshops.init.request import Request
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import with_article
 
