@@ -39,7 +39,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Run and measure": (
         "aotc.cli.run:run",
         "aotc.cli.bench:bench",
-        "aotc.cli.profiles:profiles",
+        "aotc.workshops.suggest.command:profiles",
         "aotc.cli.host_info:host_info",
     ),
     "Shell": ("aotc.cli.completion:completion",),

@@ -38,8 +38,8 @@ from aotc.report.review import Claim
 from aotc.signing import openssf
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
-from aotc.traffic.log import describe_bad, read_traffic
 from aotc.tuning import tuning_file
+from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
 from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.foreign import decode_foreign

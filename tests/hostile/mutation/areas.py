@@ -176,7 +176,11 @@ AREAS = (
         ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
     ),
     Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
-    Area(TOOLCHAIN, ("traffic/lines.py", "traffic/log.py"), ("tests/unit/traffic/test_log.py",)),
+    Area(
+        TOOLCHAIN,
+        ("workshops/suggest/traffic/lines.py", "workshops/suggest/traffic/log.py"),
+        ("tests/unit/workshops/suggest/test_log.py",),
+    ),
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,
@@ -205,7 +209,11 @@ AREAS = (
             "tests/unit/cli/test_command_trust_changes.py",
         ),
     ),
-    Area(TOOLCHAIN, ("bundles/coverage.py",), ("tests/unit/cli/test_command_profiles.py",)),
+    Area(
+        TOOLCHAIN,
+        ("workshops/suggest/coverage.py",),
+        ("tests/unit/workshops/suggest/test_command_profiles.py",),
+    ),
     Area(
         TOOLCHAIN,
         (
