@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import click
+
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Build": (
         "aotc.workshops.init.command:init",
@@ -45,6 +47,19 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Shell": ("aotc.cli.completion:completion",),
 }
 """Commands as the help shows them: by what they are for, in the order in which they are needed."""
+
+
+OPTIONS = {
+    "--tune": "aotc.workshops.tune.measure:Measure",
+}
+"""Options of the main line's commands that a workshop serves, by the place of what they ask for."""
+
+
+def optional(option: str) -> Any:
+    """Import what serves an option. Raises click.UsageError if its workshop was removed."""
+    if option not in OPTIONS:
+        raise click.UsageError(f"{option} is not in this installation of aotc")
+    return load(OPTIONS[option])
 
 
 def load(place: str) -> Any:

@@ -14,10 +14,13 @@ from pathlib import Path
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
+from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.packing.bundle import Form, TargetParts, default_path, require_place
 from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.packing.places import Kind as FileKind
+from aotc.pipeline import tune
 from aotc.pipeline.assembler import Assembler
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.capturing import OnOutput
@@ -27,13 +30,10 @@ from aotc.pipeline.plan import resolve_targets, wanted_profiles
 from aotc.pipeline.running import Request, capture_and_compile, check, open_running, tune_targets
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
-from aotc.pipeline.tuning import tune
 from aotc.pipeline.watching.remembered import unkept
 from aotc.pipeline.writing import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import TuningFile
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -126,8 +126,8 @@ def build(
         program, compiled = capture_and_compile(running)
         built_with = {name: backend.toolchain() for name, backend in running.backends.items()}
         parts = Assembler(manifest, program, built_with, running.staging)
-        if isinstance(tuning, tune.Measure):
-            compiled = tune_targets(running, program, compiled, parts)
+        if tuning and not isinstance(tuning, Recorded):
+            compiled = tune_targets(running, tuning, program, compiled, parts)
         checked = check(running, program, compiled, parts)
         if before_packing:
             with running.times.stage("again"):

@@ -18,8 +18,9 @@ from aotc.cache.keys import Kind
 from aotc.cache.store import Cache
 from aotc.cache.tasks import OnDone, Tasks
 from aotc.config.build_manifest import BuildManifest
+from aotc.config.tuning_file import Key, Recorded
 from aotc.packing.bundle import TargetParts
-from aotc.pipeline import capturing, gates, trials
+from aotc.pipeline import capturing, gates, trials, tune
 from aotc.pipeline.assembler import Assembler, own
 from aotc.pipeline.backends import backends_for
 from aotc.pipeline.capturing import Keep, OnOutput, Source
@@ -35,9 +36,7 @@ from aotc.pipeline.tasks.history import open_tasks
 from aotc.pipeline.tasks.meter import Meter, OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed, telling
 from aotc.pipeline.tasks.workers import Workers
-from aotc.pipeline.tuning import tune, tune_search
 from aotc.stages import CapturedProgram, CompileJob, Executable
-from aotc.tuning.tuning_file import Key, Recorded
 from aotc_runtime.schema.manifest import Target, Tuned
 
 
@@ -233,7 +232,11 @@ def _compile(
 
 
 def tune_targets(
-    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+    running: Running,
+    tuner: tune.Tuner,
+    program: CapturedProgram,
+    compiled: Compiled,
+    parts: Assembler,
 ) -> Compiled:
     """Replace executables by the best of their candidates, as measured on this host.
 
@@ -244,7 +247,7 @@ def tune_targets(
         for target in compiled.whole:
             if target.name in running.request.not_tuned:
                 continue
-            executables |= tune_search.search(
+            executables |= tuner.search(
                 {key: job for key, job in compiled.jobs.items() if key[0] == target.name},
                 executables,
                 program,

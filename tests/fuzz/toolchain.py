@@ -21,6 +21,7 @@ from aotc.cache.seal import Refusal, Seals
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
 from aotc.compat.host_files import read_hosts
+from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.target import read_target
 from aotc.errors import ReproducibilityError
@@ -38,7 +39,6 @@ from aotc.report.review import Claim
 from aotc.signing import openssf
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
-from aotc.tuning import tuning_file
 from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
 from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256

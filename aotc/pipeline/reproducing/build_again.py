@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aotc.config.tuning_file import Recorded
 from aotc.errors import quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.bundle import TargetParts, assemble
 from aotc.packing.differences import Difference, differences, side_of, side_of_parts
 from aotc.pipeline.staging import scratch_folder
-from aotc.tuning.tuning_file import Recorded
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified

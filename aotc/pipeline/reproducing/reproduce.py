@@ -17,6 +17,7 @@ from pathlib import Path
 from aotc.backends.xla.texts import Form, texts
 from aotc.capture.packages import normalized
 from aotc.certify.installing import install_packages
+from aotc.config import tuning_file
 from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, quoted, raise_if
 from aotc.packing.differences import Side, differences, side_of
@@ -28,7 +29,6 @@ from aotc.pipeline.reproducing.toolchain_copy import toolchain_copy
 from aotc.pipeline.staging import scratch_folder
 from aotc.pipeline.tasks import identity
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
-from aotc.tuning import tuning_file
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle

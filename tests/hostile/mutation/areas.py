@@ -175,7 +175,7 @@ AREAS = (
         ("signing/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
         ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
     ),
-    Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
+    Area(TOOLCHAIN, ("config/tuning_file.py",), ("tests/unit/config/test_tuning_file.py",)),
     Area(
         TOOLCHAIN,
         ("workshops/suggest/traffic/lines.py", "workshops/suggest/traffic/log.py"),

@@ -10,8 +10,8 @@ import pytest
 
 from aotc.errors import CompileError
 from aotc.processes import Processes
-from aotc.tuning import isolated
-from aotc.tuning.messages import Job
+from aotc.workshops.tune import isolated
+from aotc.workshops.tune.messages import Job
 
 JOB = Job(
     bundle="b",

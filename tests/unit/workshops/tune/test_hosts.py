@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from aotc.errors import CompileError
-from aotc.pipeline.tuning.tune import Measure, not_tuned
-from aotc.tuning.hosts import unsuited
+from aotc.pipeline.tune import not_tuned
+from aotc.workshops.tune.hosts import unsuited
+from aotc.workshops.tune.measure import Measure
 from aotc_runtime.schema.manifest import Target
 
 HOST = Target(

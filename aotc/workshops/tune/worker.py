@@ -1,4 +1,5 @@
-"""`python -m aotc.tuning.worker FOLDER`: measure candidates in turns, through the runtime alone.
+"""`python -m aotc.workshops.tune.worker FOLDER`: measure candidates in turns, through the
+runtime alone.
 
 Each candidate is a target of one staged bundle. What is timed is a call as a server makes it:
 numpy in, numpy out, arguments checked. A candidate whose fixture fails is not measured.
@@ -16,8 +17,8 @@ from typing import Any
 import msgspec
 
 from aotc.processes import end_with_parent
-from aotc.tuning import messages
-from aotc.tuning.messages import Answer, Job, Times, Unfit
+from aotc.workshops.tune import messages
+from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.entry_point import LoadedEntryPoint

@@ -13,8 +13,8 @@ import msgspec
 
 from aotc.errors import CompileError, quoted
 from aotc.processes import Processes, describe_status
-from aotc.tuning import messages
-from aotc.tuning.messages import Answer, Job
+from aotc.workshops.tune import messages
+from aotc.workshops.tune.messages import Answer, Job
 from aotc_runtime.errors import Finding
 
 LINES_SHOWN = 12
@@ -37,7 +37,7 @@ def run(
     environment: dict[str, str],
     processes: Processes,
     on_done: Callable[[], None],
-    worker: Sequence[str] = (sys.executable, "-P", "-m", "aotc.tuning.worker"),
+    worker: Sequence[str] = (sys.executable, "-P", "-m", "aotc.workshops.tune.worker"),
     seconds_max: float = SECONDS_MAX,
 ) -> Outcome:
     """Measure what the job says. on_done: called for each executable whose turns are over.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from aotc.pipeline.staging import Staging
 from aotc.stages import CapturedProfile, CompileJob
-from aotc.tuning.candidates import Candidate
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import DType, WeightArgument, WeightTensor
 from aotc_runtime.serving.dtypes import numpy_dtype
@@ -20,6 +19,19 @@ DTYPES = frozenset(
     {DType.FLOAT32, DType.FLOAT64, DType.INT8, DType.INT16, DType.INT32, DType.INT64}
 )
 """Dtypes of weights that can become constants; weights of others stay arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to compile an executable.
+
+    options: of the compiler, beside the target's.  captures: whether weights are constants in the
+    executable instead of arguments.
+    """
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    captures: bool = False
 
 
 class WeightFiles:

@@ -7,7 +7,8 @@ here; those that relax arithmetic beyond what the default does (fast math) are n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from aotc.pipeline.captured_weights import Candidate
 
 DEFAULT = "default"
 
@@ -30,19 +31,6 @@ _EIGEN = _ynn()
 _DOTS = _ynn("INDIVIDUAL_DOT")
 _LOOPS = _ynn("ELTWISE", "REDUCE")
 _ALL = _ynn("DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION")
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One way to compile an executable.
-
-    options: of the compiler, beside the target's.  captures: whether weights are constants in the
-    executable instead of arguments.
-    """
-
-    name: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    captures: bool = False
 
 
 _BOUND = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotc.tuning.choose import Measured
+from aotc.workshops.tune.choose import Measured
 from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, TuningCandidate
 
 

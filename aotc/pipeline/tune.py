@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from typing import Protocol
 
 import msgspec
 
-from aotc.errors import CompileError
+from aotc.backends.protocol import Backend
+from aotc.config import tuning_file
+from aotc.config.tuning_file import Key, Recorded, TuningFile, choices
+from aotc.packing.bundle import TargetParts
+from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.staging import Staging
-from aotc.pipeline.tuning.captured_weights import WeightFiles, candidate_job
+from aotc.processes import Processes
 from aotc.stages import CapturedProgram, CompileJob, Executable
-from aotc.tuning import tuning_file
-from aotc.tuning.candidates import Candidate
-from aotc.tuning.hosts import cannot_run, unsuited
-from aotc.tuning.tuning_file import Key, Recorded, TuningFile, choices
 from aotc_runtime.schema.manifest import Target, Tuned
 
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """A request to measure candidates on this host (`--tune`)."""
+type Parts = Callable[[Target, Mapping[tuple[str, int], Executable]], TargetParts]
+"""The parts of a target with these executables."""
 
 
-type Tuning = Measure | Recorded
+class Tuner(Protocol):
+    """Whatever measures candidates on this host (`--tune`)."""
+
+    def not_tuned(self, targets: Sequence[Target]) -> dict[str, str]:
+        """The targets that this host cannot run, and why.
+
+        Raises CompileError (AOTC-E911) if it can run none of them.
+        """
+
+    def search(
+        self,
+        jobs: Mapping[Key, CompileJob],
+        defaults: Mapping[Key, Executable],
+        program: CapturedProgram,
+        staging: Staging,
+        backend: Backend,
+        parts: Parts,
+        *,
+        workers: int,
+        processes: Processes,
+        on_step: Callable[[int, int], None],
+    ) -> dict[Key, Executable]:
+        """The best executables of one target, each with the evidence for its choice.
+
+        defaults: the untuned executables.  backend: with its cache, so that no candidate is
+        compiled twice.  parts: makes the parts of a bundle from candidates.  workers: compilations
+        at a time.  on_step: given the steps done, and how many there are.
+        Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912
+        the measuring process crashed.
+        """
+
+
+type Tuning = Tuner | Recorded
 
 
 def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
@@ -37,13 +67,7 @@ def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str
     if isinstance(tuning, Recorded):
         reasons = tuning.file.not_tuned
         return {t.name: reasons[t.name] for t in targets if t.name in reasons}
-    from aotc.backends.xla.native import describe_native
-
-    host = describe_native()
-    reasons = {t.name: reason for t in targets if (reason := unsuited(t, host))}
-    if len(reasons) == len(targets):
-        raise CompileError(*(cannot_run(name, reason) for name, reason in reasons.items()))
-    return reasons
+    return tuning.not_tuned(targets)
 
 
 def replay(

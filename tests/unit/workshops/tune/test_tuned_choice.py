@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.tuning.choose import MARGIN, Measured, choose, summarize
+from aotc.workshops.tune.choose import MARGIN, Measured, choose, summarize
 
 
 def chosen(**relative: float) -> str:

@@ -13,25 +13,22 @@ from pathlib import Path
 import msgspec
 
 from aotc.backends.protocol import Backend
+from aotc.config.tuning_file import Key
 from aotc.errors import CompileError
-from aotc.packing.bundle import TargetParts
+from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.children import child
 from aotc.pipeline.staged import stage
 from aotc.pipeline.staging import Staging
 from aotc.pipeline.tasks.workers import stopping_pool
-from aotc.pipeline.tuning.captured_weights import WeightFiles, candidate_job
+from aotc.pipeline.tune import Parts
 from aotc.processes import Processes
 from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
-from aotc.tuning import isolated, messages
-from aotc.tuning.candidates import DEFAULT, Candidate, candidates_for
-from aotc.tuning.choose import MARGIN, choose, summarize
-from aotc.tuning.evidence import evidence
-from aotc.tuning.hosts import cannot_run
-from aotc.tuning.tuning_file import Key
-from aotc_runtime.schema.manifest import Target, Tuned
-
-type Parts = Callable[[Target, Mapping[tuple[str, int], Executable]], TargetParts]
-"""The parts of a target with these executables."""
+from aotc.workshops.tune import isolated, messages
+from aotc.workshops.tune.candidates import DEFAULT, candidates_for
+from aotc.workshops.tune.choose import MARGIN, choose, summarize
+from aotc.workshops.tune.evidence import evidence
+from aotc.workshops.tune.hosts import cannot_run
+from aotc_runtime.schema.manifest import Tuned
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +55,7 @@ def search(
     processes: Processes,
     on_step: Callable[[int, int], None],
 ) -> dict[Key, Executable]:
-    """The best executables of one target, each with the evidence for its choice.
-
-    defaults: the untuned executables.  backend: with its cache, so that no candidate is compiled
-    twice.  parts: makes the parts of a bundle from candidates.  workers: compilations at a time.
-    on_step: given the steps done, and how many there are.
-    Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912 the
-    measuring process crashed.
-    """
+    """The best executables of one target: `aotc.pipeline.tune.Tuner.search`."""
     weights = WeightFiles(staging, program.weights)
     planned = {
         key: [

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aotc.config import tuning_file
+from aotc.config.tuning_file import Recorded
 from aotc.errors import UsageError
 from aotc.stages import CompileJob, Module
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import Recorded
 from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned, WeightArgument
-from tests.unit.tuning.test_hosts import HOST
+from tests.unit.workshops.tune.test_hosts import HOST
 
 KEY = ("native", "f", 0)
 TUNED = Tuned(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc.tuning.candidates import CANDIDATES, CAPTURED_BYTES_MAX, candidates_for
+from aotc.workshops.tune.candidates import CANDIDATES, CAPTURED_BYTES_MAX, candidates_for
 
 
 def names(options: dict[str, str], weight_bytes: int) -> list[str]:

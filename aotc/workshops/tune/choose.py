@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.tuning.candidates import DEFAULT
+from aotc.workshops.tune.candidates import DEFAULT
 
 MARGIN = 0.03
 """What part of the default's time a choice has to save: less is noise, and not worth an option."""
