@@ -22,7 +22,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Gate and ship": (
         "aotc.cli.verify:verify",
         "aotc.cli.compat:compat",
-        "aotc.cli.certify:certify",
+        "aotc.workshops.certify.command:certify",
         "aotc.cli.merge:merge",
         "aotc.cli.extract:extract",
     ),

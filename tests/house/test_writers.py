@@ -33,7 +33,7 @@ READING = {"", "r", "rb", "rt"}
 
 WRITERS = {
     "aotc/temporaries.py": "temporary names, and new files that get theirs when they are whole",
-    "aotc/certify/environments.py": "a cache: what was cut off there is found out and made anew",
+    "aotc/workshops/certify/environments.py": "a cache: what was cut off is made anew",
     "aotc/packing/files.py": "what is written beside its place and takes it when it is whole",
     "aotc/cache/place.py": "makes the folder of the cache",
     "aotc/cache/fsspec_blobs.py": "entries elsewhere: sealed, so that a part of one is found out",
@@ -50,8 +50,8 @@ SCRATCH = {
     "aotc/backends/cuda/disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/backends/xla/texts.py": "a temporary folder of its own, and in it",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
-    "aotc/certify/worker.py": "no file: its stdout, under another number",
-    "aotc/certify/isolated.py": "a temporary folder of its own: the runtime, for one run",
+    "aotc/workshops/certify/worker.py": "no file: its stdout, under another number",
+    "aotc/workshops/certify/isolated.py": "a temporary folder of its own: the runtime, for one run",
     "aotc/pipeline/children/child.py": "the build's scratch folder: what a child says of its end",
     "aotc/pipeline/checking.py": "the build's scratch folder: makes room in it",
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from aotc.backends.xla.texts import Form, texts
 from aotc.capture.packages import normalized
-from aotc.certify.installing import install_packages
 from aotc.config import tuning_file
 from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, quoted, raise_if
+from aotc.installing import install_packages
 from aotc.packing.differences import Side, differences, side_of
 from aotc.pipeline.children import child
 from aotc.pipeline.reproducing.build_again import findings

@@ -157,17 +157,17 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("parity/isolated.py", "certify/isolated.py"),
-        ("tests/unit/parity/test_isolated.py", "tests/unit/certify/test_isolated.py"),
+        ("parity/isolated.py", "workshops/certify/isolated.py"),
+        ("tests/unit/parity/test_isolated.py", "tests/unit/workshops/certify/test_isolated.py"),
     ),
     Area(TOOLCHAIN, ("compat/host_files.py",), ("tests/unit/compat/test_host_files.py",)),
     Area(
         TOOLCHAIN,
-        ("certify/environments.py", "certify/installing.py"),
+        ("workshops/certify/environments.py", "installing.py"),
         (
-            "tests/unit/certify/test_environments.py",
-            "tests/unit/certify/test_installing.py",
-            "tests/unit/certify/test_command_certify.py::test_without_a_key_nothing_is_added",
+            "tests/unit/workshops/certify/test_environments.py",
+            "tests/unit/test_installing.py",
+            "tests/unit/workshops/certify/test_command_certify.py::test_without_a_key_nothing_is_added",
         ),
     ),
     Area(
@@ -184,10 +184,10 @@ AREAS = (
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,
-        ("bundles/certify.py", "bundles/compat.py", "signing/certificates.py"),
+        ("workshops/certify/certify.py", "bundles/compat.py", "signing/certificates.py"),
         (
-            "tests/unit/bundles/test_certify_predicates.py",
-            "tests/unit/certify/test_command_certify.py",
+            "tests/unit/workshops/certify/test_certify_predicates.py",
+            "tests/unit/workshops/certify/test_command_certify.py",
             "tests/unit/cli/test_command_compat.py",
         ),
         decisions=True,
@@ -195,8 +195,11 @@ AREAS = (
     # It runs in environments of its own.
     Area(
         TOOLCHAIN,
-        ("certify/worker.py",),
-        ("tests/unit/certify/test_isolated.py", "tests/unit/certify/test_command_certify.py"),
+        ("workshops/certify/worker.py",),
+        (
+            "tests/unit/workshops/certify/test_isolated.py",
+            "tests/unit/workshops/certify/test_command_certify.py",
+        ),
         in_file=True,
     ),
     Area(

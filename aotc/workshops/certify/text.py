@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.bundles.certify import Certification
-from aotc.certify.isolated import Trial
 from aotc.report.text import count, printable
+from aotc.workshops.certify.certify import Certification
+from aotc.workshops.certify.isolated import Trial
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import BEYOND, PASSED
 from aotc_runtime.schema.manifest import Parity, ParityRan

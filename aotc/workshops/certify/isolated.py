@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 import aotc_runtime
-from aotc.certify import worker
 from aotc.errors import quoted
 from aotc.processes import Processes, describe_status
+from aotc.workshops.certify import worker
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import (
     BEYOND,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hostile.tampering import Documents, swap_layer
 
-from aotc.certify import worker
-from aotc.certify.isolated import Job, Trial, run, runtime_copy
 from aotc.processes import Processes
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.certify import worker
+from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.certify.installing import require_spelling, requirements, why
+from aotc.installing import require_spelling, requirements, why
 from aotc_runtime.errors import Finding, ResourceError
 
 PIP_UNREACHABLE = """\

@@ -13,9 +13,9 @@ from hostile.archives import on_disk
 from hostile.tampering import Documents, in_memory, signed, take_apart
 from unit.cli.conftest import aotc
 
-from aotc.certify import environments
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.workshops.certify import environments
 from aotc_runtime.system import pjrt
 
 __all__ = ["aotc"]

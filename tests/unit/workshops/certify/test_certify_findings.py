@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aotc.bundles.certify import Certification
-from aotc.certify.isolated import Trial
-from aotc.report.certify import certify_document, certify_findings
+from aotc.workshops.certify.certify import Certification
+from aotc.workshops.certify.isolated import Trial
+from aotc.workshops.certify.text import certify_document, certify_findings
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import BEYOND, CRASHED, PASSED, FixtureRun
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from aotc.certify.environments import Environments
-from aotc.certify.isolated import Job, Trial, run, runtime_copy
 from aotc.packing.attestations import with_attestations
 from aotc.packing.files import tidy
 from aotc.processes import Processes
 from aotc.signing.attest import attest
 from aotc.signing.certificates import certificate_by
 from aotc.signing.signer import Signer
+from aotc.workshops.certify.environments import Environments
+from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
 from aotc_runtime.errors import (
     Finding,
     IncompatibleHostError,

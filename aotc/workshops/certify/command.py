@@ -69,12 +69,12 @@ def certify(
     """
     import os
 
-    from aotc.bundles.certify import certify as run_certification
-    from aotc.certify.environments import Environments, cache_folder
     from aotc.cli.progress import progress
     from aotc.pipeline.build_time import stated_time, time_of_build
     from aotc.processes import Processes
-    from aotc.report.certify import certify_document, certify_findings, certify_lines
+    from aotc.workshops.certify.certify import certify as run_certification
+    from aotc.workshops.certify.environments import Environments, cache_folder
+    from aotc.workshops.certify.text import certify_document, certify_findings, certify_lines
     from aotc_runtime.errors import family_of
     from aotc_runtime.verification.trust import certifier_keys, read_policy
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from aotc.bundles.certify import NOT_TOLD, predicate_of
-from aotc.certify.isolated import Trial
 from aotc.signing.attest import attest
 from aotc.signing.certificates import certificate_by, claimed
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.certify.certify import NOT_TOLD, predicate_of
+from aotc.workshops.certify.isolated import Trial
 from aotc_runtime.formats.certificate import CRASHED, PASSED, Certificate, FixtureRun, Surroundings
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE
 from aotc_runtime.verification.keys import load_public_key

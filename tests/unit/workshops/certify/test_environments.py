@@ -9,9 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aotc.certify import environments
-from aotc.certify.environments import LOCK, SEAL, Environments, cache_folder, is_whole, make_room
 from aotc.processes import Processes
+from aotc.workshops.certify import environments
+from aotc.workshops.certify.environments import (
+    LOCK,
+    SEAL,
+    Environments,
+    cache_folder,
+    is_whole,
+    make_room,
+)
 from aotc_runtime.errors import ResourceError
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.certify.installing import install
+from aotc.installing import install
 from aotc.ownership import other_writers
 from aotc.processes import Processes
 from aotc.temporaries import remove_folder, temporary_folder
