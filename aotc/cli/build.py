@@ -21,7 +21,7 @@ from aotc_runtime.errors import AotcError
 
 if TYPE_CHECKING:
     from aotc.cache.tasks import Done
-    from aotc.pipeline.build import Built
+    from aotc.pipeline.build import BeforePacking, Built
     from aotc.pipeline.tasks.unfinished import Unfinished
     from aotc.pipeline.tune import Tuner
 
@@ -120,14 +120,17 @@ def build(
     from aotc.packing.bundle import Form
     from aotc.pipeline.build import build as build_bundle
     from aotc.pipeline.children.child import ignored_variables
-    from aotc.pipeline.reproducing.build_again import BuildAgain
 
     if ignored := ignored_variables():
         note_ignored(ignored)
     store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
     recorded = tuning_files.read(tuning_file) if tuning_file else None
     tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
-    again = BuildAgain(manifest, targets, jobs, recorded) if check_reproducible else None
+    again: BeforePacking | None = (
+        optional("--check-reproducible")(manifest, targets, jobs, recorded).check
+        if check_reproducible
+        else None
+    )
     signer = signer_of(key, passphrase_file) if key else None
     left: list[Unfinished] = []
     try:
@@ -146,7 +149,7 @@ def build(
                 builder=builder_id,
                 sbom=sbom,
                 save_tuning=save_tuning,
-                before_packing=again.check if again else None,
+                before_packing=again,
                 keep_going=keep_going,
                 executor=cluster,
                 on_done=_print_task if out.verbose and not out.json else lambda done: None,

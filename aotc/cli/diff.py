@@ -51,8 +51,8 @@ def diff(
     from aotc.report.diff import diff as compare
     from aotc.report.diff_rules import parse_rules, violations
     from aotc.report.diff_text import diff_document, diff_lines
-    from aotc.report.review import review
     from aotc.report.text import printable
+    from aotc.review.reading import review
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy
 

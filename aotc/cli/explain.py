@@ -51,8 +51,8 @@ def explain(
     from aotc.report.bench import parse_profile
     from aotc.report.explain import Stage, explain_lines, explain_report
     from aotc.report.explain import explain as explain_entry_point
-    from aotc.report.review import review
     from aotc.report.text import printable
+    from aotc.review.reading import review
     from aotc_runtime.system import host
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy

@@ -15,7 +15,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Build": (
         "aotc.workshops.init.command:init",
         "aotc.cli.build:build",
-        "aotc.cli.reproduce:reproduce",
+        "aotc.workshops.reproduce.command:reproduce",
         "aotc.cli.cache:cache",
         "aotc.cli.targets:targets",
     ),
@@ -23,8 +23,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "aotc.cli.verify:verify",
         "aotc.cli.compat:compat",
         "aotc.workshops.certify.command:certify",
-        "aotc.cli.merge:merge",
-        "aotc.cli.extract:extract",
+        "aotc.workshops.merge.command:merge",
+        "aotc.workshops.extract.command:extract",
     ),
     "Sign and trust": (
         "aotc.cli.keygen:keygen",
@@ -50,6 +50,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 
 OPTIONS = {
+    "--check-reproducible": "aotc.workshops.reproduce.build_again:BuildAgain",
     "--tune": "aotc.workshops.tune.measure:Measure",
 }
 """Options of the main line's commands that a workshop serves, by the place of what they ask for."""

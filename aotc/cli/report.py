@@ -53,9 +53,9 @@ def report(
     from aotc.report.page.hosts import Asked
     from aotc.report.page.page import page_of
     from aotc.report.page.render import render
-    from aotc.report.review import review
     from aotc.report.text import size
     from aotc.report.trust import policy_document
+    from aotc.review.reading import review
     from aotc.signing.trust_state import state_of
     from aotc_runtime.digest import sha256
     from aotc_runtime.system.store import open_bundle

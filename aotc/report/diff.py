@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aotc.comparing.documents import differing
 from aotc.evidence import XLA, Coverage, ExecutableEvidence
-from aotc.packing.same_source import without_proofs
 from aotc.report.changes import KINDS, NONE, Change
-from aotc.report.diff_numbers import Number, numbers_of
 from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
-from aotc.report.review import Review, ReviewedExecutable, ReviewedTarget
+from aotc.review.documents import differing
+from aotc.review.numbers import Number, numbers_of
+from aotc.review.reading import Review, ReviewedExecutable, ReviewedTarget
+from aotc.review.same_source import without_proofs
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema import mesh

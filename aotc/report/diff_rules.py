@@ -15,7 +15,7 @@ from fractions import Fraction
 from aotc.report.arrays import usage
 from aotc.report.changes import KINDS, Change
 from aotc.report.diff import Diff
-from aotc.report.diff_numbers import NUMBERS
+from aotc.review.numbers import NUMBERS
 from aotc_runtime.errors import Finding
 
 ANY, NONE = "any", "none"

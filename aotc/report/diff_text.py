@@ -9,10 +9,10 @@ from typing import Any
 
 from aotc.report.changes import Change
 from aotc.report.diff import Diff
-from aotc.report.diff_numbers import NUMBERS
 from aotc.report.module_diff import TextDiff
-from aotc.report.review import Review
 from aotc.report.text import count, size
+from aotc.review.numbers import NUMBERS
+from aotc.review.reading import Review
 
 CHANGES_MAX = 20
 """Lines of one kind, in text; the document has all changes."""

@@ -15,7 +15,7 @@ from aotc.backends.xla.disassembly import disassemble
 from aotc.backends.xla.records import messages
 from aotc.backends.xla.texts import Form, texts
 from aotc.report.arrays import usage
-from aotc.report.review import Review, ReviewedExecutable
+from aotc.review.reading import Review, ReviewedExecutable
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import label, sizes_text
 from aotc_runtime.schema.manifest import BlobRef

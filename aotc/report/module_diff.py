@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.backends.xla.texts import Form, texts
-from aotc.comparing.modules import text_diff
+from aotc.review.modules import text_diff
 
 LINES_MAX = 20_000
 """Of a module that is compared line by line, which takes seconds beyond."""

@@ -15,7 +15,7 @@ from aotc.report.page.page import page_of
 from aotc.report.page.parts import Mark, Page, Section, bars
 from aotc.report.page.parts import Text as Paragraph
 from aotc.report.page.render import render
-from aotc.report.review import review
+from aotc.review.reading import review
 from aotc_runtime.system.store import open_bundle
 
 if TYPE_CHECKING:

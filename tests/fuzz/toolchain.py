@@ -29,16 +29,16 @@ from aotc.evidence import Evidence
 from aotc.locations import read_locations
 from aotc.pipeline.distributed.executor_backend import _executable
 from aotc.pipeline.distributed.wire import _digest, decode_answer
-from aotc.pipeline.reproducing.recipe import recipe_of
-from aotc.pipeline.reproducing.source_check import check_files, find_manifest
 from aotc.processes import StoppedError
 from aotc.report.page import origins
 from aotc.report.page.parts import Mark, Page, Section
 from aotc.report.page.render import render
-from aotc.report.review import Claim
+from aotc.review.reading import Claim
 from aotc.signing import openssf
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workshops.reproduce.recipe import recipe_of
+from aotc.workshops.reproduce.source_check import check_files, find_manifest
 from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
 from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256

@@ -13,7 +13,7 @@ import pytest
 from aotc.report.page.hosts import Asked
 from aotc.report.page.page import page_of
 from aotc.report.page.render import render
-from aotc.report.review import Review, review
+from aotc.review.reading import Review, review
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts

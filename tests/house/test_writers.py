@@ -43,7 +43,7 @@ WRITERS = {
 
 SCRATCH = {
     "aotc/pipeline/memory_limits.py": "the build's scratch folder: removes what was measured",
-    "aotc/pipeline/reproducing/toolchain_copy.py": "a temporary folder of its own: the toolchain",
+    "aotc/workshops/reproduce/toolchain_copy.py": "a temporary folder of its own: the toolchain",
     "aotc/pipeline/children/asking.py": "a scratch folder of its own: questions and answers",
     "aotc/backends/worker_folder.py": "the folder of one compilation",
     "aotc/backends/xla/compile.py": "that folder",

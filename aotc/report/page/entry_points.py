@@ -20,9 +20,9 @@ from aotc.report.page.parts import (
     short,
     table,
 )
-from aotc.report.review import Review
 from aotc.report.shapes import shapes_report
 from aotc.report.text import count
+from aotc.review.reading import Review
 from aotc_runtime.schema.labels import sizes_text, supplied_parameters, tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.mesh import text

@@ -24,8 +24,8 @@ from aotc.report.page.parts import (
     several,
     table,
 )  # fmt: skip
-from aotc.report.review import Review
 from aotc.report.text import size
+from aotc.review.reading import Review
 
 KERNELS_MAX = 40
 """Functions of machine code that are listed, the largest, for executables that are alike."""

@@ -8,7 +8,6 @@ from functools import partial
 from msgspec import UNSET
 
 from aotc.pipeline.memory import call_bytes
-from aotc.report.diff_numbers import NUMBERS, numbers_of
 from aotc.report.page.parts import (
     Cell,
     Folded,
@@ -22,7 +21,8 @@ from aotc.report.page.parts import (
     short,
     table,
 )
-from aotc.report.review import Review, ReviewedExecutable
+from aotc.review.numbers import NUMBERS, numbers_of
+from aotc.review.reading import Review, ReviewedExecutable
 from aotc_runtime.schema.manifest import MeasuredCandidate, ParityRan
 
 

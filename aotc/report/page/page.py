@@ -7,7 +7,7 @@ from typing import Any
 from aotc.report.page import evidence, executables, hosts, identity, origins
 from aotc.report.page.entry_points import entry_points
 from aotc.report.page.parts import Page
-from aotc.report.review import Review
+from aotc.review.reading import Review
 
 
 def page_of(review: Review, asked: hosts.Asked, policy: dict[str, Any] | None) -> Page:

@@ -106,8 +106,8 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/reproducing/recipe.py", "pipeline/reproducing/source_check.py"),
-        ("tests/unit/pipeline/reproducing", "tests/hostile/test_hostile_recipes.py"),
+        ("workshops/reproduce/recipe.py", "workshops/reproduce/source_check.py"),
+        ("tests/unit/workshops/reproduce", "tests/hostile/test_hostile_recipes.py"),
     ),
     Area(
         TOOLCHAIN,
@@ -172,8 +172,16 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("signing/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
-        ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
+        (
+            "signing/believe.py",
+            "workshops/merge/merge.py",
+            "workshops/merge/merging.py",
+            "review/same_source.py",
+        ),
+        (
+            "tests/unit/workshops/merge/test_merged_bundles.py",
+            "tests/unit/workshops/merge/test_command_merge.py",
+        ),
     ),
     Area(TOOLCHAIN, ("config/tuning_file.py",), ("tests/unit/config/test_tuning_file.py",)),
     Area(
@@ -207,7 +215,7 @@ AREAS = (
         ("bundles/endorse.py", "bundles/trust_check.py"),
         (
             "tests/unit/bundles",
-            "tests/unit/packing/test_extracted_bundles.py",
+            "tests/unit/workshops/extract/test_extracted_bundles.py",
             "tests/unit/cli/test_command_sign.py",
             "tests/unit/cli/test_command_trust_changes.py",
         ),
@@ -246,20 +254,20 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("comparing",),
-        ("tests/unit/comparing", "tests/unit/report/test_diff.py"),
+        ("review/documents.py", "review/modules.py"),
+        ("tests/unit/review", "tests/unit/report/test_diff.py"),
         decisions=True,
     ),
     Area(
         TOOLCHAIN,
-        ("report/diff.py", "report/diff_rules.py", "report/diff_numbers.py"),
+        ("report/diff.py", "report/diff_rules.py", "review/numbers.py"),
         ("tests/unit/report/test_diff.py", "tests/unit/cli/test_command_diff.py"),
         decisions=True,
     ),
     # Without the tests that build.
     Area(
         TOOLCHAIN,
-        ("build/gates.py",),
+        ("pipeline/gates.py",),
         ("tests/unit/pipeline/test_gates.py", "-k", "not a_build"),
         decisions=True,
     ),

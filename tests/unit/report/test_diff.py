@@ -21,7 +21,7 @@ from aotc.report.changes import Change
 from aotc.report.diff import Diff, diff
 from aotc.report.diff_rules import parse_rules, violations
 from aotc.report.diff_text import diff_document, diff_lines
-from aotc.report.review import Review, ReviewedTarget, review
+from aotc.review.reading import Review, ReviewedTarget, review
 from aotc_runtime.schema.device import Compilation
 from aotc_runtime.schema.manifest import (
     BlobRef,

@@ -17,8 +17,8 @@ from aotc.report.page.hosts import Asked
 from aotc.report.page.page import page_of
 from aotc.report.page.parts import UNITS, Bars, Facts, Mark, Page, Section, Text, alike, bars, table
 from aotc.report.page.render import TEXT_MAX, render
-from aotc.report.review import Review, ReviewedTarget, review
 from aotc.report.trust import policy_document
+from aotc.review.reading import Review, ReviewedTarget, review
 from aotc.signing.trust_state import state_of
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import sizes_text

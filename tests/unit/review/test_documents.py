@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from aotc.comparing.documents import PATH_MAX, differing, leaves
+from aotc.review.documents import PATH_MAX, differing, leaves
 
 
 def test_the_leaves_of_a_document_come_in_its_order_with_their_paths() -> None:

@@ -20,15 +20,15 @@ from aotc.config import tuning_file
 from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, quoted, raise_if
 from aotc.installing import install_packages
-from aotc.packing.differences import Side, differences, side_of
 from aotc.pipeline.children import child
-from aotc.pipeline.reproducing.build_again import findings
-from aotc.pipeline.reproducing.recipe import Recipe, read_recipe
-from aotc.pipeline.reproducing.source_check import check_files, find_manifest, read_elsewhere
-from aotc.pipeline.reproducing.toolchain_copy import toolchain_copy
 from aotc.pipeline.staging import scratch_folder
 from aotc.pipeline.tasks import identity
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
+from aotc.workshops.reproduce.build_again import findings
+from aotc.workshops.reproduce.differences import Side, differences, side_of
+from aotc.workshops.reproduce.recipe import Recipe, read_recipe
+from aotc.workshops.reproduce.source_check import check_files, find_manifest, read_elsewhere
+from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle

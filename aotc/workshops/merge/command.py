@@ -48,10 +48,10 @@ def merge(
         )
     from datetime import UTC, datetime
 
-    from aotc.bundles.merge import merge_bundles
     from aotc.packing.bundle import Form
     from aotc.packing.places import require_other_place
-    from aotc.report.copies import copy_lines, merge_report
+    from aotc.workshops.merge.merge import merge_bundles
+    from aotc.workshops.merge.text import merge_lines, merge_report
     from aotc_runtime.verification.trust import read_policy
 
     place = output or layout
@@ -67,7 +67,7 @@ def merge(
         datetime.now(UTC),
     )
     report = merge_report(merged)
-    out.result(report, lambda: print(*copy_lines(report), sep="\n"))
+    out.result(report, lambda: print(*merge_lines(report), sep="\n"))
     if not out.json:
         print_notes(report["notes"])
     if merged.attestation is None and not out.json:

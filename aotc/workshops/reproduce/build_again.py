@@ -10,8 +10,8 @@ from aotc.config.tuning_file import Recorded
 from aotc.errors import quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.bundle import TargetParts, assemble
-from aotc.packing.differences import Difference, differences, side_of, side_of_parts
 from aotc.pipeline.staging import scratch_folder
+from aotc.workshops.reproduce.differences import Difference, differences, side_of, side_of_parts
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aotc.comparing.documents import differing
-from aotc.comparing.modules import text_diff
 from aotc.evidence import Evidence
 from aotc.packing.bundle import Data, TargetParts
-from aotc.packing.same_source import program_facts
+from aotc.review.documents import differing
+from aotc.review.modules import text_diff
+from aotc.review.same_source import program_facts
 from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.schema.labels import label

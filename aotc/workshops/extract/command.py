@@ -38,14 +38,14 @@ def extract(
     if (output is None) == (layout is None):
         raise click.UsageError("pass --output for a file, or --layout for a folder")
     from aotc.packing.bundle import Form
-    from aotc.packing.extracting import extract as extract_targets
     from aotc.packing.places import require_other_place
-    from aotc.report.copies import copy_lines, extract_report
+    from aotc.report.copies import copy_lines, copy_report
+    from aotc.workshops.extract.extract import extract as extract_targets
     from aotc_runtime.system.store import open_bundle
 
     place = output or layout
     assert place is not None, "one of the two was given"
     require_other_place(place, bundle, lost="other targets")
     form = Form.LAYOUT if layout else Form.ARCHIVE
-    report = extract_report(extract_targets(open_bundle(bundle), targets, place, form))
+    report = copy_report(extract_targets(open_bundle(bundle), targets, place, form))
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))

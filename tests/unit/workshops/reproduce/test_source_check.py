@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from aotc.pipeline.reproducing import source_check
-from aotc.pipeline.reproducing.recipe import Recipe
-from aotc.pipeline.reproducing.source_check import check_files, read_elsewhere
+from aotc.workshops.reproduce import source_check
+from aotc.workshops.reproduce.recipe import Recipe
+from aotc.workshops.reproduce.source_check import check_files, read_elsewhere
 from aotc_runtime.digest import sha256
 
 MANIFEST = """

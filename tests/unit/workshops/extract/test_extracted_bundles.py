@@ -12,10 +12,10 @@ from hostile.tampering import Documents, policy_for
 from aotc.bundles.endorse import endorse
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form, pack
-from aotc.packing.extracting import extract
-from aotc.packing.merging import merge
 from aotc.packing.parts import target_parts_of
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.extract.extract import extract
+from aotc.workshops.merge.merging import merge
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system import host

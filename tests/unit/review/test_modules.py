@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc.comparing.modules import text_diff
+from aotc.review.modules import text_diff
 
 
 def test_names_of_values_count_only_where_nothing_else_differs() -> None:

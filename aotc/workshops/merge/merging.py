@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aotc.errors import raise_if
 from aotc.packing.bundle import Assembled, rooted
-from aotc.packing.fixtures_match import check_fixtures
 from aotc.packing.parts import TargetPart
-from aotc.packing.same_source import check_same_source
+from aotc.review.same_source import check_same_source
+from aotc.workshops.merge.fixtures_match import check_fixtures
 from aotc_runtime.errors import Finding
 
 

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from aotc.packing.bundle import Form, pack, require_place
-from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.signing.attest import attest
 from aotc.signing.believe import read_believed
 from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle
+from aotc.workshops.merge.merging import merge
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.provenance import Provenance

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from aotc.lowering.text import module_text
-from aotc.packing.differences import Side, Stage, differences, side_of
+from aotc.workshops.reproduce.differences import Side, Stage, differences, side_of
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from aotc.errors import UsageError
 from aotc.packing.bundle import Assembled, Form, pack
-from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
-from aotc.packing.same_source import check_same_source
 from aotc.packing.weights import write_tensors
+from aotc.review.same_source import check_same_source
+from aotc.workshops.merge.merging import merge
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest, Symbolic
 from aotc_runtime.system.store import open_bundle

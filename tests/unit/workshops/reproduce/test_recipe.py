@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aotc.errors import ReproducibilityError
-from aotc.pipeline.reproducing.recipe import Recipe, Revision, recipe_of
+from aotc.workshops.reproduce.recipe import Recipe, Revision, recipe_of
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.statement import BUILD_TYPE, MERGE_TYPE
 

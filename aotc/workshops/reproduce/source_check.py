@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
-from aotc.pipeline.reproducing.recipe import Recipe
+from aotc.workshops.reproduce.recipe import Recipe
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import open_regular
 
