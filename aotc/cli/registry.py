@@ -34,13 +34,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Review": (
         "aotc.cli.inspect:inspect",
-        "aotc.cli.explain:explain",
+        "aotc.workshops.explain.command:explain",
         "aotc.cli.diff:diff",
         "aotc.cli.report:report",
     ),
     "Run and measure": (
         "aotc.cli.run:run",
-        "aotc.cli.bench:bench",
+        "aotc.workshops.bench.command:bench",
         "aotc.workshops.suggest.command:profiles",
         "aotc.cli.host_info:host_info",
     ),

@@ -61,7 +61,7 @@ SCRATCH = {
     "aotc/pipeline/children/trial_reference.py": "the build's scratch folder",
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
     "aotc/report/arrays.py": "an archive in memory, for write_atomically",
-    "aotc/report/bench.py": "a temporary folder of its own",
+    "aotc/workshops/bench/bench.py": "a temporary folder of its own",
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/workshops/tune/isolated.py": "the build's scratch folder: of one measurement",
     "aotc/workshops/tune/worker.py": "in that folder",

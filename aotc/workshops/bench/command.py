@@ -67,7 +67,7 @@ def bench(
     aotc bench digits-1.0.0.aotb --trust trust.toml --profile batch=8
     """
     from aotc.cli.progress import progress
-    from aotc.report.bench import measure
+    from aotc.workshops.bench.bench import measure
 
     with progress(quiet=out.json) as on_stage:
         document = measure(
@@ -82,7 +82,7 @@ def bench(
         )
 
     def text() -> None:
-        from aotc.report.bench_text import bench_lines
+        from aotc.workshops.bench.text import bench_lines
 
         for line in bench_lines(document):
             click.echo(line)

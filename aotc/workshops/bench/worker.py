@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotc.report.bench_figures import Answer, Cold, Latency, Steady, SteadyRun, Work
+    from aotc.workshops.bench.figures import Answer, Cold, Latency, Steady, SteadyRun, Work
     from aotc_runtime import LoadedBundle
 
 START = (
     "import sys, time\n"
     "reached = time.monotonic()\n"
-    "from aotc.report.bench_worker import main\n"
+    "from aotc.workshops.bench.worker import main\n"
     "sys.exit(main(reached, *sys.argv[1:]))\n"
 )
 """What the process runs. On Linux, the clock is the same in all processes."""
@@ -49,7 +49,7 @@ def main(
     stages = {"interpreter": reached - float(spawned), "import": time.monotonic() - started}
     import msgspec
 
-    from aotc.report.bench_figures import Answer, Job
+    from aotc.workshops.bench.figures import Answer, Job
 
     answer: Answer
     try:
@@ -89,7 +89,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
 def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
     import statistics
 
-    from aotc.report.bench_figures import Cold
+    from aotc.workshops.bench.figures import Cold
 
     call = _caller(bundle, work)
 
@@ -114,7 +114,7 @@ def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
 
 
 def _steady(bundle: LoadedBundle, job: Any) -> SteadyRun:
-    from aotc.report.bench_figures import Steady, SteadyRun, Throughput
+    from aotc.workshops.bench.figures import Steady, SteadyRun, Throughput
 
     steady: list[Steady] = []
     for number, work in enumerate(job.work, 1):
@@ -133,7 +133,7 @@ def _steady(bundle: LoadedBundle, job: Any) -> SteadyRun:
 def _latency(call: Callable[[], Any], seconds: float) -> Latency:
     import numpy as np
 
-    from aotc.report.bench_figures import Latency
+    from aotc.workshops.bench.figures import Latency
 
     times: list[float] = []
     now = time.perf_counter()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aotc.report import bench
+from aotc.workshops.bench import bench
 
 Run = Callable[..., Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from aotc.report import bench
-from aotc.report.bench import measure, thread_counts
-from aotc.report.bench_text import bench_lines
+from aotc.workshops.bench import bench
+from aotc.workshops.bench.bench import measure, thread_counts
+from aotc.workshops.bench.text import bench_lines
 from aotc_runtime.errors import AotcError
 from aotc_runtime.system import pjrt
 

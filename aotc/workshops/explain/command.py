@@ -48,11 +48,11 @@ def explain(
     require_choice(trust, untrusted)
     from datetime import UTC, datetime
 
-    from aotc.report.bench import parse_profile
-    from aotc.report.explain import Stage, explain_lines, explain_report
-    from aotc.report.explain import explain as explain_entry_point
+    from aotc.report.profile_sizes import parse_profile
     from aotc.report.text import printable
     from aotc.review.reading import review
+    from aotc.workshops.explain.explain import Stage, explain_lines, explain_report
+    from aotc.workshops.explain.explain import explain as explain_entry_point
     from aotc_runtime.system import host
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy

@@ -13,8 +13,8 @@ from aotc.backends.xla.protobuf import BYTES, Field
 from aotc.backends.xla.texts import Form, texts
 from aotc.errors import UsageError
 from aotc.pipeline.build import build
-from aotc.report.explain import Explained, Stage, explain, explain_lines, explain_report
 from aotc.review.reading import Review, review
+from aotc.workshops.explain.explain import Explained, Stage, explain, explain_lines, explain_report
 from aotc_runtime.errors import TrustError
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle

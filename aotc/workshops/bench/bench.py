@@ -19,8 +19,9 @@ import numpy as np
 from aotc.errors import BUILD_FAMILIES, quoted
 from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
-from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
-from aotc.report.bench_worker import PROGRESS, START
+from aotc.report.profile_sizes import parse_profile
+from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
+from aotc.workshops.bench.worker import PROGRESS, START
 from aotc_runtime.errors import BackendError, Finding, family_of
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
@@ -112,35 +113,6 @@ def _work(
             count += 1
     if not count:
         raise _no_profile(manifest, entry_point, str(profile))
-
-
-NO_SIZES = "-"
-"""In place of sizes, where an entry point has none."""
-
-
-def parse_profile(text: str) -> dict[str, int]:
-    """`batch=8,seq=16` as sizes by name. Raises UsageError (AOTC-E014)."""
-    if text.strip() == NO_SIZES:
-        raise usage(
-            "AOTC-E014",
-            f"--profile {text}",
-            "NAME=SIZE, with a comma between several",
-            f"{NO_SIZES}, as a profile without sizes is shown",
-            "leave --profile out: an entry point without sizes has that profile alone",
-        )
-    sizes = {}
-    for part in text.split(","):
-        name, _, size = part.strip().partition("=")
-        if not name or not (size.isascii() and size.isdecimal()) or name in sizes:
-            raise usage(
-                "AOTC-E014",
-                f"--profile {text}",
-                "NAME=SIZE, with a comma between several",
-                repr(part),
-                "write it as `aotc inspect` shows it: batch=8",
-            )
-        sizes[name] = int(size)
-    return sizes
 
 
 def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) -> Exception:

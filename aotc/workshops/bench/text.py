@@ -13,7 +13,7 @@ NUMBER_WIDTH = 9
 
 
 def bench_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The lines, for a document of `aotc.report.bench.measure`."""
+    """The lines, for a document of `aotc.workshops.bench.bench.measure`."""
     machine = document["machine"]
     yield f"{printable(document['bundle'])} for {document['target']}"
     yield (
