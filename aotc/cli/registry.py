@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Review": (
         "aotc.cli.inspect:inspect",
         "aotc.workshops.explain.command:explain",
-        "aotc.cli.diff:diff",
+        "aotc.workshops.diff.command:diff",
         "aotc.cli.report:report",
     ),
     "Run and measure": (

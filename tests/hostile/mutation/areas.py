@@ -255,13 +255,16 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("review/documents.py", "review/modules.py"),
-        ("tests/unit/review", "tests/unit/report/test_diff.py"),
+        ("tests/unit/review", "tests/unit/workshops/diff/test_diff.py"),
         decisions=True,
     ),
     Area(
         TOOLCHAIN,
-        ("report/diff.py", "report/diff_rules.py", "review/numbers.py"),
-        ("tests/unit/report/test_diff.py", "tests/unit/cli/test_command_diff.py"),
+        ("workshops/diff/diff.py", "workshops/diff/rules.py", "review/numbers.py"),
+        (
+            "tests/unit/workshops/diff/test_diff.py",
+            "tests/unit/workshops/diff/test_command_diff.py",
+        ),
         decisions=True,
     ),
     # Without the tests that build.

@@ -12,9 +12,9 @@ from msgspec import UNSET
 
 from aotc.evidence import Evidence
 from aotc.packing.bundle import Blob, Form, TargetParts, assemble, pack
-from aotc.report.diff import diff
 from aotc.report.inspect import bundle_report
 from aotc.review.reading import review
+from aotc.workshops.diff.diff import diff
 from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import oci

@@ -12,12 +12,12 @@ import msgspec
 from msgspec import UNSET
 
 from aotc.evidence import XLA, Coverage, ExecutableEvidence
-from aotc.report.changes import KINDS, NONE, Change
-from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
 from aotc.review.documents import differing
 from aotc.review.numbers import Number, numbers_of
 from aotc.review.reading import Review, ReviewedExecutable, ReviewedTarget
 from aotc.review.same_source import without_proofs
+from aotc.workshops.diff.changes import KINDS, NONE, Change
+from aotc.workshops.diff.module_diff import ModulePair, TextDiff, compare_texts
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema import mesh

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from aotc.report.arrays import usage
-from aotc.report.changes import KINDS, Change
-from aotc.report.diff import Diff
 from aotc.review.numbers import NUMBERS
+from aotc.workshops.diff.changes import KINDS, Change
+from aotc.workshops.diff.diff import Diff
 from aotc_runtime.errors import Finding
 
 ANY, NONE = "any", "none"

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from aotc.report.changes import Change
-from aotc.report.diff import Diff
-from aotc.report.module_diff import TextDiff
 from aotc.report.text import count, size
 from aotc.review.numbers import NUMBERS
 from aotc.review.reading import Review
+from aotc.workshops.diff.changes import Change
+from aotc.workshops.diff.diff import Diff
+from aotc.workshops.diff.module_diff import TextDiff
 
 CHANGES_MAX = 20
 """Lines of one kind, in text; the document has all changes."""

@@ -48,11 +48,11 @@ def diff(
     from datetime import UTC, datetime
 
     from aotc.errors import BudgetExceededError
-    from aotc.report.diff import diff as compare
-    from aotc.report.diff_rules import parse_rules, violations
-    from aotc.report.diff_text import diff_document, diff_lines
     from aotc.report.text import printable
     from aotc.review.reading import review
+    from aotc.workshops.diff.diff import diff as compare
+    from aotc.workshops.diff.rules import parse_rules, violations
+    from aotc.workshops.diff.text import diff_document, diff_lines
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy
 

@@ -17,11 +17,11 @@ from safetensors.numpy import save_file
 from aotc.errors import UsageError
 from aotc.evidence import Place
 from aotc.pipeline.build import build
-from aotc.report.changes import Change
-from aotc.report.diff import Diff, diff
-from aotc.report.diff_rules import parse_rules, violations
-from aotc.report.diff_text import diff_document, diff_lines
 from aotc.review.reading import Review, ReviewedTarget, review
+from aotc.workshops.diff.changes import Change
+from aotc.workshops.diff.diff import Diff, diff
+from aotc.workshops.diff.rules import parse_rules, violations
+from aotc.workshops.diff.text import diff_document, diff_lines
 from aotc_runtime.schema.device import Compilation
 from aotc_runtime.schema.manifest import (
     BlobRef,
