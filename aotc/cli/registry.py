@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "aotc.cli.inspect:inspect",
         "aotc.workshops.explain.command:explain",
         "aotc.workshops.diff.command:diff",
-        "aotc.cli.report:report",
+        "aotc.workshops.page.command:report",
     ),
     "Run and measure": (
         "aotc.cli.run:run",

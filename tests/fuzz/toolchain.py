@@ -30,13 +30,13 @@ from aotc.locations import read_locations
 from aotc.pipeline.distributed.executor_backend import _executable
 from aotc.pipeline.distributed.wire import _digest, decode_answer
 from aotc.processes import StoppedError
-from aotc.report.page import origins
-from aotc.report.page.parts import Mark, Page, Section
-from aotc.report.page.render import render
 from aotc.review.reading import Claim
 from aotc.signing import openssf
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workshops.page import origins
+from aotc.workshops.page.parts import Mark, Page, Section
+from aotc.workshops.page.render import render
 from aotc.workshops.reproduce.recipe import recipe_of
 from aotc.workshops.reproduce.source_check import check_files, find_manifest
 from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic

@@ -9,7 +9,10 @@ import msgspec
 from msgspec import UNSET
 
 from aotc.locations import EntryPointLines
-from aotc.report.page.parts import (
+from aotc.report.shapes import shapes_report
+from aotc.report.text import count
+from aotc.review.reading import Review
+from aotc.workshops.page.parts import (
     Facts,
     Group,
     Part,
@@ -20,9 +23,6 @@ from aotc.report.page.parts import (
     short,
     table,
 )
-from aotc.report.shapes import shapes_report
-from aotc.report.text import count
-from aotc.review.reading import Review
 from aotc_runtime.schema.labels import sizes_text, supplied_parameters, tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.mesh import text

@@ -50,13 +50,13 @@ def report(
     from aotc.config.target import known_targets
     from aotc.packing.files import write_atomically
     from aotc.packing.places import REPORT, require_file_place
-    from aotc.report.page.hosts import Asked
-    from aotc.report.page.page import page_of
-    from aotc.report.page.render import render
     from aotc.report.text import size
     from aotc.report.trust import policy_document
     from aotc.review.reading import review
     from aotc.signing.trust_state import state_of
+    from aotc.workshops.page.hosts import Asked
+    from aotc.workshops.page.page import page_of
+    from aotc.workshops.page.render import render
     from aotc_runtime.digest import sha256
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy

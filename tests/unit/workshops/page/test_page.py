@@ -13,13 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from aotc.report.page.hosts import Asked
-from aotc.report.page.page import page_of
-from aotc.report.page.parts import UNITS, Bars, Facts, Mark, Page, Section, Text, alike, bars, table
-from aotc.report.page.render import TEXT_MAX, render
 from aotc.report.trust import policy_document
 from aotc.review.reading import Review, ReviewedTarget, review
 from aotc.signing.trust_state import state_of
+from aotc.workshops.page.hosts import Asked
+from aotc.workshops.page.page import page_of
+from aotc.workshops.page.parts import (
+    UNITS,
+    Bars,
+    Facts,
+    Mark,
+    Page,
+    Section,
+    Text,
+    alike,
+    bars,
+    table,
+)
+from aotc.workshops.page.render import TEXT_MAX, render
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.policy import TrustPolicy

@@ -8,7 +8,9 @@ from functools import partial
 from msgspec import UNSET
 
 from aotc.pipeline.memory import call_bytes
-from aotc.report.page.parts import (
+from aotc.review.numbers import NUMBERS, numbers_of
+from aotc.review.reading import Review, ReviewedExecutable
+from aotc.workshops.page.parts import (
     Cell,
     Folded,
     Mark,
@@ -21,8 +23,6 @@ from aotc.report.page.parts import (
     short,
     table,
 )
-from aotc.review.numbers import NUMBERS, numbers_of
-from aotc.review.reading import Review, ReviewedExecutable
 from aotc_runtime.schema.manifest import MeasuredCandidate, ParityRan
 
 

@@ -13,8 +13,8 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from aotc.report.page.parts import UNITS, Bars, Facts, Folded, Group, Page, Table, Text
 from aotc.report.text import printable
+from aotc.workshops.page.parts import UNITS, Bars, Facts, Folded, Group, Page, Table, Text
 
 TEXT_MAX = 2000
 """Characters of one text; what is cut off is counted."""
@@ -32,7 +32,7 @@ KINDS = {
 
 def render(page: Page) -> bytes:
     """UTF-8; the same bytes for the same page."""
-    style = (files("aotc.report.page") / "templates" / "page.css").read_text("utf-8")
+    style = (files("aotc.workshops.page") / "templates" / "page.css").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     text = (
         _environment()
@@ -50,7 +50,7 @@ def render(page: Page) -> bytes:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("aotc.report.page"),
+        loader=PackageLoader("aotc.workshops.page"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_plain,

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from aotc.report.page.identity import counts
-from aotc.report.page.parts import (
+from aotc.report.text import size
+from aotc.review.documents import leaves
+from aotc.review.reading import Review
+from aotc.workshops.page.identity import counts
+from aotc.workshops.page.parts import (
     Cell,
     Facts,
     Folded,
@@ -24,9 +27,6 @@ from aotc.report.page.parts import (
     listed,
     table,
 )  # fmt: skip
-from aotc.report.text import size
-from aotc.review.documents import leaves
-from aotc.review.reading import Review
 from aotc_runtime import canonical
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE, PROVENANCE_TYPE
 from aotc_runtime.schema.manifest import BundleManifest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotc.report.page.parts import Facts, Mark, Part, Section, Text, bars, listed, table
 from aotc.report.text import count, size
 from aotc.review.reading import KINDS, Claim, Review
+from aotc.workshops.page.parts import Facts, Mark, Part, Section, Text, bars, listed, table
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE, PROVENANCE_TYPE
 
 NOBODY_ASKED = "signatures were not checked"

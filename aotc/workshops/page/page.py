@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc.report.page import evidence, executables, hosts, identity, origins
-from aotc.report.page.entry_points import entry_points
-from aotc.report.page.parts import Page
 from aotc.review.reading import Review
+from aotc.workshops.page import evidence, executables, hosts, identity, origins
+from aotc.workshops.page.entry_points import entry_points
+from aotc.workshops.page.parts import Page
 
 
 def page_of(review: Review, asked: hosts.Asked, policy: dict[str, Any] | None) -> Page:

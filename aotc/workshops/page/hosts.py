@@ -11,10 +11,10 @@ from msgspec import UNSET
 from aotc.bundles.compat import judge_read
 from aotc.compat.matrix import Cell as Judged
 from aotc.compat.matrix import Level, Row
-from aotc.report.page.parts import Cell, Mark, Part, Section, Text, listed, table
 from aotc.report.text import size
 from aotc.review.reading import Review
 from aotc.signing.certificates import claimed
+from aotc.workshops.page.parts import Cell, Mark, Part, Section, Text, listed, table
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED, Certificate

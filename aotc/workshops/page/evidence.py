@@ -8,8 +8,10 @@ from msgspec import UNSET
 
 from aotc.evidence import Coverage, ExecutableEvidence, FunctionCoverage
 from aotc.locations import EntryPointLines, FunctionLines
-from aotc.report.page.executables import place
-from aotc.report.page.parts import (
+from aotc.report.text import size
+from aotc.review.reading import Review
+from aotc.workshops.page.executables import place
+from aotc.workshops.page.parts import (
     Cell,
     Facts,
     Folded,
@@ -24,8 +26,6 @@ from aotc.report.page.parts import (
     several,
     table,
 )  # fmt: skip
-from aotc.report.text import size
-from aotc.review.reading import Review
 
 KERNELS_MAX = 40
 """Functions of machine code that are listed, the largest, for executables that are alike."""
