@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Gate and ship": (
         "aotc.cli.verify:verify",
-        "aotc.cli.compat:compat",
+        "aotc.workshops.compat.command:compat",
         "aotc.workshops.certify.command:certify",
         "aotc.workshops.merge.command:merge",
         "aotc.workshops.extract.command:extract",
@@ -29,7 +29,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Sign and trust": (
         "aotc.cli.keygen:keygen",
         "aotc.cli.sign:sign",
-        "aotc.cli.attest:attest",
+        "aotc.workshops.attest.command:attest",
         "aotc.cli.trust:trust",
     ),
     "Review": (
@@ -51,6 +51,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 OPTIONS = {
     "--check-reproducible": "aotc.workshops.reproduce.build_again:BuildAgain",
+    "--openssf": "aotc.workshops.attest.model_signature:require_model_signature",
     "--tune": "aotc.workshops.tune.measure:Measure",
 }
 """Options of the main line's commands that a workshop serves, by the place of what they ask for."""

@@ -12,7 +12,6 @@ import msgspec
 
 from aotc.bundles import trust_files
 from aotc.bundles.endorse import endorse
-from aotc.bundles.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
 from aotc.packing.bundle import Assembled, Blob, Form, TargetParts, assemble, pack
 from aotc.signing.keys import (
@@ -25,6 +24,7 @@ from aotc.signing.keys import (
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import write_policy
 from aotc.stages import Bundle
+from aotc.workshops.attest.model_signature import require_model_signature, write_model_signature
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merge import merge_bundles
 from aotc_runtime.errors import AotcError

@@ -129,8 +129,11 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundles/model_signature.py", "signing/openssf.py"),
-        ("tests/unit/signing/test_model_signatures.py", "tests/unit/cli/test_command_attest.py"),
+        ("workshops/attest/model_signature.py", "workshops/attest/openssf.py"),
+        (
+            "tests/unit/workshops/attest/test_model_signatures.py",
+            "tests/unit/workshops/attest/test_command_attest.py",
+        ),
     ),
     Area(
         TOOLCHAIN,
@@ -196,7 +199,7 @@ AREAS = (
         (
             "tests/unit/workshops/certify/test_certify_predicates.py",
             "tests/unit/workshops/certify/test_command_certify.py",
-            "tests/unit/cli/test_command_compat.py",
+            "tests/unit/workshops/compat/test_command_compat.py",
         ),
         decisions=True,
     ),

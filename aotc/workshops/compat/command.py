@@ -44,7 +44,7 @@ def compat(
     from aotc.bundles.compat import judge
     from aotc.compat.host_files import read_hosts
     from aotc.config.target import known_targets
-    from aotc.report.compat import compat_document, compat_findings, compat_lines
+    from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
     from aotc_runtime.system import host
 
     named = (*hosts, *facts)

@@ -9,13 +9,13 @@ from aotc.errors import UsageError, raise_if
 from aotc.packing.files import write_atomically
 from aotc.packing.places import MODEL_SIGNATURE, require_file_place
 from aotc.signing.keys import read_key_file
-from aotc.signing.openssf import (
+from aotc.signing.signer import Signer
+from aotc.workshops.attest.openssf import (
     SIGNATURE_BYTES_MAX,
     differences,
     model_signature,
     verified_files,
 )
-from aotc.signing.signer import Signer
 from aotc_runtime.digest import sha256_each
 from aotc_runtime.errors import Finding, TrustError
 from aotc_runtime.system.files import read_file

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from aotc.errors import UsageError
 from aotc.signing.keys import KeyType
-from aotc.signing.openssf import (
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.attest.openssf import (
     FILES_NAMED_MAX,
     SIGNATURE_BYTES_MAX,
     differences,
     model_signature,
     verified_files,
 )
-from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.formats import dsse

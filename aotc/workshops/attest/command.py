@@ -41,7 +41,7 @@ def attest(
     \b
     aotc attest digits --openssf --key release.key
     """
-    from aotc.bundles.model_signature import default_place, write_model_signature
+    from aotc.workshops.attest.model_signature import default_place, write_model_signature
 
     del openssf  # the only kind there is, and one has to be named
     place = output or default_place(bundle)

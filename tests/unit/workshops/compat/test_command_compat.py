@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aotc.report.compat import WIDTH
+from aotc.workshops.compat.text import WIDTH
 
 Run = Callable[..., Any]
 Bundle = tuple[Path, Path]
