@@ -52,6 +52,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 OPTIONS = {
     "--check-reproducible": "aotc.workshops.reproduce.build_again:BuildAgain",
     "--openssf": "aotc.workshops.attest.model_signature:require_model_signature",
+    "--remote-cache": "aotc.workshops.remote.sharing:share",
     "--tune": "aotc.workshops.tune.measure:Measure",
 }
 """Options of the main line's commands that a workshop serves, by the place of what they ask for."""

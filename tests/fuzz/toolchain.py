@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from aotc.backends.cuda.disassembly import cubins
 from aotc.backends.xla import elf, objects, records
 from aotc.cache.bounded import HEAD_BYTES_MAX
-from aotc.cache.oci_blobs import layer_of
-from aotc.cache.seal import Refusal, Seals
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
 from aotc.compat.host_files import read_hosts
@@ -37,6 +35,8 @@ from aotc.workshops.attest import openssf
 from aotc.workshops.page import origins
 from aotc.workshops.page.parts import Mark, Page, Section
 from aotc.workshops.page.render import render
+from aotc.workshops.remote.oci_blobs import layer_of
+from aotc.workshops.remote.seal import Refusal, Seals
 from aotc.workshops.reproduce.recipe import recipe_of
 from aotc.workshops.reproduce.source_check import check_files, find_manifest
 from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic

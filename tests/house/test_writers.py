@@ -36,7 +36,7 @@ WRITERS = {
     "aotc/workshops/certify/environments.py": "a cache: what was cut off is made anew",
     "aotc/packing/files.py": "what is written beside its place and takes it when it is whole",
     "aotc/cache/place.py": "makes the folder of the cache",
-    "aotc/cache/fsspec_blobs.py": "entries elsewhere: sealed, so that a part of one is found out",
+    "aotc/workshops/remote/fsspec_blobs.py": "entries elsewhere: seals show parts of one",
     "aotc/cache/store.py": "its entries, under temporary names until they are whole",
 }
 """Everything that outlives a command is written by these."""

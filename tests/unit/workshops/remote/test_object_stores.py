@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from aotc.cache.bounded import OutageError, Pace
-from aotc.cache.fsspec_blobs import FsspecBlobs
-from aotc.cache.sharing import blobs_at, share
 from aotc.cache.store import LocalStore
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.remote.fsspec_blobs import FsspecBlobs
+from aotc.workshops.remote.sharing import blobs_at, share
 from aotc_runtime.digest import sha256
 from aotc_runtime.verification.keys import load_public_key
 
@@ -137,7 +137,7 @@ def test_what_libraries_log_is_not_printed(scheme: str) -> None:
     # In a process of its own: under pytest everything logged has a handler.
     program = f"""
 from aotc.cache.bounded import Pace
-from aotc.cache.sharing import blobs_at
+from aotc.workshops.remote.sharing import blobs_at
 blobs = blobs_at("{scheme}://cache/quiet")
 assert blobs.read("{NAME}", 9, Pace()) is None
 blobs.write("{NAME}", b"data", Pace())

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from aotc.cache.bounded import Limit, Pace
-from aotc.cache.fsspec_blobs import FsspecBlobs
-from aotc.cache.http_blobs import HttpBlobs
-from aotc.cache.remote import RemoteStore, SharedStore
-from aotc.cache.seal import Seals
-from aotc.cache.sharing import blobs_at, share, shown
 from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.remote.fsspec_blobs import FsspecBlobs
+from aotc.workshops.remote.http_blobs import HttpBlobs
+from aotc.workshops.remote.remote import RemoteStore, SharedStore
+from aotc.workshops.remote.seal import Seals
+from aotc.workshops.remote.sharing import blobs_at, share, shown
 from aotc_runtime.digest import sha256
 from aotc_runtime.verification.keys import load_public_key
 
@@ -198,7 +198,7 @@ def test_when_a_server_is_given_up_nobody_waits_for_it_any_more() -> None:
 def test_who_does_not_take_a_connection_is_not_waited_for_longer_than_connecting_may_take(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aotc.cache.http_requests.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("aotc.workshops.remote.http_requests.CONNECT_SECONDS", 0.2)
     with socket.socket() as listening, ExitStack() as stack:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -310,7 +310,7 @@ def test_a_url_that_nothing_serves_is_refused(url: str) -> None:
 def test_a_url_for_fsspec_names_the_extra_if_it_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("aotc.cache.sharing.find_spec", lambda name: None)
+    monkeypatch.setattr("aotc.workshops.remote.sharing.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         blobs_at("s3://bucket/x")
     assert "'.[remote]'" in caught.value.findings[0].hint

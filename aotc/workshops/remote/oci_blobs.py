@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from aotc.cache.bounded import SECONDS, Limit, OutageError, Pace
-from aotc.cache.http_blobs import REPLY_BYTES_MAX
-from aotc.cache.http_requests import Http, Reply, basic, without_secrets
+from aotc.workshops.remote.http_blobs import REPLY_BYTES_MAX
+from aotc.workshops.remote.http_requests import Http, Reply, basic, without_secrets
 from aotc_runtime.digest import is_digest, sha256
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from aotc.cache.bounded import OutageError, Pace
-from aotc.cache.oci_blobs import OciBlobs
-from aotc.cache.sharing import blobs_at
 from aotc.errors import UsageError
+from aotc.workshops.remote.oci_blobs import OciBlobs
+from aotc.workshops.remote.sharing import blobs_at
 
 NAME, OTHER = "ab" * 32, "cd" * 32
 DATA = bytes(range(256)) * 2000

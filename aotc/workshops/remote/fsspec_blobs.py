@@ -10,7 +10,7 @@ import secrets
 from typing import Any
 
 from aotc.cache.bounded import LIBRARY_SECONDS, Limit, Pace
-from aotc.cache.http_requests import CHUNK_BYTES, read_all
+from aotc.workshops.remote.http_requests import CHUNK_BYTES, read_all
 
 OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
 """They have no folders: a bucket that is missing is a wrong name, and none is to be made."""

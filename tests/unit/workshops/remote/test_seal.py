@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies
 
-from aotc.cache.seal import PAYLOAD_TYPE, Refusal, Sealed, Seals
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.remote.seal import PAYLOAD_TYPE, Refusal, Sealed, Seals
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import dsse

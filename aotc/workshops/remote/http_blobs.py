@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit, urlunsplit
 
 from aotc.cache.bounded import SECONDS, Limit, Pace
-from aotc.cache.http_requests import Http, basic, without_secrets
+from aotc.workshops.remote.http_requests import Http, basic, without_secrets
 
 REPLY_BYTES_MAX = 2**16
 

@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from aotc.cache.bounded import LIBRARY_SECONDS, Bounded, OutageError
-from aotc.cache.fsspec_blobs import FsspecBlobs
-from aotc.cache.http_blobs import HttpBlobs
-from aotc.cache.oci_blobs import OciBlobs
-from aotc.cache.remote import Blobs, RemoteStore, SharedStore
-from aotc.cache.seal import Sealer, Seals, Verify
 from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
+from aotc.workshops.remote.fsspec_blobs import FsspecBlobs
+from aotc.workshops.remote.http_blobs import HttpBlobs
+from aotc.workshops.remote.oci_blobs import OciBlobs
+from aotc.workshops.remote.remote import Blobs, RemoteStore, SharedStore
+from aotc.workshops.remote.seal import Sealer, Seals, Verify
 from aotc_runtime.errors import Finding
 
 OPTION = "--remote-cache"

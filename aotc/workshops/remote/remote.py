@@ -1,7 +1,7 @@
 """A cache elsewhere, which others share: asked after the local one, and given what is made here.
 
-What lies there is not trusted (`aotc.cache.seal`), and whether it answers is not relied on: when
-nobody answers, or after a few failures in a row, it is given up for the rest of the build.
+What lies there is not trusted (`aotc.workshops.remote.seal`), and whether it answers is not relied
+on: when nobody answers, or after a few failures in a row, it is given up for the rest of the build.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from aotc.cache.bounded import (
     Pace,
     UnreachableError,
 )
-from aotc.cache.seal import Refusal, Seals
 from aotc.cache.store import Contents, LocalStore
+from aotc.workshops.remote.seal import Refusal, Seals
 
 FAILURES_MAX = 2
 """In a row, of a place that answers."""
