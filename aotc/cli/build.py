@@ -12,7 +12,7 @@ import click
 from aotc.cli.cache_options import cache_option, size_option
 from aotc.cli.common import Output, command, fail, note_ignored, print_notes
 from aotc.cli.completion import target_names
-from aotc.cli.executor_option import executor_of, executor_option
+from aotc.cli.executor_option import compilers_of, executor_option
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
 from aotc.cli.registry import optional
@@ -134,7 +134,7 @@ def build(
     signer = signer_of(key, passphrase_file) if key else None
     left: list[Unfinished] = []
     try:
-        with executor_of(executor) as cluster, progress(quiet=out.json) as on_stage:
+        with compilers_of(executor) as compilers, progress(quiet=out.json) as on_stage:
             built = build_bundle(
                 manifest,
                 output=layout or output,
@@ -151,7 +151,7 @@ def build(
                 save_tuning=save_tuning,
                 before_packing=again,
                 keep_going=keep_going,
-                executor=cluster,
+                compilers=compilers,
                 on_done=_print_task if out.verbose and not out.json else lambda done: None,
                 on_failed=left.append,
             )

@@ -51,6 +51,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 OPTIONS = {
     "--check-reproducible": "aotc.workshops.reproduce.build_again:BuildAgain",
+    "--executor": "aotc.workshops.dask.places:on_cluster",
     "--openssf": "aotc.workshops.attest.model_signature:require_model_signature",
     "--remote-cache": "aotc.workshops.remote.sharing:share",
     "--tune": "aotc.workshops.tune.measure:Measure",

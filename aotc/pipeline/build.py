@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_p
 from aotc.packing.places import Kind as FileKind
 from aotc.pipeline import tune
 from aotc.pipeline.assembler import Assembler
+from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.capturing import OnOutput
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
@@ -83,7 +83,7 @@ def build(
     sbom: Path | None = None,
     save_tuning: Path | None = None,
     before_packing: BeforePacking | None = None,
-    executor: Executor | None = None,
+    compilers: OpenCompilers = on_this_host,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -101,7 +101,7 @@ def build(
     sbom: where to write the bill of materials, signed or not, beside what the bundle holds.
     save_tuning: where to write what was tuned.
     before_packing: called with what is about to be written; an exception from it ends the build.
-    executor: its workers compile instead of this host; the caller shuts it down.
+    compilers: where to compile; in processes of this host by default.
 
     Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
     BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
@@ -121,7 +121,7 @@ def build(
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_running(
-        request, cache, jobs, executor, on_stage, on_output, on_done, on_failed
+        request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed
     ) as running:
         program, compiled = capture_and_compile(running)
         built_with = {name: backend.toolchain() for name, backend in running.backends.items()}

@@ -25,13 +25,13 @@ from aotc.config.target import read_target
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
 from aotc.locations import read_locations
-from aotc.pipeline.distributed.executor_backend import _executable
-from aotc.pipeline.distributed.wire import _digest, decode_answer
 from aotc.processes import StoppedError
 from aotc.review.reading import Claim
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
 from aotc.workshops.attest import openssf
+from aotc.workshops.dask.executor_backend import _executable
+from aotc.workshops.dask.wire import _digest, decode_answer
 from aotc.workshops.page import origins
 from aotc.workshops.page.parts import Mark, Page, Section
 from aotc.workshops.page.render import render

@@ -112,11 +112,11 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "pipeline/distributed/wire.py",
-            "pipeline/distributed/worker.py",
-            "pipeline/distributed/executor_backend.py",
+            "workshops/dask/wire.py",
+            "workshops/dask/worker.py",
+            "workshops/dask/executor_backend.py",
         ),
-        ("tests/unit/pipeline/distributed/test_distributed.py",),
+        ("tests/unit/workshops/dask/test_distributed.py",),
     ),
     Area(
         TOOLCHAIN,

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from aotc.pipeline.distributed import dask_cluster
+from aotc.workshops.dask import dask_cluster
 
 
 def test_no_logger_of_dask_prints_tracebacks_of_lost_connections() -> None:

@@ -13,10 +13,10 @@ import msgspec
 from aotc.backends.protocol import Backend
 from aotc.cache.keys import Parts
 from aotc.errors import CompileError, is_code, raise_if
-from aotc.pipeline.distributed import worker
-from aotc.pipeline.distributed.wire import Answer, Blobs, Request, decode_answer, job_of
 from aotc.processes import StoppedError
 from aotc.stages import CompileJob, Executable
+from aotc.workshops.dask import worker
+from aotc.workshops.dask.wire import Answer, Blobs, Request, decode_answer, job_of
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith

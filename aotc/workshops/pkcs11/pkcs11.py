@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from aotc.errors import UsageError
-from aotc.signing.pkcs11_uri import Pkcs11Uri, parse_uri
 from aotc.signing.plugins import Ask
+from aotc.workshops.pkcs11.uri import Pkcs11Uri, parse_uri
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import read_file
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aotc.errors import UsageError
-from aotc.signing.pkcs11 import open_key
-from aotc.signing.pkcs11_uri import Pkcs11Uri, parse_uri
+from aotc.workshops.pkcs11.pkcs11 import open_key
+from aotc.workshops.pkcs11.uri import Pkcs11Uri, parse_uri
 
 MODULE = "?module-path=/usr/lib/x.so"
 

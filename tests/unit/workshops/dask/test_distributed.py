@@ -17,11 +17,11 @@ import pytest
 from aotc.backends.xla.compile import XlaBackend
 from aotc.config.target import read_target
 from aotc.errors import CompileError
-from aotc.pipeline.distributed import executor_backend, wire, worker
-from aotc.pipeline.distributed.executor_backend import SMALL_BYTES, Cluster, ExecutorBackend
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
 from aotc.processes import StoppedError
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workshops.dask import executor_backend, wire, worker
+from aotc.workshops.dask.executor_backend import SMALL_BYTES, Cluster, ExecutorBackend
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory

@@ -20,9 +20,9 @@ from aotc.cache.keys import Parts, changes
 from aotc.cache.place import OFF, open_store
 from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
-from aotc.pipeline.distributed.wire import Answer, Blobs, Job, Request, compile_job, encode_answer
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
 from aotc.processes import StoppedError
+from aotc.workshops.dask.wire import Answer, Blobs, Job, Request, compile_job, encode_answer
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
 

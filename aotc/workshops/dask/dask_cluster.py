@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from aotc.cache.bounded import Bounded, OutageError
 from aotc.errors import UsageError
-from aotc.pipeline.distributed import worker
-from aotc.pipeline.distributed.executor_backend import Cluster
+from aotc.workshops.dask import worker
+from aotc.workshops.dask.executor_backend import Cluster
 from aotc_runtime.errors import Finding
 
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
