@@ -107,13 +107,13 @@ test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=D
 
 test-registry: $(STAMP) ## Share a cache through an OCI registry (unpacks docker-registry in out/registry)
 	scripts/registry $(REGISTRY)
-	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/cache
+	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/workshops/remote
 
 test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers in out/stores; az:// needs npm)
 	$$(scripts/find-python) -m venv $(STORES)
 	$(STORES)/bin/python -m pip install --quiet --disable-pip-version-check -e runtime -e '.[examples,dev,stores]'
 	if command -v npm > /dev/null; then npm install --silent --prefix $(STORES)/azurite azurite@3; fi
-	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/cache
+	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/workshops/remote
 
 test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
 	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain

@@ -11,32 +11,8 @@ from collections.abc import Sequence
 
 import click
 
-from aotc.cli import (
-    attest,
-    bench,
-    build,
-    cache,
-    certify,
-    compat,
-    completion,
-    diff,
-    explain,
-    extract,
-    host_info,
-    init,
-    inspect,
-    keygen,
-    merge,
-    profiles,
-    report,
-    reproduce,
-    run,
-    sign,
-    targets,
-    trust,
-    verify,
-)
 from aotc.cli.common import Output, fail, requested_output
+from aotc.cli.registry import SECTIONS, load
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
 
@@ -47,15 +23,10 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
-SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Build": (init.init, build.build, reproduce.reproduce, cache.cache, targets.targets),
-    "Gate and ship": (verify.verify, compat.compat, certify.certify, merge.merge, extract.extract),
-    "Sign and trust": (keygen.keygen, sign.sign, attest.attest, trust.trust),
-    "Review": (inspect.inspect, explain.explain, diff.diff, report.report),
-    "Run and measure": (run.run, bench.bench, profiles.profiles, host_info.host_info),
-    "Shell": (completion.completion,),
+COMMANDS: dict[str, tuple[click.Command, ...]] = {
+    section: tuple(map(load, places)) for section, places in SECTIONS.items()
 }
-"""Commands as the help shows them: by what they are for, in the order in which they are needed."""
+"""The commands of the registry, by section."""
 
 
 WHOLE = 1000
@@ -63,14 +34,14 @@ WHOLE = 1000
 
 
 class SectionedGroup(click.Group):
-    """Its help lists the commands in SECTIONS."""
+    """Its help lists the commands by section, in the registry's order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # as they were added, and not by the alphabet
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.list_commands(ctx)))
-        for title, commands in SECTIONS.items():
+        for title, commands in COMMANDS.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
@@ -94,7 +65,7 @@ def cli() -> None:
     """
 
 
-for _commands in SECTIONS.values():
+for _commands in COMMANDS.values():
     for _command in _commands:
         cli.add_command(_command)
 
