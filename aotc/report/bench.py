@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc.errors import BUILD_FAMILIES, quoted
+from aotc.errors import family_of, quoted
 from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
-from aotc_runtime.errors import BackendError, Finding, family_of
+from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
@@ -209,7 +209,7 @@ def _run(
         raise _died(exit_status, [*said, f"an answer that nobody understands: {error}"]) from error
     if answer.failed:
         findings = [Finding(**finding) for finding in answer.failed]
-        raise family_of(findings[0].code, BUILD_FAMILIES)(*findings)
+        raise family_of(findings[0].code)(*findings)
     return answer
 
 
