@@ -62,10 +62,8 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
         member = _member(header, at, where)
         padded = -(-member.size // BLOCK) * BLOCK
         if member.offset + padded > len(data):
-            found = f"{len(data) - member.offset} bytes"
-            raise refusal(
-                "AOTC-E103", f"{where} {member.name}", found, expected=f"{member.size} bytes"
-            )
+            found, expected = f"{len(data) - member.offset} bytes", f"{member.size} bytes"
+            raise refusal("AOTC-E103", f"{where} {member.name}", found, expected=expected)
         if any(data[member.offset + member.size : member.offset + padded]):
             raise refusal(
                 "AOTC-E105", f"{where} {member.name}", "other bytes", expected="zero padding"
