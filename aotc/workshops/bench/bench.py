@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc.errors import BUILD_FAMILIES, quoted
+from aotc.errors import family_of, quoted
 from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
 from aotc.report.profile_sizes import parse_profile
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.workshops.bench.worker import PROGRESS, START
-from aotc_runtime.errors import BackendError, Finding, family_of
+from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
@@ -181,7 +181,7 @@ def _run(
         raise _died(exit_status, [*said, f"an answer that nobody understands: {error}"]) from error
     if answer.failed:
         findings = [Finding(**finding) for finding in answer.failed]
-        raise family_of(findings[0].code, BUILD_FAMILIES)(*findings)
+        raise family_of(findings[0].code)(*findings)
     return answer
 
 
