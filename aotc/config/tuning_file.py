@@ -136,7 +136,7 @@ def _misfits(
         else:
             tuned = known[key].tuned
             names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
-            # Names tell which candidates capture (`aotc.workshops.tune.candidates`).
+            # Candidates that capture weights are named so.
             if tuned.choice not in names or tuned.choice.startswith("captured") != bool(
                 tuned.captured
             ):
