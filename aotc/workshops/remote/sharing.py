@@ -15,8 +15,9 @@ from aotc.workshops.remote.fsspec_blobs import FsspecBlobs
 from aotc.workshops.remote.http_blobs import HttpBlobs
 from aotc.workshops.remote.oci_blobs import OciBlobs
 from aotc.workshops.remote.remote import Blobs, RemoteStore, SharedStore
-from aotc.workshops.remote.seal import Sealer, Seals, Verify
+from aotc.workshops.remote.seal import Sealer, Seals
 from aotc_runtime.errors import AotcError
+from aotc_runtime.verification.keys import PublicKey
 
 OPTION = "--remote-cache"
 
@@ -28,7 +29,7 @@ _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 
 
 def share(
-    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, Verify]
+    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, PublicKey]
 ) -> SharedStore:
     """A local cache with a remote one behind it.
 
