@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, UnsetType
 
-from aotc.build.memory import call_bytes, total_bytes
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
 from aotc.locations import EntryPointLines, read_locations
-from aotc.report.review import evidence_of
+from aotc.pipeline.memory import call_bytes, total_bytes
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures
+from aotc.review.reading import evidence_of
 from aotc_runtime.decoders import decoder
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign

@@ -12,19 +12,20 @@ import pytest
 
 import aotc_runtime
 from aotc.backends.xla.compile import XlaBackend
-from aotc.build.pipeline import Built, build
-from aotc.build.tuning.tune import Measure, Tuning
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done
+from aotc.config import tuning_file
 from aotc.config.target import builtin_folder
+from aotc.config.tuning_file import Recorded
 from aotc.errors import CompileError
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.tune import Tuning
 from aotc.report.build import build_report
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.stages import CompileJob, Executable
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import Recorded
+from aotc.workshops.tune.measure import Measure
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     InputArgument,
@@ -228,7 +229,7 @@ class FaultyBackend(XlaBackend):
 def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_with_the_reason(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc.build.backends.backend_for", lambda platform: FaultyBackend())
+    monkeypatch.setattr("aotc.pipeline.backends.backend_for", lambda platform: FaultyBackend())
     built = place.again("faulty", Measure())
     left_out = {
         each.name: each.reason
