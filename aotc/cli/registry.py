@@ -56,7 +56,7 @@ OPTIONS = {
     "--remote-cache": "aotc.workshops.remote.sharing:share",
     "--tune": "aotc.workshops.tune.measure:Measure",
 }
-"""Options of the main line's commands that a workshop serves, by the place of what they ask for."""
+"""Options of the main line's commands that workshops serve, by the place of what serves them."""
 
 
 def optional(option: str) -> Any:
