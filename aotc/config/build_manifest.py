@@ -30,14 +30,7 @@ from aotc.config.inputs import (
     leaf_paths,
 )
 from aotc.config.models import BuildManifestModel, EntryPointModel, TargetProfilesModel
-from aotc.config.policies import (
-    CompileSpec,
-    PadSpec,
-    PolicySpec,
-    SplitSpec,
-    at_once,
-    policy_of,
-)
+from aotc.config.policies import at_once, policy_of
 from aotc.config.problem import Problem
 from aotc.config.profiles import Inputs, Sizes, normalized
 from aotc.config.shardings import assign, read_shardings
@@ -60,7 +53,6 @@ from aotc_runtime.schema.labels import label
 
 __all__ = [
     "BuildManifest",
-    "CompileSpec",
     "DimensionSpec",
     "EntryPointSpec",
     "FixtureSpec",
@@ -71,11 +63,8 @@ __all__ = [
     "InputTree",
     "Name",
     "Overrides",
-    "PadSpec",
-    "PolicySpec",
     "Size",
     "SourceFile",
-    "SplitSpec",
     "WeightsSpec",
     "all_profiles_of",
     "at_once",

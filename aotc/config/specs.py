@@ -10,11 +10,11 @@ from typing import Any
 from aotc.config.dimensions import DimensionSpec
 from aotc.config.gates import Gates
 from aotc.config.inputs import InputTree, dimensions_of
-from aotc.config.policies import PolicySpec
 from aotc.config.profiles import Sizes, grid
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import parse_relation
+from aotc_runtime.schema.manifest import DimensionPolicy
 from aotc_runtime.schema.mesh import Sharding
 
 
@@ -75,7 +75,7 @@ class EntryPointSpec:
     donate: tuple[str, ...]
     profiles: tuple[Sizes, ...]
     relations: tuple[str, ...]
-    out_of_profile: Mapping[str, PolicySpec]
+    out_of_profile: Mapping[str, DimensionPolicy]
     rtol: float
     atol: float
     fixtures: FixtureSpec

@@ -10,13 +10,14 @@ from typing import Any, Literal, overload
 
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
-from aotc_runtime.serving.resident import Place, load_executables, make_resident
+from aotc_runtime.serving.resident import load_executables, make_resident
 from aotc_runtime.serving.states import State
 from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.pjrt import Executable
@@ -125,7 +126,7 @@ def _load(
         lap("runtime")
         return facts
 
-    executables: dict[Place, Executable] = {}
+    executables: dict[ExecutableKey, Executable] = {}
 
     def deserialize(manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]) -> None:
         enter(State.LOADING)

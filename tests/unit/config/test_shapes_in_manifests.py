@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from aotc.config.build_manifest import (
     BuildManifest,
-    CompileSpec,
-    PadSpec,
-    SplitSpec,
     all_profiles_of,
 )
 from aotc.config.dimensions import Accepted, sizes_of
+from aotc_runtime.schema.manifest import CompileHere, Pad, Split
 
 Read = Callable[[str | bytes], BuildManifest]
 
@@ -101,18 +99,20 @@ def test_a_target_has_profiles_of_its_own_and_everything_is_traced_once(read: Re
 def test_policies_become_values_with_their_defaults(read: Read) -> None:
     manifest = read(ENCODER)
     assert manifest.entry_points["encode"].out_of_profile == {
-        "batch": SplitSpec(),
-        "seq": PadSpec(fill={"tokens": -1}, mask="mask", length="length"),
+        "batch": Split(proof=()),
+        "seq": Pad(fill={"tokens": "-1"}, mask="mask", length="length", proof=()),
     }
-    plain = PadSpec(fill={}, mask="", length="")
-    assert manifest.entry_points["scale"].out_of_profile == {"batch": CompileSpec(plain, 8, 5)}
+    plain = Pad(fill={}, mask="", length="", proof=())
+    assert manifest.entry_points["scale"].out_of_profile == {
+        "batch": CompileHere(most=8, seconds=5, meanwhile=plain)
+    }
 
 
 def test_a_table_stands_for_meanwhile_as_well(read: Read) -> None:
     text = ENCODER.replace('"pad", seconds', '{ policy = "pad", fill = { x = 1.5 } }, seconds')
     policy = read(text).entry_points["scale"].out_of_profile["batch"]
-    assert isinstance(policy, CompileSpec)
-    assert policy == replace(policy, meanwhile=PadSpec(fill={"x": 1.5}, mask="", length=""))
+    assert isinstance(policy, CompileHere)
+    assert policy == replace(policy, meanwhile=Pad(fill={"x": "1.5"}, mask="", length="", proof=()))
 
 
 def test_multiples_are_part_of_what_is_accepted(read: Read) -> None:
