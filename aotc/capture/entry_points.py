@@ -33,7 +33,6 @@ from aotc.capture.trace import (
 )
 from aotc.capture.weights import Weights
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.config.dimensions import Accepted
 from aotc.errors import CaptureError, raise_if
 from aotc.evidence import Coverage
 from aotc.locations import Decision, EntryPointLines
@@ -42,6 +41,7 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     Argument,
     CompileHere,
+    Dimension,
     DType,
     LiftedConstant,
     Parameter,
@@ -176,7 +176,7 @@ def _check_trees(
 
 def _at_all_sizes(
     call_at: CallAt,
-    accepted: Mapping[str, Accepted],
+    accepted: Mapping[str, Dimension],
     spec: EntryPointSpec,
     first: TracedProfile,
     manifest: BuildManifest,

@@ -20,7 +20,7 @@ from aotc.config import inputs, specs
 from aotc.config.dimensions import DimensionSpec
 from aotc.config.gates import Gates
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import CompileHere, DType, KeyImpl, Pad, Split
+from aotc_runtime.schema.manifest import CompileHere, Dimension, DType, KeyImpl, Pad, Split
 
 _TYPES: Mapping[str, type[Any]] = {
     each.__name__: each
@@ -28,7 +28,7 @@ _TYPES: Mapping[str, type[Any]] = {
         *(specs.BuildManifest, specs.EntryPointSpec, specs.FixtureSpec, specs.Overrides),
         *(specs.SourceFile, specs.WeightsSpec, DimensionSpec, Gates),
         *(inputs.InputDict, inputs.InputLeaf, inputs.InputLike, inputs.InputList),
-        *(CompileHere, Pad, Split, ExecutableKey),
+        *(CompileHere, Dimension, ExecutableKey, Pad, Split),
     )
 }
 _ENUMS: Mapping[str, type[Enum]] = {each.__name__: each for each in (DType, KeyImpl)}

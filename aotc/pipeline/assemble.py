@@ -26,7 +26,6 @@ from aotc_runtime.schema.manifest import (
     BlobRef,
     BuiltWith,
     BundleManifest,
-    Dimension,
     EntryPoint,
     ParityNotRun,
     ProfileRecord,
@@ -118,12 +117,7 @@ class Assembler:
             ),
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
-            dimensions={
-                name: Dimension(
-                    minimum=spec.minimum, maximum=spec.maximum, multiple_of=spec.multiple_of
-                )
-                for name, spec in self._manifest.dimensions.items()
-            },
+            dimensions={name: spec.accepted for name, spec in self._manifest.dimensions.items()},
             weights=weight_sets,
             entry_points=entry_points,
             mesh=mesh,

@@ -23,7 +23,7 @@ from aotc.pipeline import capturing
 from aotc.pipeline.capturing import Source
 from aotc.pipeline.children.asking import ask
 from aotc.pipeline.evidence import specialized
-from aotc.pipeline.plan import every_executable, target_executables
+from aotc.pipeline.plan import every_executable
 from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.workers import Workers
@@ -137,7 +137,7 @@ def check(
     """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
-    wanted = {name: target_executables(manifest, name) for name in manifest.targets}
+    wanted = {name: manifest.executables(name) for name in manifest.targets}
     job = ProgramJob(manifest, manifest.targets, every_executable(wanted))
     tasks = Tasks(None, {})
     with scratch_folder() as scratch, Workers(1) as workers:

@@ -16,22 +16,13 @@ from aotc.errors import BuildManifestError
 from aotc.stages import CapturedEntryPoint, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import TpuDevice
-from aotc_runtime.schema.labels import ExecutableKey, executable_key
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
 type Wanted = Mapping[str, Sequence[ExecutableKey]]
 """The executables of each target, by its name, in their order."""
-
-
-def target_executables(manifest: BuildManifest, target: str) -> list[ExecutableKey]:
-    """What one target is compiled for. target: as written."""
-    return [
-        executable_key(entry, sizes)
-        for entry in manifest.entry_points
-        for sizes in manifest.profiles(entry, target)
-    ]
 
 
 def every_executable(wanted: Wanted) -> tuple[ExecutableKey, ...]:
@@ -44,8 +35,7 @@ def wanted_executables(
 ) -> Wanted:
     """What each target is compiled for. names: the targets as written, in order."""
     return {
-        target.name: target_executables(manifest, name)
-        for name, target in zip(names, targets, strict=True)
+        target.name: manifest.executables(name) for name, target in zip(names, targets, strict=True)
     }
 
 

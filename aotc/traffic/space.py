@@ -120,7 +120,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
     axes = tuple(
         Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
         for name in sorted(profiles[0])
-        for d in [manifest.dimensions[name]]
+        for d in [manifest.dimensions[name].accepted]
     )
     return Space(entry_point, axes, spec.relations, profiles)
 

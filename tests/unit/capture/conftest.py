@@ -16,7 +16,7 @@ from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
 from aotc import constants
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.children import child
-from aotc.pipeline.plan import every_executable, target_executables
+from aotc.pipeline.plan import every_executable
 from aotc.pipeline.staging import ProgramJob, Staging
 from aotc_runtime.errors import AotcError, Finding
 
@@ -62,7 +62,7 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
             parsed = read_build_manifest(tmp_path / "program.toml")
         except AotcError as error:
             return Outcome(error.exit_code, error.findings, Staging(folder), "")
-        wanted = {name: target_executables(parsed, name) for name in parsed.targets}
+        wanted = {name: parsed.executables(name) for name in parsed.targets}
         job = ProgramJob(parsed, parsed.targets, every_executable(wanted))
         Staging(folder).write_job(job)
         assert capture_server.stdin is not None and capture_server.stdout is not None

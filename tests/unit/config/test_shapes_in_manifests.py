@@ -7,12 +7,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from aotc.config.build_manifest import (
-    BuildManifest,
-    all_profiles_of,
-)
-from aotc.config.dimensions import Accepted, sizes_of
-from aotc_runtime.schema.manifest import CompileHere, Pad, Split
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.dimensions import sizes_of
+from aotc.pipeline.plan import every_executable
+from aotc_runtime.schema.manifest import CompileHere, Dimension, Pad, Split
 
 Read = Callable[[str | bytes], BuildManifest]
 
@@ -51,19 +49,23 @@ profiles = [{ batch = 3, width = 3 }]
 """
 
 
+def accepting(minimum: int, maximum: int, multiple_of: int) -> Dimension:
+    return Dimension(minimum=minimum, maximum=maximum, multiple_of=multiple_of)
+
+
 @pytest.mark.parametrize(
     ("raw", "accepted", "sizes"),
     [
-        ("powers_of_two", Accepted(3, 100, 1), (4, 8, 16, 32, 64, 100)),
-        ("powers_of_two", Accepted(1, 64, 1), (1, 2, 4, 8, 16, 32, 64)),
-        ("powers_of_two", Accepted(1, 100, 24), (24, 48, 96)),
-        ({"multiples_of": 128}, Accepted(1, 500, 1), (128, 256, 384, 500)),
-        ({"multiples_of": 16}, Accepted(20, 70, 8), (32, 48, 64)),
-        ([8, 1], Accepted(1, 8, 1), (1, 8)),
+        ("powers_of_two", accepting(3, 100, 1), (4, 8, 16, 32, 64, 100)),
+        ("powers_of_two", accepting(1, 64, 1), (1, 2, 4, 8, 16, 32, 64)),
+        ("powers_of_two", accepting(1, 100, 24), (24, 48, 96)),
+        ({"multiples_of": 128}, accepting(1, 500, 1), (128, 256, 384, 500)),
+        ({"multiples_of": 16}, accepting(20, 70, 8), (32, 48, 64)),
+        ([8, 1], accepting(1, 8, 1), (1, 8)),
     ],
 )
 def test_rules_make_the_sizes_within_the_range_and_the_largest_accepted_one(
-    raw: object, accepted: Accepted, sizes: tuple[int, ...]
+    raw: object, accepted: Dimension, sizes: tuple[int, ...]
 ) -> None:
     assert sizes_of(raw, accepted) == sizes
     assert all(size in accepted for size in sizes)
@@ -91,9 +93,10 @@ def test_a_target_has_profiles_of_its_own_and_everything_is_traced_once(read: Re
         {"batch": 1, "seq": 16},
         {"batch": 8, "seq": 16},
     )
-    traced = all_profiles_of(manifest, "encode", manifest.targets)
-    assert traced == manifest.profiles("encode", "cpu-x86-64-v3")
-    assert len(all_profiles_of(manifest, "scale", ())) == 3
+    wanted = {target: manifest.executables(target) for target in manifest.targets}
+    traced = [dict(key.sizes) for key in every_executable(wanted) if key.entry_point == "encode"]
+    assert tuple(traced) == manifest.profiles("encode", "cpu-x86-64-v3")
+    assert len([key for key in every_executable(wanted) if key.entry_point == "scale"]) == 3
 
 
 def test_policies_become_values_with_their_defaults(read: Read) -> None:

@@ -18,7 +18,15 @@ from aotc.shapes.plan import plan_trials
 from aotc.shapes.samples import ranges
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.stages import CapturedEntryPoint
-from aotc_runtime.schema.manifest import DimensionPolicy, DType, KeyImpl, Pad, Split, TensorSpec
+from aotc_runtime.schema.manifest import (
+    Dimension,
+    DimensionPolicy,
+    DType,
+    KeyImpl,
+    Pad,
+    Split,
+    TensorSpec,
+)
 from aotc_runtime.schema.tree import Leaf
 
 PAD = Pad(fill={}, mask="", length="", proof=())
@@ -71,7 +79,9 @@ def planned(
         profiles=(),
     )
     spec = entry_point(policies, relations, FixtureSpec(file=None, seed=0, ranges={}))
-    dimension = DimensionSpec(minimum=1, maximum=64, multiple_of=multiple_of, profiles=())
+    dimension = DimensionSpec(
+        Dimension(minimum=1, maximum=64, multiple_of=multiple_of), profiles=()
+    )
     return plan_trials(captured, spec, {"batch": dimension, "seq": dimension}, profiles, held)
 
 
