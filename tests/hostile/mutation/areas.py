@@ -175,6 +175,7 @@ AREAS = (
         ("signing/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
         ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
     ),
+    Area(TOOLCHAIN, ("config/values.py",), ("tests/unit/config/test_values.py",)),
     Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
     Area(TOOLCHAIN, ("traffic/lines.py", "traffic/log.py"), ("tests/unit/traffic/test_log.py",)),
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
@@ -248,7 +249,7 @@ AREAS = (
     # Without the tests that build.
     Area(
         TOOLCHAIN,
-        ("build/gates.py",),
+        ("pipeline/gates.py",),
         ("tests/unit/pipeline/test_gates.py", "-k", "not a_build"),
         decisions=True,
     ),
