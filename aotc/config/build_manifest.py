@@ -15,7 +15,7 @@ from typing import Any
 
 from aotc.config import document as toml
 from aotc.config import relations
-from aotc.config.dimensions import Accepted, DimensionSpec, sizes_of
+from aotc.config.dimensions import DimensionSpec, sizes_of
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size, bytes_of
 from aotc.config.gates import gates_of
@@ -30,14 +30,7 @@ from aotc.config.inputs import (
     leaf_paths,
 )
 from aotc.config.models import BuildManifestModel, EntryPointModel, TargetProfilesModel
-from aotc.config.policies import (
-    CompileSpec,
-    PadSpec,
-    PolicySpec,
-    SplitSpec,
-    at_once,
-    policy_of,
-)
+from aotc.config.policies import at_once, policy_of
 from aotc.config.problem import Problem
 from aotc.config.profiles import Inputs, Sizes, normalized
 from aotc.config.shardings import assign, read_shardings
@@ -48,7 +41,6 @@ from aotc.config.specs import (
     Overrides,
     SourceFile,
     WeightsSpec,
-    all_profiles_of,
     profiles_of,
 )
 from aotc.config.tables import declared, table, tables
@@ -56,11 +48,10 @@ from aotc.config.validation import validate
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import Dimension
 
 __all__ = [
     "BuildManifest",
-    "CompileSpec",
     "DimensionSpec",
     "EntryPointSpec",
     "FixtureSpec",
@@ -71,15 +62,10 @@ __all__ = [
     "InputTree",
     "Name",
     "Overrides",
-    "PadSpec",
-    "PolicySpec",
     "Size",
     "SourceFile",
-    "SplitSpec",
     "WeightsSpec",
-    "all_profiles_of",
     "at_once",
-    "build_manifest_of",
     "dimensions_of",
     "leaf_paths",
     "profiles_of",
@@ -101,11 +87,6 @@ def read_build_manifest(path: Path) -> BuildManifest:
     return _checked(toml.read(path, KIND))
 
 
-def build_manifest_of(path: Path, source: bytes) -> BuildManifest:
-    """As `read_build_manifest`, of what was read of this path before."""
-    return _checked(toml.parse_bytes(path, source, KIND))
-
-
 def _checked(document: Document) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
     path = document.path
@@ -125,6 +106,7 @@ def _checked(document: Document) -> BuildManifest:
 
 def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
     """Shardings that do not fit inputs whose shapes the manifest tells, at some profile."""
+    every = {key for target in manifest.targets for key in manifest.executables(target)}
     for name, spec in manifest.entry_points.items():
         leaves = [
             leaf for parameter, tree in spec.inputs.items() for leaf in leaf_paths(tree, parameter)
@@ -132,12 +114,14 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
         if not spec.input_shardings or any(isinstance(leaf, InputLike) for _, leaf in leaves):
             continue  # the capture asks the functions
         calls = {
-            label(name, sizes): [
+            key.label: [
                 (path, [sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape])
                 for path, leaf in leaves
                 if isinstance(leaf, InputLeaf)
             ]
-            for sizes in all_profiles_of(manifest, name, ())
+            for key in sorted(every)
+            if key.entry_point == name
+            for sizes in [dict(key.sizes)]
         }
         where = partial(manifest.where, "entry_points", name, "shardings", "inputs")
         yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]
@@ -195,7 +179,11 @@ def _manifest(
     document: Document, root: Path, model: BuildManifestModel, inputs: Inputs
 ) -> BuildManifest:
     accepted = {
-        name: Accepted(dimension.range[0], dimension.range[1], dimension.multiple_of)
+        name: Dimension(
+            minimum=dimension.range[0],
+            maximum=dimension.range[1],
+            multiple_of=dimension.multiple_of,
+        )
         for name, dimension in sorted(model.dimensions.items())
     }
     return BuildManifest(
@@ -216,12 +204,7 @@ def _manifest(
             for name, weights in sorted(model.weights.items())
         },
         dimensions={
-            name: DimensionSpec(
-                minimum=known.minimum,
-                maximum=known.maximum,
-                multiple_of=known.multiple_of,
-                profiles=sizes_of(model.dimensions[name].profiles, known),
-            )
+            name: DimensionSpec(known, sizes_of(model.dimensions[name].profiles, known))
             for name, known in accepted.items()
         },
         entry_points={
@@ -272,7 +255,7 @@ def _entry_point(
     )
 
 
-def _overrides(override: TargetProfilesModel, accepted: Mapping[str, Accepted]) -> Overrides:
+def _overrides(override: TargetProfilesModel, accepted: Mapping[str, Dimension]) -> Overrides:
     return Overrides(
         dimensions={
             name: sizes_of(changed.profiles, accepted[name])

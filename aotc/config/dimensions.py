@@ -16,6 +16,7 @@ from typing import Any
 from aotc.config.fields import SIZE_EXPECTED
 from aotc.config.problem import Problem, duplicates, show, spell, unknown_key
 from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.manifest import Dimension
 from aotc_runtime.words import closest
 
 POWERS_OF_TWO = "powers_of_two"
@@ -28,45 +29,13 @@ _EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}" or {{ {MULTIPLES_OF} = 128 }}
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """The sizes that calls may have: multiples of a number, within both ends."""
-
-    minimum: int
-    maximum: int
-    multiple_of: int
-
-    def __contains__(self, size: int) -> bool:
-        return self.minimum <= size <= self.maximum and size % self.multiple_of == 0
-
-    @property
-    def smallest(self) -> int:
-        """The smallest accepted size."""
-        return -(-self.minimum // self.multiple_of) * self.multiple_of
-
-    @property
-    def largest(self) -> int:
-        """The largest accepted size."""
-        return self.maximum // self.multiple_of * self.multiple_of
-
-    @property
-    def is_empty(self) -> bool:
-        return self.smallest > self.largest
-
-
-@dataclass(frozen=True, slots=True)
 class DimensionSpec:
-    """minimum, maximum: accepted sizes, both included; only multiples of multiple_of.  profiles:
-    sizes compiled for, sorted; empty where every entry point lists profiles of its own.
+    """accepted: the sizes that calls may have.  profiles: sizes compiled for, sorted; empty where
+    every entry point lists profiles of its own.
     """
 
-    minimum: int
-    maximum: int
-    multiple_of: int
+    accepted: Dimension
     profiles: tuple[int, ...]
-
-    @property
-    def accepted(self) -> Accepted:
-        return Accepted(self.minimum, self.maximum, self.multiple_of)
 
 
 def is_size(value: object) -> bool:
@@ -74,16 +43,20 @@ def is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def accepted_by(dimension: Mapping[str, Any]) -> Accepted | None:
+def accepted_by(dimension: Mapping[str, Any]) -> Dimension | None:
     """What a `[dimensions.NAME]` table accepts; None if that cannot be told, or is nothing."""
     ends, step = dimension.get("range"), dimension.get("multiple_of", 1)
     if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_size, [*ends, step])):
         return None
-    accepted = Accepted(ends[0], ends[1], step)
+    accepted = _dimension(ends[0], ends[1], step)
     return None if accepted.is_empty else accepted
 
 
-def sizes_of(raw: Any, accepted: Accepted) -> tuple[int, ...]:
+def _dimension(minimum: int, maximum: int, multiple_of: int) -> Dimension:
+    return Dimension(minimum=minimum, maximum=maximum, multiple_of=multiple_of)
+
+
+def sizes_of(raw: Any, accepted: Dimension) -> tuple[int, ...]:
     """The sizes that a value of `profiles` without problems means, sorted."""
     if raw is None:
         return ()
@@ -105,7 +78,7 @@ def check_range(dimension: Mapping[str, Any], path: KeyPath) -> Iterator[Problem
         found = f"[{spell(low)}, {spell(high)}]"
         path = (*path, "range")
         yield Problem("AOTC-E805", path, "[smallest, largest]", found, "swap the two")
-    elif is_size(low) and is_size(step) and Accepted(low, high, step).is_empty:
+    elif is_size(low) and is_size(step) and _dimension(low, high, step).is_empty:
         yield Problem(
             code="AOTC-E805",
             path=(*path, "multiple_of"),
@@ -115,7 +88,7 @@ def check_range(dimension: Mapping[str, Any], path: KeyPath) -> Iterator[Problem
         )
 
 
-def check_sizes(raw: Any, path: KeyPath, accepted: Accepted | None) -> Iterator[Problem]:
+def check_sizes(raw: Any, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
     """What is wrong with a value of `profiles`. accepted: None if that cannot be told."""
     if isinstance(raw, list):
         yield from _check_list(raw, path, accepted)
@@ -131,7 +104,7 @@ def check_sizes(raw: Any, path: KeyPath, accepted: Accepted | None) -> Iterator[
         yield from _check_count(raw, path, accepted)
 
 
-def _check_list(raw: list[Any], path: KeyPath, accepted: Accepted | None) -> Iterator[Problem]:
+def _check_list(raw: list[Any], path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
     if not raw:
         hint = "name the sizes to compile for"
         yield Problem("AOTC-E805", path, "at least one size", show(raw), hint)
@@ -141,7 +114,7 @@ def _check_list(raw: list[Any], path: KeyPath, accepted: Accepted | None) -> Ite
 
 
 def check_size(
-    size: Any, path: KeyPath, accepted: Accepted | None, otherwise: str
+    size: Any, path: KeyPath, accepted: Dimension | None, otherwise: str
 ) -> Iterator[Problem]:
     """What is wrong with one size. otherwise: what to do but change what is accepted."""
     if isinstance(size, bool) or not isinstance(size, int):
@@ -159,7 +132,7 @@ def check_size(
 
 
 def _check_rule(
-    raw: Mapping[str, Any], path: KeyPath, accepted: Accepted | None
+    raw: Mapping[str, Any], path: KeyPath, accepted: Dimension | None
 ) -> Iterator[Problem]:
     yield from (unknown_key((*path, key), (MULTIPLES_OF,)) for key in raw if key != MULTIPLES_OF)
     at = (*path, MULTIPLES_OF)
@@ -179,7 +152,7 @@ def _check_rule(
         yield from _check_count(raw, at, accepted)
 
 
-def _check_count(raw: Any, path: KeyPath, accepted: Accepted) -> Iterator[Problem]:
+def _check_count(raw: Any, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
     for number, _ in enumerate(_generated(raw, accepted)):
         if number >= PROFILES_MAX:
             yield Problem(
@@ -192,7 +165,7 @@ def _check_count(raw: Any, path: KeyPath, accepted: Accepted) -> Iterator[Proble
             return
 
 
-def _generated(raw: Any, accepted: Accepted) -> Iterator[int]:
+def _generated(raw: Any, accepted: Dimension) -> Iterator[int]:
     """Sizes by a rule, in order and one at a time: there may be far too many."""
     if isinstance(raw, dict):
         step = raw[MULTIPLES_OF]

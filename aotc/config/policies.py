@@ -11,11 +11,12 @@ A table stands for `meanwhile` as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+from msgspec import UNSET
 from pydantic import BaseModel, ConfigDict
 
 from aotc.config.fields import Identifier, Size
@@ -25,45 +26,15 @@ from aotc.config.profiles import Inputs, used_dimensions
 from aotc.config.tables import table, tables
 from aotc.config.validation import validate
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.manifest import DType, KeyImpl
+from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, DType, KeyImpl, Pad, Split
 from aotc_runtime.words import closest
 
-type Fill = bool | int | float
 
-
-@dataclass(frozen=True, slots=True)
-class PadSpec:
-    """fill: path of an input array to what its padding holds, 0 for the others.  mask, length:
-    parameters that the loader passes; empty for none.
-    """
-
-    fill: Mapping[str, Fill]
-    mask: str
-    length: str
-
-
-@dataclass(frozen=True, slots=True)
-class SplitSpec:
-    """Several calls, and their results joined."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompileSpec:
-    """meanwhile: until the executable is there; None to fail.  most: executables kept.  seconds:
-    for one compilation.
-    """
-
-    meanwhile: PadSpec | SplitSpec | None
-    most: int
-    seconds: int
-
-
-type PolicySpec = PadSpec | SplitSpec | CompileSpec
-
-
-def at_once(spec: PolicySpec | None) -> PadSpec | SplitSpec | None:
+def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
     """What a call can do without a compilation."""
-    return spec.meanwhile if isinstance(spec, CompileSpec) else spec
+    if isinstance(policy, CompileHere):
+        return None if policy.meanwhile is UNSET else policy.meanwhile
+    return policy
 
 
 class _Policy(BaseModel):
@@ -111,18 +82,26 @@ MODELS: Mapping[str, type[_Policy]] = {
 MEANWHILE = ("fail", "pad", "split")
 
 
-def policy_of(raw: Any) -> PolicySpec | None:
-    """The policy that a value without problems means; None for `fail`."""
-    written = raw if isinstance(raw, dict) else {"policy": raw}
-    match MODELS[written["policy"]].model_validate(written):
+def policy_of(raw: Any) -> DimensionPolicy | None:
+    """The policy that a value without problems means, not proven yet; None for `fail`."""
+    match _model_of(raw):
         case PadModel(fill=fill, mask=mask, length=length):
-            return PadSpec(dict(sorted(fill.items())), mask, length)
+            numbers = {path: repr(value) for path, value in sorted(fill.items())}
+            return Pad(fill=numbers, mask=mask, length=length, proof=())
         case SplitModel():
-            return SplitSpec()
+            return Split(proof=())
         case CompileModel(meanwhile=meanwhile, most=most, seconds=seconds):
-            return CompileSpec(at_once(policy_of(meanwhile)), most, seconds)
+            until = at_once(policy_of(meanwhile))
+            return CompileHere(
+                most=most, seconds=seconds, meanwhile=UNSET if until is None else until
+            )
         case _:
             return None
+
+
+def _model_of(raw: Any) -> _Policy:
+    written = raw if isinstance(raw, dict) else {"policy": raw}
+    return MODELS[written["policy"]].model_validate(written)
 
 
 def check_policies(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
@@ -188,11 +167,11 @@ def _check_against(
     donated: Any,
 ) -> Iterator[Problem]:
     """The value beside the inputs. lengths: parameters named so far, with their dimensions."""
-    spec = policy_of(raw)
-    if isinstance(spec, CompileSpec):
-        spec, path = spec.meanwhile, (*path, "meanwhile")
-    if isinstance(spec, PadSpec):
-        for leaf, value in spec.fill.items():
+    spec = _model_of(raw)
+    if isinstance(spec, CompileModel):
+        spec, path = _model_of(spec.meanwhile), (*path, "meanwhile")
+    if isinstance(spec, PadModel):
+        for leaf, value in sorted(spec.fill.items()):
             yield from _check_fill((*path, "fill", leaf), leaf, value, dimension, leaves)
         for key, parameter in (("mask", spec.mask), ("length", spec.length)):
             if parameter:
@@ -204,7 +183,7 @@ def _check_against(
             yield Problem("AOTC-E807", (*path, "length"), expected, found, hint)
         elif spec.length:
             lengths[spec.length] = dimension
-    for at, leaf_spec in leaves.items() if isinstance(spec, SplitSpec) else ():
+    for at, leaf_spec in leaves.items() if isinstance(spec, SplitModel) else ():
         shape = leaf_spec.shape if isinstance(leaf_spec, InputLeaf) else ()
         if shape.count(dimension) > 1:
             expected = f"inputs that carry {dimension} on at most one axis, to split them there"

@@ -16,7 +16,6 @@ from typing import Any
 
 from aotc.config.dimensions import (
     PROFILES_MAX,
-    Accepted,
     accepted_by,
     check_range,
     check_size,
@@ -28,6 +27,7 @@ from aotc.config.problem import Problem, duplicates, show, spell, unknown_refere
 from aotc.config.tables import declared, table, tables
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import Relation, parse_relation
+from aotc_runtime.schema.manifest import Dimension
 
 type Inputs = Mapping[str, Mapping[str, InputTree | None]]
 """By entry point and parameter; None for an input that has a problem of its own."""
@@ -174,7 +174,7 @@ def _relations(
 def _check_list(
     entry: Mapping[str, Any],
     path: KeyPath,
-    accepted: Mapping[str, Accepted | None],
+    accepted: Mapping[str, Dimension | None],
     relations: list[Relation],
 ) -> Iterator[Problem]:
     """The `profiles` of an entry point; the models report values of a wrong type."""
@@ -212,7 +212,7 @@ def _check_grid(
     data: Mapping[str, Any],
     entry: Mapping[str, Any],
     path: KeyPath,
-    accepted: Mapping[str, Accepted | None],
+    accepted: Mapping[str, Dimension | None],
     relations: list[Relation],
 ) -> Iterator[Problem]:
     if "profiles" in entry or not accepted:

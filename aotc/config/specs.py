@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 from aotc.config.dimensions import DimensionSpec
 from aotc.config.gates import Gates
 from aotc.config.inputs import InputTree, dimensions_of
-from aotc.config.policies import PolicySpec
 from aotc.config.profiles import Sizes, grid
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import parse_relation
+from aotc_runtime.schema.labels import ExecutableKey, executable_key
+from aotc_runtime.schema.manifest import DimensionPolicy
 from aotc_runtime.schema.mesh import Sharding
 
 
@@ -75,7 +76,7 @@ class EntryPointSpec:
     donate: tuple[str, ...]
     profiles: tuple[Sizes, ...]
     relations: tuple[str, ...]
-    out_of_profile: Mapping[str, PolicySpec]
+    out_of_profile: Mapping[str, DimensionPolicy]
     rtol: float
     atol: float
     fixtures: FixtureSpec
@@ -136,6 +137,16 @@ class BuildManifest:
             spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
         return profiles_of(spec, dimensions)
 
+    def executables(self, target: str) -> tuple[ExecutableKey, ...]:
+        """What all entry points are compiled for, in their order. target: as the manifest writes
+        it.
+        """
+        return tuple(
+            executable_key(name, sizes)
+            for name in self.entry_points
+            for sizes in self.profiles(name, target)
+        )
+
     def files(self) -> Iterator[SourceFile]:
         """The files of weights and fixtures; one that is named twice comes twice."""
         for weights in self.weights.values():
@@ -159,19 +170,3 @@ def profiles_of(
     used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
     sizes = {name: dimensions[name].profiles for name in used}
     return grid(used, sizes, map(parse_relation, entry_point.relations))
-
-
-def all_profiles_of(
-    manifest: BuildManifest, entry_point: str, targets: Sequence[str]
-) -> tuple[Sizes, ...]:
-    """The profiles of an entry point for any of these targets, each once, sorted.
-
-    targets: as written; the manifest's own if there are none.
-    """
-    every = [
-        sizes
-        for target in targets or manifest.targets
-        for sizes in manifest.profiles(entry_point, target)
-    ]
-    unique = {tuple(sorted(sizes.items())): sizes for sizes in every}
-    return tuple(unique[key] for key in sorted(unique))

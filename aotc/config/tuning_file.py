@@ -12,13 +12,15 @@ import msgspec
 from msgspec import Struct
 
 from aotc.errors import UsageError, raise_if
-from aotc.stages import CompileJob
+from aotc.stages import ByTarget, CompileJob
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import MeasuredCandidate, Tuned
 from aotc_runtime.system.files import read_file
 
-type Key = tuple[str, str, int]
-"""Target, entry point, index of the profile."""
+type Positions = Mapping[ExecutableKey, int]
+"""The place of each profile among those of its entry point, for all targets: what a file names it
+by."""
 
 HEAD = b'{\n  "aotc_tuning": 1,\n'
 """How every such file begins."""
@@ -66,8 +68,9 @@ def encode(file: TuningFile) -> bytes:
 
 
 def of(
-    tuned: Mapping[Key, Tuned],
-    jobs: Mapping[Key, CompileJob],
+    tuned: ByTarget[Tuned],
+    jobs: ByTarget[CompileJob],
+    positions: Positions,
     not_tuned: Mapping[str, str],
     jaxlib: str,
 ) -> TuningFile:
@@ -76,8 +79,12 @@ def of(
         aotc_tuning=1,
         jaxlib=jaxlib,
         executables=tuple(
-            TunedExecutable(*key, jobs[key].label, jobs[key].module.digest, choice)
-            for key, choice in tuned.items()
+            TunedExecutable(
+                target, key.entry_point, positions[key], job.label, job.module.digest, choice
+            )
+            for target, each in tuned.items()
+            for key, choice in each.items()
+            for job in [jobs[target][key]]
         ),
         not_tuned=dict(not_tuned),
     )
@@ -104,21 +111,30 @@ def read(path: Path) -> Recorded:
     return Recorded(file, str(path))
 
 
-def choices(recorded: Recorded, jobs: Mapping[Key, CompileJob], jaxlib: str) -> dict[Key, Tuned]:
+def choices(
+    recorded: Recorded, jobs: ByTarget[CompileJob], positions: Positions, jaxlib: str
+) -> ByTarget[Tuned]:
     """What the file says of each job; targets that it says were not tuned have no choices.
 
     Raises UsageError (AOTC-E031) if it is of another program, target or jaxlib.
     """
     known = {(e.target, e.entry_point, e.profile): e for e in recorded.file.executables}
-    wanted = {key: job for key, job in jobs.items() if key[0] not in recorded.file.not_tuned}
-    raise_if(_misfits(recorded, known, wanted, jaxlib))
-    return {key: known[key].tuned for key in wanted}
+    named = {
+        target: {key: known.get((target, key.entry_point, positions[key])) for key in each}
+        for target, each in jobs.items()
+        if target not in recorded.file.not_tuned
+    }
+    raise_if(_misfits(recorded, named, jobs, jaxlib))
+    return {
+        target: {key: found.tuned for key, found in each.items() if found is not None}
+        for target, each in named.items()
+    }
 
 
 def _misfits(
     recorded: Recorded,
-    known: Mapping[Key, TunedExecutable],
-    wanted: Mapping[Key, CompileJob],
+    named: ByTarget[TunedExecutable | None],
+    jobs: ByTarget[CompileJob],
     jaxlib: str,
 ) -> Iterable[Finding]:
     def misfit(where: str, expected: str, found: str) -> Iterator[Finding]:
@@ -127,14 +143,17 @@ def _misfits(
 
     if recorded.file.jaxlib != jaxlib:
         yield from misfit("", f"choices for jaxlib {jaxlib}", f"those for {recorded.file.jaxlib}")
-    for key, job in wanted.items():
+    wanted = [
+        (jobs[target][key], found) for target in named for key, found in named[target].items()
+    ]
+    for job, found in wanted:
         where = f", {job.label} for {job.target.name}"
-        if key not in known:
+        if found is None:
             yield from misfit(where, "a choice for every executable", "none")
-        elif known[key].module != job.module.digest:
-            yield from misfit(where, f"the program {job.module.digest}", known[key].module)
+        elif found.module != job.module.digest:
+            yield from misfit(where, f"the program {job.module.digest}", found.module)
         else:
-            tuned = known[key].tuned
+            tuned = found.tuned
             names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
             # Candidates that capture weights are named so.
             if tuned.choice not in names or tuned.choice.startswith("captured") != bool(

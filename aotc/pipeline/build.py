@@ -20,13 +20,13 @@ from aotc.packing.bundle import Form, TargetParts, default_path, require_place
 from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.packing.places import Kind as FileKind
 from aotc.pipeline import tune
-from aotc.pipeline.assembler import Assembler
+from aotc.pipeline.assemble import Assembler
 from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.capturing import OnOutput
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
 from aotc.pipeline.materials import builder_id, gather
-from aotc.pipeline.plan import resolve_targets, wanted_profiles
+from aotc.pipeline.plan import resolve_targets, wanted_executables
 from aotc.pipeline.running import Request, capture_and_compile, check, open_running, tune_targets
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
@@ -134,7 +134,9 @@ def build(
                 on_stage("again", 0, 0)
                 before_packing(checked)
         executables = compiled.executables
-        file = tune.file_of(executables, compiled.jobs, request.not_tuned) if tuning else None
+        file = None
+        if tuning:
+            file = tune.file_of(executables, compiled.jobs, program, request.not_tuned)
         with (
             running.times.stage("pack"),
             running.tasks.attempt(Kind.PACK, ""),
@@ -171,17 +173,21 @@ def build(
             *unkept(running.tasks.done()),
             *(cache.notes() if cache else ()),
         )
-    labels = {key: f"{job.label} for {job.target.name}" for key, job in compiled.jobs.items()}
+    made = {
+        f"{compiled.jobs[target][key].label} for {target}": executable
+        for target, each in executables.items()
+        for key, executable in each.items()
+    }
     return Built(
         bundle=written.bundle,
         attestation=written.attestation,
         sbom=written.sbom,
         program=program,
-        compile_seconds={labels[key]: e.compile_seconds for key, e in executables.items()},
+        compile_seconds={of: executable.compile_seconds for of, executable in made.items()},
         seconds=running.times.seconds,
         notes=notes,
         tuning_file=file,
-        diagnostics={labels[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
+        diagnostics={of: e.diagnostics for of, e in made.items() if e.diagnostics},
         tasks=running.tasks.done(),
         compared=running.compared,
     )
@@ -200,7 +206,7 @@ def _resolve(
         manifest=manifest,
         names=names,
         targets=resolved,
-        wanted=wanted_profiles(manifest, names, resolved),
+        wanted=wanted_executables(manifest, names, resolved),
         tuning=tuning,
         not_tuned=tune.not_tuned(tuning, resolved),
         keep_going=keep_going,

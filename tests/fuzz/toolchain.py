@@ -44,6 +44,7 @@ from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import Statement
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 KEY, DATA = sha256(b"key"), b"data\nof an entry"
@@ -176,7 +177,8 @@ def tuning(data: bytes) -> None:
         recorded = tuning_file.read(path)
         target = read_target(NAME, Path(), "x")
         job = CompileJob("f", Module(b"", sha256(b""), "1.0.0", ()), target)
-        tuning_file.choices(recorded, {(NAME, "f", 0): job}, recorded.file.jaxlib)
+        key, jaxlib = ExecutableKey("f"), recorded.file.jaxlib
+        tuning_file.choices(recorded, {NAME: {key: job}}, {key: 0}, jaxlib)
 
 
 def traffic(data: bytes) -> None:

@@ -191,7 +191,7 @@ RULES = [
             "AOTC-E314")
       for kind, what in (("weights", "ref"), ("module", "profile.module"),
                          ("fixture", "profile.fixture"), ("executable", "profile.executable"))),
-    Check(rules.check_fallbacks, ("FALLBACKS.index(policy_) <= furthest", "True"), falling_back,
+    Check(rules.check_fallbacks, ("known.index(policy_) <= furthest", "True"), falling_back,
           "AOTC-E319"),
     Check(rules.check_runtime, ("running not in accepted", "False"),
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),

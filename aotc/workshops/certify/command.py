@@ -126,7 +126,9 @@ def certify(
 
 def _policy_of(signer: Signer) -> TrustPolicy:
     """The policy that accepts what this key has signed, whatever the bundle's name."""
+    from aotc_runtime.schema.manifest import OutOfProfilePolicy
     from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 
     own = TrustedKey(public_key=signer.public_pem(), name="--key")
-    return TrustPolicy(schema=1, name="*", keys=(own,), furthest_fallback="compile")
+    furthest = OutOfProfilePolicy.COMPILE
+    return TrustPolicy(schema=1, name="*", keys=(own,), furthest_fallback=furthest)

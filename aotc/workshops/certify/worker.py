@@ -88,17 +88,17 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
 def _run_fixtures(resident: Any, entry_point: Any, say: Callable[..., None]) -> None:
     from aotc_runtime.serving.readiness import run_fixture
 
-    for index, profile in enumerate(entry_point.profiles):
+    for profile in entry_point.profiles:
         say(doing=profile.label)
         started = time.perf_counter()
-        result = run_fixture(resident, entry_point, profile, index)
+        result = run_fixture(resident, entry_point, profile)
         seconds = time.perf_counter() - started
         say(
             ran={
-                "label": result.label,
+                "label": profile.label,
                 "executable": profile.record.executable.digest,
                 "fixture": profile.record.fixture.digest,
-                "withinTolerance": result.within_tolerance,
+                "withinTolerance": result.within,
                 # Text, since JSON has no infinity.
                 "maxAbs": repr(result.max_abs),
                 "maxRel": repr(result.max_rel),

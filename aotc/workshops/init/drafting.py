@@ -18,7 +18,8 @@ from aotc.pipeline import capturing
 from aotc.pipeline.capturing import Source
 from aotc.pipeline.children.asking import ask
 from aotc.pipeline.evidence import specialized
-from aotc.pipeline.staging import Staging, scratch_folder
+from aotc.pipeline.plan import every_executable
+from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.workers import Workers
 from aotc.stages import CapturedProgram
@@ -82,7 +83,6 @@ def draft_manifest(
     root = path.absolute().parent
     answer = ask(
         "aotc.workshops.init.look_worker",
-        [],
         Job(str(root), request.function, request.example, tuple(request.likes.values())),
         Answer,
         variables={},
@@ -137,10 +137,12 @@ def check(
     """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
+    wanted = {name: manifest.executables(name) for name in manifest.targets}
+    job = ProgramJob(manifest, manifest.targets, every_executable(wanted))
     tasks = Tasks(None, {})
     with scratch_folder() as scratch, Workers(1) as workers:
         program, _ = capturing.capture(
-            Source(manifest, manifest.targets, Staging(scratch)),
+            Source(job, Staging(scratch)),
             tasks,
             workers,
             on_captured=lambda captured: None,

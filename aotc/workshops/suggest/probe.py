@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 import numpy as np
 
 from aotc import constants
 from aotc.backends.registry import backend_for
+from aotc.config import values
+from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.asking import ask
 from aotc.pipeline.tasks.workers import stopping_pool
 from aotc.stages import CompileJob, Module
@@ -59,7 +60,7 @@ class Probed:
 
 
 def probe(
-    manifest_path: Path, space: Space, points: Points, target: Target, kind: CostKind
+    manifest: BuildManifest, space: Space, points: Points, target: Target, kind: CostKind
 ) -> Probed:
     """A cost model for the sizes of these points. Raises CaptureError, CompileError."""
     if kind is CostKind.ELEMENTS:
@@ -69,8 +70,7 @@ def probe(
     kept = sorted({0, len(sizes) - 1})
     answer = ask(
         "aotc.workshops.suggest.probe_worker",
-        [str(manifest_path)],
-        Job(space.entry_point, sizes, kept, kind is CostKind.MEASURED),
+        Job(values.encode(manifest), space.entry_point, sizes, kept, kind is CostKind.MEASURED),
         Answer,
         variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
         doing="the probing process",

@@ -1,4 +1,4 @@
-"""`python -m aotc.workshops.suggest.probe_worker MANIFEST FOLDER`: what an entry point costs at
+"""`python -m aotc.workshops.suggest.probe_worker FOLDER`: what an entry point costs at
 some sizes.
 
 Runs in a process of its own for the reasons of `aotc.pipeline.children.capture_worker`. Nothing is
@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from aotc.capture.arguments import flat_call, plan_call
 from aotc.capture.spreading import on_one_device
 from aotc.capture.trace import HOST, TracedProfile, trace_profile
 from aotc.capture.weights import Weights, load
-from aotc.config.build_manifest import BuildManifest, FixtureSpec, read_build_manifest
+from aotc.config import values
+from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
 from aotc.pipeline.children import asking, child
 from aotc.pipeline.children.progress import Progress
@@ -35,9 +35,9 @@ ROUNDS = 7
 SECONDS_PER_TURN = 0.02
 
 
-def probe(manifest_path: Path, job: Job, progress: Progress) -> Answer:
+def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
-    manifest = _with_random_inputs(read_build_manifest(manifest_path), job.entry_point)
+    manifest = _with_random_inputs(values.decode(job.manifest), job.entry_point)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     spec = manifest.entry_points[job.entry_point]
     weights = {name: load(name, manifest) for name in sorted(set(spec.bind.values()))}
@@ -126,9 +126,8 @@ def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def main() -> int:
-    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    return asking.answer(folder, Job, partial(probe, manifest_path))
+    return asking.answer(Path(sys.argv[1]), Job, probe)
 
 
 if __name__ == "__main__":

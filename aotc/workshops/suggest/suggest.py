@@ -77,7 +77,7 @@ def suggest(
     traffic = read_traffic(log, name, space.names)
     accepted = accept(space, traffic, log)
     on_stage("probing costs")
-    probed = probe(manifest_path, space, accepted.points, resolved, kind)
+    probed = probe(manifest, space, accepted.points, resolved, kind)
     allowed = _within(most, bytes_max, probed, name)
     on_stage("choosing profiles")
     choice = choose(space, accepted.points, accepted.counts, probed.model, allowed)

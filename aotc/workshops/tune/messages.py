@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from aotc_runtime.schema.labels import ExecutableKey
+
 ROUNDS = 9
 """Odd, so that a median is one that was measured; in each, every candidate has its turn."""
 
@@ -26,20 +28,19 @@ DONE = "done "
 
 class Job(Struct, frozen=True):
     """bundle, policy: paths.  targets: names of the bundle's targets, one per candidate, the
-    default's first.  executables: (target, entry point, profile) that are to be measured.
+    default's first.  executables: those that are to be measured, each with its target.
     """
 
     bundle: str
     policy: str
     targets: tuple[str, ...]
-    executables: tuple[tuple[str, str, int], ...]
+    executables: tuple[tuple[str, ExecutableKey], ...]
 
 
 class Times(Struct, frozen=True):
     """An executable's turns: by target, median microseconds of a call in each round."""
 
-    entry_point: str
-    profile: int
+    executable: ExecutableKey
     rounds: dict[str, list[float]]
 
 
@@ -47,8 +48,7 @@ class Unfit(Struct, frozen=True):
     """An executable that is not measured, and why."""
 
     target: str
-    entry_point: str
-    profile: int
+    executable: ExecutableKey
     reason: str
 
 

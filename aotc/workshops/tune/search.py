@@ -13,14 +13,13 @@ from pathlib import Path
 import msgspec
 
 from aotc.backends.protocol import Backend
-from aotc.config.tuning_file import Key
 from aotc.errors import CompileError
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.children import child
 from aotc.pipeline.staged import stage
 from aotc.pipeline.staging import Staging
 from aotc.pipeline.tasks.workers import stopping_pool
-from aotc.pipeline.tune import Parts
+from aotc.pipeline.tune import Assemble
 from aotc.processes import Processes
 from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
 from aotc.workshops.tune import isolated, messages
@@ -28,6 +27,7 @@ from aotc.workshops.tune.candidates import DEFAULT, candidates_for
 from aotc.workshops.tune.choose import MARGIN, choose, summarize
 from aotc.workshops.tune.evidence import evidence
 from aotc.workshops.tune.hosts import cannot_run
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Tuned
 
 
@@ -44,26 +44,26 @@ class _Try:
 
 
 def search(
-    jobs: Mapping[Key, CompileJob],
-    defaults: Mapping[Key, Executable],
+    jobs: Mapping[ExecutableKey, CompileJob],
+    defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
     staging: Staging,
     backend: Backend,
-    parts: Parts,
+    assemble: Assemble,
     *,
     workers: int,
     processes: Processes,
     on_step: Callable[[int, int], None],
-) -> dict[Key, Executable]:
+) -> dict[ExecutableKey, Executable]:
     """The best executables of one target: `aotc.pipeline.tune.Tuner.search`."""
-    weights = WeightFiles(staging, program.weights)
+    weights, profiles = WeightFiles(staging, program.weights), program.profiles
     planned = {
         key: [
             (candidate, candidate_job(_labelled(job, candidate), candidate, profile, weights))
             for candidate in candidates_for(job.target.options, weight_bytes=weights.size(profile))
         ]
         for key, job in jobs.items()
-        for profile in [program.profile(key[1], key[2])]
+        for profile in [profiles[key]]
     }
     steps = sum(len(each) - 1 for each in planned.values()) + len(planned)
     done = 0
@@ -89,14 +89,11 @@ def search(
             ]
             for key, each in planned.items()
         }
-    outcome = _measure(tries, defaults, parts, staging.folder, processes, step)
+    outcome = _measure(tries, defaults, assemble, staging.folder, processes, step)
     if outcome.answer.unsuited:
         target = next(iter(jobs.values())).target.name
         raise CompileError(cannot_run(target, outcome.answer.unsuited))
-    return {
-        key: _chosen(key, each, outcome, program.profile(key[1], key[2]), weights)
-        for key, each in tries.items()
-    }
+    return {key: _chosen(key, each, outcome, profiles[key], weights) for key, each in tries.items()}
 
 
 def _labelled(job: CompileJob, candidate: Candidate) -> CompileJob:
@@ -115,9 +112,9 @@ def _try(backend: Backend, candidate: Candidate, job: CompileJob, step: Callable
 
 
 def _measure(
-    tries: Mapping[Key, Sequence[_Try]],
-    defaults: Mapping[Key, Executable],
-    parts: Parts,
+    tries: Mapping[ExecutableKey, Sequence[_Try]],
+    defaults: Mapping[ExecutableKey, Executable],
+    assemble: Assemble,
     folder: Path,
     processes: Processes,
     step: Callable[[], None],
@@ -133,11 +130,11 @@ def _measure(
     names = list(dict.fromkeys(name for name, _ in compiled))
     staged = stage(
         [
-            parts(
+            assemble(
                 msgspec.structs.replace(target, name=name),
                 # Where a candidate did not compile, the default fills the gap, unmeasured.
-                {key[1:]: compiled.get((name, key), defaults[key]) for key in tries},
-            )
+                {key: compiled.get((name, key), defaults[key]) for key in tries},
+            ).parts
             for name in sorted(names, key=lambda name: name != DEFAULT)
         ],
         folder,
@@ -147,7 +144,7 @@ def _measure(
             bundle=str(staged.bundle),
             policy=str(staged.policy),
             targets=tuple(sorted(names, key=lambda name: name != DEFAULT)),
-            executables=tuple((name, entry, index) for name, (_, entry, index) in compiled),
+            executables=tuple(compiled),
         ),
         folder,
         child.clean_environment({}),
@@ -157,21 +154,16 @@ def _measure(
 
 
 def _chosen(
-    key: Key,
+    key: ExecutableKey,
     tries: Sequence[_Try],
     outcome: isolated.Outcome,
     profile: CapturedProfile,
     weights: WeightFiles,
 ) -> Executable:
-    _, entry_point, index = key
     answer = outcome.answer
-    rounds = next(
-        (t.rounds for t in answer.times if (t.entry_point, t.profile) == (entry_point, index)), {}
-    )
+    rounds = next((times.rounds for times in answer.times if times.executable == key), {})
     reasons = outcome.crashed | {
-        unfit.target: unfit.reason
-        for unfit in answer.unfit
-        if (unfit.entry_point, unfit.profile) == (entry_point, index)
+        unfit.target: unfit.reason for unfit in answer.unfit if unfit.executable == key
     }
     measured = summarize(rounds) if rounds else {}
     choice = choose(measured) if measured else DEFAULT

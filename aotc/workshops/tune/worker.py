@@ -20,6 +20,7 @@ from aotc.processes import end_with_parent
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
 from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.readiness import run_fixtures
@@ -33,7 +34,6 @@ from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import judge, require, vouch
 
 type Call = Callable[[], Any]
-type Place = tuple[str, int]
 
 
 def measure(job: Job, say: Callable[[str], None]) -> Answer:
@@ -41,32 +41,32 @@ def measure(job: Job, say: Callable[[str], None]) -> Answer:
     facts = host.detect()
     threads = pjrt.device().threads
     policy = read_policy(Path(job.policy))
-    calls: dict[Place, dict[str, Call]] = {}
+    calls: dict[ExecutableKey, dict[str, Call]] = {}
     unfit: list[Unfit] = []
     for target in job.targets:
         say(messages.TURN + target)
-        wanted = [(name, index) for owner, name, index in job.executables if owner == target]
+        wanted = [key for owner, key in job.executables if owner == target]
         try:
             resident = _resident(job, policy, target)
             if isinstance(resident, str):
                 return Answer(facts.cpu, threads, facts.jaxlib, unsuited=resident)
-            within = {(r.entry_point, r.profile): r for r in run_fixtures(resident)}
+            found = run_fixtures(resident)
         except AotcError as error:
             finding = error.findings[0]
             reason = f"{finding.code}: {finding.found}"
-            unfit += [Unfit(target, name, index, reason) for name, index in wanted]
+            unfit += [Unfit(target, key, reason) for key in wanted]
             continue
-        for place in wanted:
-            if within[place].within_tolerance:
-                calls.setdefault(place, {})[target] = _call(resident, *place)
+        for key in wanted:
+            if found[key].within:
+                calls.setdefault(key, {})[target] = _call(resident, key)
             else:
-                reason = f"its results differ from plain JAX by up to {within[place].max_abs:.3g}"
-                unfit.append(Unfit(target, *place, reason))
+                reason = f"its results differ from plain JAX by up to {found[key].max_abs:.3g}"
+                unfit.append(Unfit(target, key, reason))
     times = []
-    for (name, index), candidates in calls.items():
+    for key, candidates in calls.items():
         if job.targets[0] in candidates:
-            times.append(Times(name, index, _turns(candidates, say)))
-        say(messages.DONE + name)
+            times.append(Times(key, _turns(candidates, say)))
+        say(messages.DONE + key.entry_point)
     return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)
 
 
@@ -82,10 +82,10 @@ def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | st
     return make_resident(verified)
 
 
-def _call(resident: ResidentBundle, name: str, index: int) -> Call:
+def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
     """A call of one executable with the inputs of its fixture."""
-    entry_point = resident.entry_points[name]
-    record = entry_point.profiles[index].record
+    name, entry_point = key.entry_point, resident.entry_points[key.entry_point]
+    record = next(profile.record for profile in entry_point.profiles if profile.key == key)
     views = tensor_views(resident.verified.blob(record.fixture), f"fixture {name}")
     leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
     function = LoadedEntryPoint(entry_point, Threads(f"tune-{name}"))

@@ -191,6 +191,7 @@ AREAS = (
         ("workshops/suggest/traffic/lines.py", "workshops/suggest/traffic/log.py"),
         ("tests/unit/workshops/suggest/test_log.py",),
     ),
+    Area(TOOLCHAIN, ("config/values.py",), ("tests/unit/config/test_values.py",)),
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,

@@ -10,11 +10,13 @@ import pytest
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded
 from aotc.errors import UsageError
-from aotc.stages import CompileJob, Module
+from aotc.stages import ByTarget, CompileJob, Module
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned, WeightArgument
 from tests.unit.workshops.tune.test_hosts import HOST
 
-KEY = ("native", "f", 0)
+KEY = ExecutableKey("f", (("batch", 8),))
+POSITIONS = {KEY: 0}
 TUNED = Tuned(
     choice="eigen",
     options={"xla_cpu_experimental_ynn_fusion_type": ""},
@@ -39,14 +41,20 @@ def job(digest: str = "sha256:1") -> CompileJob:
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     path = tmp_path / "tuning.json"
-    file = tuning_file.of({KEY: TUNED}, {KEY: job()}, {"elsewhere": "it is cpu arm"}, "0.12.0")
+    file = tuning_file.of(
+        {"native": {KEY: TUNED}},
+        {"native": {KEY: job()}},
+        POSITIONS,
+        {"elsewhere": "it is cpu arm"},
+        "0.12.0",
+    )
     path.write_bytes(tuning_file.encode(file))
     return path
 
 
-def refusals(recorded: Recorded, jobs: dict[tuning_file.Key, CompileJob], jaxlib: str) -> list[str]:
+def refusals(recorded: Recorded, jobs: ByTarget[CompileJob], jaxlib: str) -> list[str]:
     with pytest.raises(UsageError) as caught:
-        tuning_file.choices(recorded, jobs, jaxlib)
+        tuning_file.choices(recorded, jobs, POSITIONS, jaxlib)
     assert {finding.code for finding in caught.value.findings} == {"AOTC-E031"}
     return [f"{finding.expected}; {finding.found}" for finding in caught.value.findings]
 
@@ -54,19 +62,22 @@ def refusals(recorded: Recorded, jobs: dict[tuning_file.Key, CompileJob], jaxlib
 def test_what_was_written_is_what_is_read(written: Path) -> None:
     assert tuning_file.begins(written.read_bytes()[:512])
     recorded = tuning_file.read(written)
-    assert tuning_file.choices(recorded, {KEY: job()}, "0.12.0") == {KEY: TUNED}
-    elsewhere = ("elsewhere", "f", 0)
-    assert tuning_file.choices(recorded, {elsewhere: job()}, "0.12.0") == {}
+    assert tuning_file.choices(recorded, {"native": {KEY: job()}}, POSITIONS, "0.12.0") == {
+        "native": {KEY: TUNED}
+    }
+    assert tuning_file.choices(recorded, {"elsewhere": {KEY: job()}}, POSITIONS, "0.12.0") == {}
 
 
 def test_a_file_of_another_program_target_or_jaxlib_is_refused(written: Path) -> None:
     recorded = tuning_file.read(written)
-    other = ("cpu-x86-64-v3", "f", 0)
-    assert refusals(recorded, {KEY: job("sha256:2")}, "0.12.0") == [
+    other = {"cpu-x86-64-v3": {KEY: job()}}
+    assert refusals(recorded, {"native": {KEY: job("sha256:2")}}, "0.12.0") == [
         "the program sha256:2; sha256:1"
     ]
-    assert refusals(recorded, {other: job()}, "0.12.0") == ["a choice for every executable; none"]
-    assert refusals(recorded, {KEY: job()}, "0.13") == ["choices for jaxlib 0.13; those for 0.12.0"]
+    assert refusals(recorded, other, "0.12.0") == ["a choice for every executable; none"]
+    assert refusals(recorded, {"native": {KEY: job()}}, "0.13") == [
+        "choices for jaxlib 0.13; those for 0.12.0"
+    ]
 
 
 @pytest.mark.parametrize("choice", ["wide", "o2", "captured"])
@@ -75,7 +86,7 @@ def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -
         written.read_text("utf-8").replace('"choice": "eigen"', f'"choice": "{choice}"'),
         encoding="utf-8",
     )
-    assert refusals(tuning_file.read(written), {KEY: job()}, "0.12.0") == [
+    assert refusals(tuning_file.read(written), {"native": {KEY: job()}}, "0.12.0") == [
         f"a choice that was measured; {choice}, 0 weights captured"
     ]
 
@@ -92,8 +103,10 @@ def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> N
     captured = (WeightArgument(set="params", tensor="w"),)
     tuned = msgspec.structs.replace(TUNED, captured=captured)
     path = tmp_path / "tuning.json"
-    path.write_bytes(tuning_file.encode(tuning_file.of({KEY: tuned}, {KEY: job()}, {}, "0.12.0")))
-    (told,) = refusals(tuning_file.read(path), {KEY: job()}, "0.12.0")
+    jobs = {"native": {KEY: job()}}
+    file = tuning_file.of({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0")
+    path.write_bytes(tuning_file.encode(file))
+    (told,) = refusals(tuning_file.read(path), jobs, "0.12.0")
     assert told.endswith("1 weights captured")
 
 

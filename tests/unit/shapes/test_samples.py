@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.config.build_manifest import EntryPointSpec, FixtureSpec, InputLeaf, PadSpec
+from aotc.config.build_manifest import EntryPointSpec, FixtureSpec, InputLeaf
 from aotc.shapes.run import Array
 from aotc.shapes.samples import sampled
-from aotc_runtime.schema.manifest import DType, TensorSpec
+from aotc_runtime.schema.manifest import DType, Pad, TensorSpec
 
 type Tensors = tuple[TensorSpec, ...]
 
@@ -38,7 +38,7 @@ def numbers(
         donate=(),
         profiles=(),
         relations=(),
-        out_of_profile={"rows": PadSpec(fill={}, mask="mask", length="")},
+        out_of_profile={"rows": Pad(fill={}, mask="mask", length="", proof=())},
         rtol=1e-5,
         atol=0.0,
         fixtures=FixtureSpec(file=None, seed=0, ranges=ranges or {}),

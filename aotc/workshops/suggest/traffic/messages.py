@@ -6,10 +6,11 @@ from msgspec import Struct
 
 
 class Job(Struct, frozen=True):
-    """sizes: what to trace the entry point at.  kept: indices of those whose modules are wanted.
-    measure: whether to time calls on this host.
+    """manifest: as `aotc.config.values` encodes it.  sizes: what to trace the entry point at.
+    kept: indices of those whose modules are wanted.  measure: whether to time calls on this host.
     """
 
+    manifest: bytes
     entry_point: str
     sizes: list[dict[str, int]]
     kept: list[int]

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.policies import CompileSpec, PadSpec, PolicySpec, SplitSpec
 from aotc_runtime.schema.expressions import Expression, Relation, parse_relation
 from aotc_runtime.schema.manifest import (
     BundleManifest,
@@ -121,7 +120,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
     axes = tuple(
         Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
         for name in sorted(profiles[0])
-        for d in [manifest.dimensions[name]]
+        for d in [manifest.dimensions[name].accepted]
     )
     return Space(entry_point, axes, spec.relations, profiles)
 
@@ -138,13 +137,13 @@ def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
     return Space(entry_point, axes, spec.relations, profiles, tuple(by_cost(spec.profiles)))
 
 
-def _policy(asked: PolicySpec | DimensionPolicy | None) -> OutOfProfilePolicy:
+def _policy(asked: DimensionPolicy | None) -> OutOfProfilePolicy:
     """What calls do at once: while something is compiled, they do what is stated for meanwhile."""
-    if isinstance(asked, CompileSpec | CompileHere):
+    if isinstance(asked, CompileHere):
         return _policy(asked.meanwhile or None)
-    if isinstance(asked, PadSpec | Pad):
+    if isinstance(asked, Pad):
         return OutOfProfilePolicy.PAD
-    if isinstance(asked, SplitSpec | Split):
+    if isinstance(asked, Split):
         return OutOfProfilePolicy.SPLIT
     return OutOfProfilePolicy.FAIL
 

@@ -12,12 +12,13 @@ from aotc.errors import CompileError
 from aotc.processes import Processes
 from aotc.workshops.tune import isolated
 from aotc.workshops.tune.messages import Job
+from aotc_runtime.schema.labels import ExecutableKey
 
 JOB = Job(
     bundle="b",
     policy="p",
     targets=("default", "eigen", "wide"),
-    executables=(("default", "f", 0), ("eigen", "f", 0), ("wide", "f", 0)),
+    executables=tuple((target, ExecutableKey("f")) for target in ("default", "eigen", "wide")),
 )
 
 WORKER = """
@@ -33,8 +34,8 @@ for target in job["targets"]:
         os.abort()
 print("done f", flush=True)
 times = [
-    {{"entry_point": entry, "profile": index, "rounds": {{target: [1.0]}}}}
-    for target, entry, index in job["executables"]
+    {{"executable": executable, "rounds": {{target: [1.0]}}}}
+    for target, executable in job["executables"]
 ]
 answer = {{"processor": "cpu", "threads": 2, "jaxlib": "1", "times": times}}
 json.dump(answer, open(folder + "/tuned.json", "w"))
