@@ -123,6 +123,8 @@ def _load(
         count = wanted if devices is None else devices
         if count > _DEVICES_MAX:
             raise _refused_devices(f"a bundle that needs at most {_DEVICES_MAX} devices", count)
+        if not host.is_installed("jaxlib"):
+            return host.detect(memory_limit)  # verification names the extra that is missing
         started = pjrt.processor_device(threads, count)
         if devices is not None and started.device_count < devices:
             raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)

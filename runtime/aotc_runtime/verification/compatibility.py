@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
 
@@ -42,7 +42,17 @@ def _where(manifest: BundleManifest) -> str:
 
 def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """accepts_jaxlib: exact versions, each with evidence behind it."""
-    if host.jaxlib not in manifest.accepts_jaxlib:
+    if host.jaxlib == NOT_INSTALLED:
+        version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
+        yield Finding(
+            code="AOTC-E405",
+            where=_where(manifest),
+            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
+            found=f"jaxlib {NOT_INSTALLED}",
+            hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
+            "verified without it, but cannot be loaded",
+        )
+    elif host.jaxlib not in manifest.accepts_jaxlib:
         accepted = " or ".join(manifest.accepts_jaxlib)
         yield Finding(
             code="AOTC-E401",
