@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -74,9 +73,11 @@ def detect(memory_limit: int | None = None, devices: int | None = None) -> HostF
 
 def is_installed(package: str) -> bool:
     """Whether a package can be imported; to look takes 0.04 ms, to import scipy 100."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
     try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):  # of a finder that refuses it, or of None in sys.modules
+        return any(finder.find_spec(package, None) for finder in sys.meta_path)
+    except ImportError:  # of a finder that refuses it
         return False
 
 
