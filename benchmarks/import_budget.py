@@ -1,7 +1,7 @@
 """Where the milliseconds of importing go: by package, for importing and for loading digits.
 
-`python -m benchmarks.import_budget [ROUNDS]`. What numpy and jaxlib import when they are alone counts
-for them, whoever asks first; other modules of the standard library count for the package that asked
+`python -m benchmarks.import_budget [ROUNDS]`. What numpy and jaxlib import on their own counts for
+them, whoever asks first; other modules of the standard library count for the package that asked
 for them first, because that is who can stop asking. `-X importtime` itself costs a little, so the
 sum is somewhat more than the same imports take without it.
 """

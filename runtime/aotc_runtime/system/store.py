@@ -16,7 +16,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc_runtime import limits
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import oci, tar
@@ -42,13 +41,13 @@ class MappedBundle(Struct, frozen=True):
         )
 
 
-def _refuse(code: str, where: str, expected: str, found: str, hint: str) -> BundleFormatError:
+def refusal(code: str, where: str, expected: str, found: str, hint: str) -> BundleFormatError:
     return BundleFormatError(
         Finding(code=code, where=where, expected=expected, found=found, hint=hint)
     )
 
 
-def _map(path: Path) -> memoryview:
+def map_file(path: Path) -> memoryview:
     """The file's bytes, mapped read-only. Raises OSError."""
     # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -77,16 +76,18 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
     try:
         location = Path(path)
         if location.is_dir():
-            members = _read_folder(location, shown)
+            from aotc_runtime.system.layout_folder import read_folder
+
+            members = {name: map_file(path) for name, path in read_folder(location, shown).items()}
         else:
-            data = _map(location)
+            data = map_file(location)
             members = {
                 member.name: data[member.offset : member.offset + member.size]
                 for member in tar.read_members(data, where=shown).values()
             }
     except (OSError, ValueError, TypeError) as error:
         # ValueError: a null character, or text that no file name can hold.  TypeError: no path.
-        raise _refuse(
+        raise refusal(
             "AOTC-E108",
             _inside(shown, error),
             "a readable bundle: an .aotb file or an OCI layout folder",
@@ -106,48 +107,12 @@ def _inside(shown: str, error: Exception) -> str:
     )
 
 
-def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold anything."""
-    raise error
-
-
-def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
-    if not (folder / oci.LAYOUT_FILE).is_file():
-        raise _refuse(
-            "AOTC-E109",
-            shown,
-            f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
-            "a folder without it",
-            "pass the .aotb file, or the folder that `aotc build --layout` wrote",
-        )
-    members: dict[str, memoryview] = {}
-    for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
-        for name in sorted(folders + files):
-            path = Path(parent, name)
-            inside = path.relative_to(folder).as_posix()
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise _refuse(
-                    "AOTC-E109",
-                    f"{shown} {inside}",
-                    "regular files and folders",
-                    "a link or a special file",
-                    "copy the bundle without links",
-                )
-            if path.is_file():
-                if len(members) >= limits.BLOBS_MAX:
-                    raise _refuse(
-                        "AOTC-E109", shown, f"at most {limits.BLOBS_MAX} files", "more", "rebuild"
-                    )
-                members[inside] = _map(path)
-    return members
-
-
 def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
     for name in members:
         hexadecimal = name.removeprefix(oci.BLOB_FOLDER)
         is_blob = name != hexadecimal and is_digest(f"sha256:{hexadecimal}")
         if not is_blob and name not in (oci.LAYOUT_FILE, oci.INDEX_FILE):
-            raise _refuse(
+            raise refusal(
                 "AOTC-E109",
                 f"{shown} {name}",
                 f"{oci.LAYOUT_FILE}, {oci.INDEX_FILE} and {oci.BLOB_FOLDER}<digest> only",

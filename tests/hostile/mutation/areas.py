@@ -43,6 +43,7 @@ AREAS = (
             "verification",
             "canonical.py",
             "schema/tree.py",
+            "system/layout_folder.py",
             "system/store.py",
             "serving/readiness.py",
             "serving/weights.py",
