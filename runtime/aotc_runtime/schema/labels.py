@@ -87,7 +87,7 @@ def tensor_text(spec: TensorSpec) -> str:
 
 
 def data_text(spec: TensorSpec) -> str:
-    """As a call takes it: for random keys uint32[batch, 2], data of key<fry>[batch]."""
+    """The array that a call takes: for random keys uint32[batch, 2], data of key<fry>[batch]."""
     text = _text(spec.dtype.value, spec.shape)
     return text if spec.key_impl is None else f"{text}, data of {tensor_text(spec)}"
 

@@ -57,7 +57,9 @@ def run_fixtures(resident: ResidentBundle) -> tuple[FixtureResult, ...]:
 def run_fixture(
     resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
 ) -> FixtureResult:
-    """As `run_fixtures`, for one of an entry point's profiles: the one with this index."""
+    """Run the executable of one profile, the one with this index, on its fixture. Raises what
+    `run_fixtures` raises.
+    """
     return _run(resident, entry_point, profile, index)[0]
 
 

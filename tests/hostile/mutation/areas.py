@@ -140,6 +140,12 @@ AREAS = (
     ),
     Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
+    Area(
+        RUNTIME,
+        ("system/cpu_features.py",),
+        ("tests/unit/runtime/system/test_cpu_features.py",),
+        decisions=True,
+    ),
     Area(RUNTIME, ("serving/loading.py",), ("tests/unit/runtime/serving/test_loading.py",)),
     Area(
         RUNTIME,
