@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
@@ -26,7 +25,11 @@ LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
-def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
+def detect(
+    memory_limit: int | None = None,
+    devices: int | None = None,
+    platforms: Sequence[str] = (),
+) -> HostFacts:
     """The facts of this process' host. Starts jaxlib if it is installed; raises what
     `pjrt.processor_device` raises, and before jaxlib is touched IncompatibleHostError (AOTC-E506)
     where it cannot run.
@@ -34,6 +37,7 @@ def detect(memory_limit: int | None = None, devices: int | None = None) -> HostF
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
     started with, now or before.
+    platforms: those beside the processor's whose devices are looked for.
     """
     system = os.uname()
     architecture, kind, count = system.machine, "", devices or 1
@@ -68,6 +72,7 @@ def detect(memory_limit: int | None = None, devices: int | None = None) -> HostF
         device_kind=kind,
         libraries=tuple(name for name in LIBRARIES if is_installed(name)),
         devices_fixed=devices is not None and jaxlib != NOT_INSTALLED,
+        accelerators=accelerators(platforms),
     )
 
 
@@ -82,8 +87,8 @@ def is_installed(package: str) -> bool:
 
 
 def detect_all(devices: int | None = None) -> HostFacts:
-    """What `detect` finds, and what there is beside the processor."""
-    return replace(detect(devices=devices), accelerators=accelerators())
+    """The facts of this process' host, with what there is beside the processor."""
+    return detect(devices=devices, platforms=ACCELERATORS)
 
 
 def accelerator(platform: str) -> Accelerator | None:
@@ -102,9 +107,9 @@ def accelerator(platform: str) -> Accelerator | None:
     return None
 
 
-def accelerators() -> tuple[Accelerator, ...]:
-    """The devices of every platform that has one here, or a plugin."""
-    found = (accelerator(platform) for platform in ACCELERATORS)
+def accelerators(platforms: Sequence[str]) -> tuple[Accelerator, ...]:
+    """The devices of each of these platforms of which there is a device or a plugin."""
+    found = (accelerator(platform) for platform in platforms)
     return tuple(each for each in found if each and (each.devices or each.plugin))
 
 

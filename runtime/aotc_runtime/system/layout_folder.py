@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from aotc_runtime import limits
+from aotc_runtime.errors import refusal
 from aotc_runtime.formats import oci
-from aotc_runtime.system.store import refusal
 
 
 def _raise(error: OSError) -> None:
@@ -24,9 +24,9 @@ def read_folder(folder: Path, shown: str) -> dict[str, Path]:
         raise refusal(
             "AOTC-E109",
             shown,
-            f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
             "a folder without it",
-            "pass the .aotb file, or the folder that `aotc build --layout` wrote",
+            expected=f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
+            hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
         )
     members: dict[str, Path] = {}
     for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
@@ -37,14 +37,18 @@ def read_folder(folder: Path, shown: str) -> dict[str, Path]:
                 raise refusal(
                     "AOTC-E109",
                     f"{shown} {inside}",
-                    "regular files and folders",
                     "a link or a special file",
-                    "copy the bundle without links",
+                    expected="regular files and folders",
+                    hint="copy the bundle without links",
                 )
             if path.is_file():
                 if len(members) >= limits.BLOBS_MAX:
                     raise refusal(
-                        "AOTC-E109", shown, f"at most {limits.BLOBS_MAX} files", "more", "rebuild"
+                        "AOTC-E109",
+                        shown,
+                        "more",
+                        expected=f"at most {limits.BLOBS_MAX} files",
+                        hint="rebuild",
                     )
                 members[inside] = path
     return members

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc_runtime.digest import is_digest
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.formats import oci, tar
 
 
@@ -39,12 +39,6 @@ class MappedBundle(Struct, frozen=True):
             for name in self.members
             if name.startswith(oci.BLOB_FOLDER)
         )
-
-
-def refusal(code: str, where: str, expected: str, found: str, hint: str) -> BundleFormatError:
-    return BundleFormatError(
-        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
-    )
 
 
 def map_file(path: Path) -> memoryview:
@@ -88,11 +82,7 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
     except (OSError, ValueError, TypeError) as error:
         # ValueError: a null character, or text that no file name can hold.  TypeError: no path.
         raise refusal(
-            "AOTC-E108",
-            _inside(shown, error),
-            "a readable bundle: an .aotb file or an OCI layout folder",
-            getattr(error, "strerror", None) or str(error),
-            "check the path and the permissions",
+            "AOTC-E108", _inside(shown, error), getattr(error, "strerror", None) or str(error)
         ) from error
     _check_names(members, shown)
     return MappedBundle(shown, members)
@@ -115,7 +105,7 @@ def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
             raise refusal(
                 "AOTC-E109",
                 f"{shown} {name}",
-                f"{oci.LAYOUT_FILE}, {oci.INDEX_FILE} and {oci.BLOB_FOLDER}<digest> only",
                 "another file",
-                "remove it, or fetch the bundle again",
+                expected=f"{oci.LAYOUT_FILE}, {oci.INDEX_FILE} and {oci.BLOB_FOLDER}<digest> only",
+                hint="remove it, or fetch the bundle again",
             )
