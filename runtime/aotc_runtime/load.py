@@ -6,19 +6,20 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.loading import Loading
+from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import load_executables, make_resident
-from aotc_runtime.serving.states import State
 from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import fit, vouch
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.loading import Loading
 
 Trust = str | os.PathLike[str] | TrustPolicy
 
@@ -83,7 +84,11 @@ def load(
     def work(enter: Callable[[State], None]) -> LoadedBundle:
         return _load(path, trust, target, threads, devices, memory_limit, enter)
 
-    return work(lambda _: None) if wait else Loading(work)
+    if wait:
+        return work(lambda _: None)
+    from aotc_runtime.serving.loading import Loading
+
+    return Loading(work)
 
 
 def _load(
@@ -110,8 +115,9 @@ def _load(
     lap("open")
     with vouch(source, policy, time.time()) as vouched:
         lap("verify")
-        # XLA is started only for a bundle that is trusted.
-        count = _start_runtime(threads, devices, vouched.wanted_devices(target))
+        # XLA is started only for a bundle that is trusted; `fit` tells where it is not installed.
+        wanted = vouched.wanted_devices(target)
+        count = _start_runtime(threads, devices, wanted) if host.is_installed("jaxlib") else wanted
         facts = host.detect(memory_limit, count, vouched.wanted_platforms(target))
         lap("runtime")
         fitting = fit(vouched, facts, target)

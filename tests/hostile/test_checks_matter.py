@@ -11,6 +11,7 @@ import pytest
 
 from aotc_runtime import limits
 from aotc_runtime.errors import raise_if
+from aotc_runtime.schema.facts import NOT_INSTALLED
 from aotc_runtime.schema.manifest import BundleManifest, Symbolic
 from aotc_runtime.verification import choosing, compatibility, consistency, contents, verify
 
@@ -336,6 +337,8 @@ COMPATIBILITY = [
           "AOTC-E501"),
     Check(compatibility.check_jaxlib, ("host.jaxlib not in manifest.accepts_jaxlib", "False"),
           on_host(jaxlib="0.11.2"), "AOTC-E401"),
+    Check(compatibility.check_jaxlib, ("host.jaxlib == NOT_INSTALLED", "False"),
+          on_host(jaxlib=NOT_INSTALLED), "AOTC-E405", "AOTC-E401"),
     Check(compatibility.check_platform, ("needs != has", "False"), on_host(platform="cuda"),
           "AOTC-E501"),
     Check(compatibility.check_platform, ("needs != has", "False"),

@@ -12,7 +12,7 @@ import pytest
 
 from aotc_runtime import canonical, limits
 from aotc_runtime.formats import dsse, foreign, tar, tensors
-from aotc_runtime.system import store
+from aotc_runtime.system import layout_folder, store
 
 from .archives import archive, entries_of, entry, on_disk
 from .tampering import (
@@ -219,13 +219,13 @@ CHECKS = [
           "AOTC-E105"),
     Check(tar.read_members, ("or any(trailer)", ""), a_tail(bytes(511) + b"x"), "AOTC-E105"),
     Check(tar.read_members, ("or len(trailer) % BLOCK", ""), a_tail(b"\0"), "AOTC-E105"),
-    Check(store._map, ("not stat.S_ISREG(status.st_mode)", "False"), a_pipe, "AOTC-E108",
+    Check(store.map_file, ("not stat.S_ISREG(status.st_mode)", "False"), a_pipe, "AOTC-E108",
           "AOTC-E103"),
     Check(store.open_bundle, ("(OSError, ValueError, TypeError)", "ZeroDivisionError"), no_file,
           "AOTC-E108",
           "FileNotFoundError"),
-    Check(store._read_folder, ("path.is_symlink()", "False"), again_linked, "AOTC-E109"),
-    Check(store._read_folder, ("not (folder / oci.LAYOUT_FILE).is_file()", "False"),
+    Check(layout_folder.read_folder, ("path.is_symlink()", "False"), again_linked, "AOTC-E109"),
+    Check(layout_folder.read_folder, ("not (folder / oci.LAYOUT_FILE).is_file()", "False"),
           no_layout_file, "AOTC-E109", "AOTC-E110"),
     Check(store._check_names, ("not is_blob", "False"), a_readme, "AOTC-E109"),
     Check(foreign.decode_foreign, ("check_keys(copy)", "pass"), a_key_twice, "AOTC-E106"),

@@ -1,4 +1,6 @@
-"""How errors, reports and counters name parts of a manifest."""
+"""What follows from parts of a manifest: their names in errors, reports and counters, and which
+parameters a caller passes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ from aotc_runtime.schema.manifest import (
     EntryPoint,
     OutOfProfilePolicy,
     Pad,
+    Parameter,
+    ParameterKind,
     Split,
     TensorSpec,
 )
+from aotc_runtime.schema.tree import leaves
 
 _POLICIES = {
     Pad: OutOfProfilePolicy.PAD,
@@ -77,6 +82,22 @@ def supplied_parameters(entry_point: EntryPoint) -> frozenset[str]:
     return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
 
 
+def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
+    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
+    supplied = supplied_parameters(spec)
+    return tuple(parameter for parameter in spec.parameters if parameter.name not in supplied)
+
+
+def passed_leaves(spec: EntryPoint) -> list[int]:
+    """The input leaves that a caller passes."""
+    return [leaf for parameter in passed_parameters(spec) for leaf in leaves(parameter.tree)]
+
+
+def positional_count(parameters: Sequence[Parameter]) -> int:
+    """How many parameters can be passed by position."""
+    return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
+
+
 def tensor_text(spec: TensorSpec) -> str:
     """float32[batch, 64]; key<fry>[batch] for random keys."""
     if spec.key_impl is not None:
@@ -85,7 +106,7 @@ def tensor_text(spec: TensorSpec) -> str:
 
 
 def data_text(spec: TensorSpec) -> str:
-    """As a call takes it: for random keys uint32[batch, 2], data of key<fry>[batch]."""
+    """The array that a call takes: for random keys uint32[batch, 2], data of key<fry>[batch]."""
     text = _text(spec.dtype.value, spec.shape)
     return text if spec.key_impl is None else f"{text}, data of {tensor_text(spec)}"
 

@@ -170,7 +170,7 @@ def _profile(
     buffers: Mapping[tuple[str, str], Buffer],
     mesh: Mesh | None,
 ) -> ResidentProfile:
-    inputs = _spread(spec.inputs, record.input_shapes, mesh)
+    inputs = _avals(spec.inputs, record.input_shapes, mesh)
     outputs = _outputs(spec, record, mesh)
     arguments = _arguments(record.arguments, buffers)
     where = key.label
@@ -234,7 +234,7 @@ def direct_call(
 
 
 def _outputs(spec: EntryPoint, record: ProfileRecord, mesh: Mesh | None) -> tuple[Aval, ...]:
-    return _spread(spec.outputs, record.output_shapes, mesh)
+    return _avals(spec.outputs, record.output_shapes, mesh)
 
 
 def _mesh(manifest: BundleManifest) -> Mesh | None:
@@ -243,7 +243,7 @@ def _mesh(manifest: BundleManifest) -> Mesh | None:
     return None if mesh is UNSET or len(mesh.devices) == 1 else mesh
 
 
-def _spread(
+def _avals(
     tensors: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], mesh: Mesh | None
 ) -> tuple[Aval, ...]:
     return tuple(

@@ -38,7 +38,7 @@ class ServedCalls(Struct, frozen=True):
 
 
 class Padding(Struct, frozen=True):
-    """Of one call, or of several added up.
+    """What padding added to one call, or to several together.
 
     elements: of the inputs that were filled, before that.  filled: that were added to them.
     flops: estimated from XLA's count for the profile, by the part of its elements that was filled.
@@ -160,7 +160,7 @@ class Tallies:
 
     @property
     def padding(self) -> Padding:
-        """Of all calls together."""
+        """What padding added to all calls together."""
         with self._lock:
             return self._padding
 

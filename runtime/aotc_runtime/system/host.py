@@ -1,14 +1,17 @@
-"""What this host is: processor, system, jaxlib, devices and memory, as `HostFacts`."""
+"""What this host is: processor, system, jaxlib, devices and memory, as `HostFacts`.
+
+Of the processor jaxlib is asked where it is installed, since its compiler decides what it calls a
+feature; without it the system is, which is enough to verify bundles.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from aotc_runtime.schema.facts import Accelerator, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
 from aotc_runtime.system import processor
 from aotc_runtime.version import VERSION
@@ -27,49 +30,59 @@ def detect(
     devices: int | None = None,
     platforms: Sequence[str] = (),
 ) -> HostFacts:
-    """The facts of this process' host. Starts jaxlib; raises what `pjrt.processor_device` raises,
-    and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
+    """The facts of this process' host. Starts jaxlib if it is installed; raises what
+    `pjrt.processor_device` raises, and before jaxlib is touched IncompatibleHostError (AOTC-E506)
+    where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
     started with, now or before.
     platforms: those beside the processor's whose devices are looked for.
     """
-    processor.require()
-    # It imports numpy, which dies of SIGILL on processors that the line above refuses.
-    from aotc_runtime.system import pjrt
-
-    device = pjrt.processor_device(devices=devices)
-    triple, cpu, features = device.machine()
-    if memory_limit is None:
-        memory_limit = free_memory()
     system = os.uname()
+    architecture, kind, count = system.machine, "", devices or 1
+    if is_installed("jaxlib"):
+        processor.require()
+        # It imports numpy, which dies of SIGILL on processors that the line above refuses.
+        from aotc_runtime.system import pjrt
+
+        device = pjrt.processor_device(devices=devices)
+        triple, cpu, features = device.machine()
+        architecture, jaxlib = triple.partition("-")[0], device.jaxlib
+        kind, count = device.kind, device.device_count
+    else:
+        from aotc_runtime.system import cpu_features
+
+        cpu, features = cpu_features.processor(_read(Path("/proc/cpuinfo")))
+        jaxlib = NOT_INSTALLED
     return HostFacts(
         platform="cpu",
-        architecture=triple.partition("-")[0],
+        architecture=architecture,
         cpu=cpu,
         isa=features,
-        jaxlib=device.jaxlib,
-        devices=device.device_count,
-        memory_bytes=memory_limit,
+        jaxlib=jaxlib,
+        devices=count,
+        memory_bytes=free_memory() if memory_limit is None else memory_limit,
         os=system.sysname.lower(),
         kernel=system.release,
         libc=libc(),
         python=".".join(map(str, sys.version_info[:3])),
         runtime=VERSION,
         bundle_format=FORMAT_VERSION,
-        device_kind=device.kind,
-        libraries=tuple(name for name in LIBRARIES if _can_be_imported(name)),
-        devices_fixed=devices is not None,
+        device_kind=kind,
+        libraries=tuple(name for name in LIBRARIES if is_installed(name)),
+        devices_fixed=devices is not None and jaxlib != NOT_INSTALLED,
         accelerators=accelerators(platforms),
     )
 
 
-def _can_be_imported(package: str) -> bool:
-    """Without importing it, which for scipy takes 100 ms; to look takes 0.04."""
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported; to look takes 0.04 ms, to import scipy 100."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
     try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):  # of a finder that refuses it, or of None in sys.modules
+        return any(finder.find_spec(package, None) for finder in sys.meta_path)
+    except ImportError:  # of a finder that refuses it
         return False
 
 

@@ -57,7 +57,7 @@ def floor(jaxlib: str) -> frozenset[str]:
 
 
 def lacking(features: frozenset[str]) -> tuple[str, ...]:
-    """Those of the features that programs cannot use here, sorted; none where nobody can tell:
+    """The features that programs cannot use here, sorted; none where nobody can tell:
     without glibc 2.33 or newer, on another architecture, of features that no floor has.
     """
     if os.uname().machine != "x86_64":

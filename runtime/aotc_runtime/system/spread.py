@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.schema.mesh import Mesh, Piece, Sharding, pieces
+from aotc_runtime.schema.mesh import Mesh, Sharding
+from aotc_runtime.schema.shardings import Piece, pieces
 from aotc_runtime.system.pjrt import Aval, Buffer
 
 type Array = np.ndarray[Any, Any]

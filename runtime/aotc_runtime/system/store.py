@@ -16,7 +16,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc_runtime import limits
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import refusal
 from aotc_runtime.formats import oci, tar
@@ -42,7 +41,7 @@ class MappedBundle(Struct, frozen=True):
         )
 
 
-def _map(path: Path) -> memoryview:
+def map_file(path: Path) -> memoryview:
     """The file's bytes, mapped read-only. Raises OSError."""
     # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -71,9 +70,11 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
     try:
         location = Path(path)
         if location.is_dir():
-            members = _read_folder(location, shown)
+            from aotc_runtime.system.layout_folder import read_folder
+
+            members = {name: map_file(path) for name, path in read_folder(location, shown).items()}
         else:
-            data = _map(location)
+            data = map_file(location)
             members = {
                 member.name: data[member.offset : member.offset + member.size]
                 for member in tar.read_members(data, where=shown).values()
@@ -94,46 +95,6 @@ def _inside(shown: str, error: Exception) -> str:
     return (
         f"{shown} {inside.removeprefix(shown + '/')}" if inside.startswith(f"{shown}/") else shown
     )
-
-
-def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold anything."""
-    raise error
-
-
-def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
-    if not (folder / oci.LAYOUT_FILE).is_file():
-        raise refusal(
-            "AOTC-E109",
-            shown,
-            "a folder without it",
-            expected=f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
-            hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
-        )
-    members: dict[str, memoryview] = {}
-    for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
-        for name in sorted(folders + files):
-            path = Path(parent, name)
-            inside = path.relative_to(folder).as_posix()
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise refusal(
-                    "AOTC-E109",
-                    f"{shown} {inside}",
-                    "a link or a special file",
-                    expected="regular files and folders",
-                    hint="copy the bundle without links",
-                )
-            if path.is_file():
-                if len(members) >= limits.BLOBS_MAX:
-                    raise refusal(
-                        "AOTC-E109",
-                        shown,
-                        "more",
-                        expected=f"at most {limits.BLOBS_MAX} files",
-                        hint="rebuild",
-                    )
-                members[inside] = _map(path)
-    return members
 
 
 def _check_names(members: Mapping[str, memoryview], shown: str) -> None:

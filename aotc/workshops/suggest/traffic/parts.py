@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aotc.workshops.suggest.traffic.cost import Costs
 from aotc.workshops.suggest.traffic.serve import assign
 from aotc.workshops.suggest.traffic.space import Points, Space
-from aotc_runtime.serving.routes import add_up
+from aotc_runtime.serving.routing.router import add_up
 
 KEPT_MAX = 4096
 """Choices of sizes whose sums are remembered."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
-from aotc_runtime.schema.mesh import mesh_of
+from aotc_runtime.schema.shardings import mesh_of
 from aotc_runtime.system import pjrt
 from aotc_runtime.system.pjrt import Aval
 

@@ -1,0 +1,81 @@
+"""How much of the loader runs for an import, a load and an exact call: what else it can do is
+imported when it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+Bundle = tuple[Path, Path]
+
+MODULES_MAX, LINES_MAX = 53, 7_260
+
+LAZY = (
+    "aotc_runtime.exporters",
+    "aotc_runtime.schema.expressions",
+    "aotc_runtime.schema.fills",
+    "aotc_runtime.schema.kernels",
+    "aotc_runtime.schema.mesh_report",
+    "aotc_runtime.schema.shardings",
+    "aotc_runtime.serving.arrays",
+    "aotc_runtime.serving.checked_calls",
+    "aotc_runtime.serving.compiling",
+    "aotc_runtime.serving.containers",
+    "aotc_runtime.serving.execution",
+    "aotc_runtime.serving.flattening",
+    "aotc_runtime.serving.foreign_arrays",
+    "aotc_runtime.serving.loading",
+    "aotc_runtime.serving.routing",
+    "aotc_runtime.serving.sharded",
+    "aotc_runtime.serving.signature",
+    "aotc_runtime.serving.slot",
+    "aotc_runtime.serving.tallies",
+    "aotc_runtime.system.cpu_features",
+    "aotc_runtime.verification.accelerators",
+    "aotc_runtime.verification.certificates",
+    "aotc_runtime.verification.mesh_consistency",
+    "aotc_runtime.verification.policy_consistency",
+    "aotc_runtime.verification.policy_types",
+    "aotc_runtime.verification.provenance",
+    "aotc_runtime.verification.report",
+    "aotc_runtime.verification.versions",
+    "aotc_runtime.words",
+)
+"""Modules, and folders of modules, that most servers never need."""
+
+SERVE = """
+import json, sys
+import numpy
+import aotc_runtime
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+bundle["predict"](numpy.zeros((8, 64), numpy.float32))
+own = {name: module.__file__ for name, module in sys.modules.items()
+       if name.partition(".")[0] == "aotc_runtime"}
+print(json.dumps(own))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded(digits_bundle: Bundle) -> dict[str, str]:
+    """The modules of the loader that a server of digits runs, with their files."""
+    command = [sys.executable, "-c", SERVE, *map(str, digits_bundle)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_server_runs_few_modules_of_few_lines(loaded: dict[str, str]) -> None:
+    lines = sum(len(Path(file).read_text("utf-8").splitlines()) for file in loaded.values())
+    assert len(loaded) <= MODULES_MAX
+    assert lines <= LINES_MAX
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_what_most_servers_never_need_is_not_loaded(name: str, loaded: dict[str, str]) -> None:
+    __import__(name)
+    assert not [module for module in loaded if f"{module}.".startswith(f"{name}.")]
