@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -145,6 +145,9 @@ bench: $(STAMP) ## Measure cold start, imports and reproducibility
 bench-compare: $(STAMP) ## Compare with jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	$(BIN)/python -m benchmarks.compare $(COMPARE)
 
+docs: $(STAMP) ## Write docs/errors.md anew from the catalogues of codes
+	$(BIN)/python -m scripts.error_codes
+
 constraints: ## Write constraints.txt anew from the newest releases that fit
 	rm -rf out/constraints
 	$$(scripts/find-python) -m venv out/constraints
@@ -156,4 +159,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses bench bench-compare docs constraints clean

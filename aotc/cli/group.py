@@ -122,8 +122,7 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _misused(error: click.ClickException, out: Output) -> int:
-    from aotc.errors import UsageError
-    from aotc_runtime.errors import Finding
+    from aotc.errors import refusal
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
@@ -136,18 +135,8 @@ def _misused(error: click.ClickException, out: Output) -> int:
         found = f"{error.option_name} in front of the command"
         hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
-    return fail(
-        out,
-        UsageError(
-            Finding(
-                code="AOTC-E001",
-                where=name,
-                expected=" ".join(usage.removeprefix("Usage: ").split()),
-                found=found,
-                hint=hint,
-            )
-        ),
-    )
+    expected = " ".join(usage.removeprefix("Usage: ").split())
+    return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
 
 
 def _failed(error: Exception, out: Output) -> int:
@@ -169,17 +158,14 @@ def _failed(error: Exception, out: Output) -> int:
 
 def _unwritable(out: Output, found: str) -> int:
     """Report on stderr, even with `--json`, that stdout cannot be written."""
-    from aotc.errors import UsageError
-    from aotc_runtime.errors import Finding
+    from aotc.errors import refusal
 
-    error = UsageError(
-        Finding(
-            code="AOTC-E003",
-            where="stdout",
-            expected="a stream that can be written",
-            found=found,
-            hint="redirect it to a file with free space, a pipe, or /dev/null",
-        )
+    error = refusal(
+        "AOTC-E003",
+        "stdout",
+        found,
+        expected="a stream that can be written",
+        hint="redirect it to a file with free space, a pipe, or /dev/null",
     )
     try:
         return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)

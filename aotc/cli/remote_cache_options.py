@@ -70,6 +70,6 @@ def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> 
     if signer:
         keys.append(load_public_key(signer.public_pem(), "", "--cache-key"))
     shared: Cache = optional("--remote-cache")(
-        local, remote.url, signer, {key.id: key.verify for key in keys}
+        local, remote.url, signer, {key.id: key for key in keys}
     )
     return shared

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.errors import finding
 from aotc.packing.parts import TargetPart
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
@@ -55,11 +56,11 @@ def check_same_source(parts: Sequence[TargetPart]) -> Iterator[Finding]:
             expected, bundle = first.setdefault(what, (value, part.bundle))
             if value != expected and (part.bundle, what) not in told:
                 told.add((part.bundle, what))
-                yield Finding(
-                    code="AOTC-E050",
-                    where=f"{part.bundle} {what}",
+                yield finding(
+                    "AOTC-E050",
+                    f"{part.bundle} {what}",
+                    value,
                     expected=f"{expected}, as in {bundle}",
-                    found=value,
                     hint="merge bundles that were built from the same manifest, sources and "
                     "weights, with the same versions of aotc and jax",
                 )

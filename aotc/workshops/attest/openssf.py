@@ -24,15 +24,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Struct
 
-from aotc.errors import UsageError
+from aotc.errors import finding, refusal
 from aotc.signing.signer import Signer
 from aotc_runtime import limits
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import BundleFormatError, Finding, TrustError
+from aotc_runtime.errors import AotcError, BundleFormatError, Finding
 from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import STATEMENT_TYPE, Subject
 from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.signatures import SignedPayload, is_signed_by
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
@@ -113,15 +114,7 @@ def model_signature(files: Mapping[str, str], name: str, signer: Signer) -> byte
     """
     key = serialization.load_pem_public_key(signer.public_pem().encode())
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise UsageError(
-            Finding(
-                code="AOTC-E021",
-                where="attest --openssf",
-                expected="an ECDSA P-256 key, which model_signing takes",
-                found="an Ed25519 key",
-                hint="make one with `aotc keygen --type ecdsa-p256`",
-            )
-        )
+        raise refusal("AOTC-E021", "attest --openssf", "an Ed25519 key")
     resources = tuple(
         Resource(name=path, algorithm="sha256", digest=files[path].removeprefix("sha256:"))
         for path in sorted(files, key=PurePosixPath)
@@ -164,17 +157,10 @@ def verified_files(data: bytes, key: PublicKey, where: str) -> dict[str, str]:
         signature = dsse.decode_base64(envelope.signatures[0].sig, where=where)
     except BundleFormatError as error:
         raise _malformed(where, error.findings[0].expected, error.findings[0].found) from error
-    message = dsse.pre_authentication_encoding(envelope.payloadType, payload)
-    if not key.verify(signature, message):
-        raise TrustError(
-            Finding(
-                code="AOTC-E352",
-                where=where,
-                expected=f"a signature by key {key.id[:16]}",
-                found="one that this key did not make over this content",
-                hint="pass the signer's public key, or fetch the signature again",
-            )
-        )
+    signed = SignedPayload(envelope.payloadType, payload, (("", signature),), where)
+    if not is_signed_by(signed, key):
+        found = "one that this key did not make over this content"
+        raise refusal("AOTC-E352", where, found, key=key.id[:16])
     if envelope.payloadType != dsse.PAYLOAD_TYPE:
         raise _other(where, f"a payload of type {dsse.PAYLOAD_TYPE}", envelope.payloadType)
     return _files(payload, where)
@@ -226,18 +212,16 @@ def differences(
     signed: Mapping[str, str], found: Mapping[str, str], where: str
 ) -> Iterator[Finding]:
     """AOTC-E354 for each file that is changed, missing or not listed; the first ones by name."""
-    hint = "the bundle is not the one that was signed, or `aotc sign` added a signature since"
     names = sorted(
         name for name in signed.keys() | found.keys() if signed.get(name) != found.get(name)
     )
     for name in names[:FILES_NAMED_MAX]:
         expected = signed.get(name, "no such file: it is not listed")
-        yield Finding(
-            "AOTC-E354", f"{where} {name}", expected, found.get(name, "no such file"), hint
-        )
+        it = found.get(name, "no such file")
+        yield finding("AOTC-E354", f"{where} {name}", it, expected=expected)
     if len(names) > FILES_NAMED_MAX:
         rest = f"{len(names) - FILES_NAMED_MAX} more files differ"
-        yield Finding("AOTC-E354", where, "the files that were signed", rest, hint)
+        yield finding("AOTC-E354", where, rest, expected="the files that were signed")
 
 
 def _root(resources: tuple[Resource, ...]) -> str:
@@ -245,11 +229,9 @@ def _root(resources: tuple[Resource, ...]) -> str:
     return sha256(b"".join(bytes.fromhex(resource.digest) for resource in resources))[7:]
 
 
-def _malformed(where: str, expected: str, found: str) -> TrustError:
-    hint = "pass the file that `aotc attest --openssf` or `model_signing sign key` wrote"
-    return TrustError(Finding("AOTC-E351", where, expected, found, hint))
+def _malformed(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E351", where, found, expected=expected)
 
 
-def _other(where: str, expected: str, found: str) -> TrustError:
-    hint = "sign the folder with `aotc attest --openssf` or with model_signing 1.x"
-    return TrustError(Finding("AOTC-E353", where, expected, found, hint))
+def _other(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E353", where, found, expected=expected)

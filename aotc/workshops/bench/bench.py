@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc.errors import BUILD_FAMILIES, quoted
+from aotc.errors import family_of, quoted
 from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
 from aotc.report.profile_sizes import parse_profile
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.workshops.bench.worker import PROGRESS, START
-from aotc_runtime.errors import BackendError, Finding, family_of
+from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
@@ -58,7 +58,8 @@ def measure(
     per measurement. Raises what `aotc_runtime.load` and a call raise; UsageError (AOTC-E014) for a
     profile the bundle does not have; BackendError (AOTC-E759) if a measuring process dies.
     """
-    verified = verify(open_bundle(bundle), read_policy(trust), host.detect_all(), target=target)
+    facts = host.detect_all()
+    verified = verify(open_bundle(bundle), read_policy(trust), facts, time.time(), target)
     manifest = verified.manifest
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
         work = list(_work(verified, entry_point, profile, Path(folder)))
@@ -181,7 +182,7 @@ def _run(
         raise _died(exit_status, [*said, f"an answer that nobody understands: {error}"]) from error
     if answer.failed:
         findings = [Finding(**finding) for finding in answer.failed]
-        raise family_of(findings[0].code, BUILD_FAMILIES)(*findings)
+        raise family_of(findings[0].code)(*findings)
     return answer
 
 

@@ -75,7 +75,6 @@ def certify(
     from aotc.workshops.certify.certify import certify as run_certification
     from aotc.workshops.certify.environments import Environments, cache_folder
     from aotc.workshops.certify.text import certify_document, certify_findings, certify_lines
-    from aotc_runtime.errors import family_of
     from aotc_runtime.verification.trust import certifier_keys, read_policy
 
     if key is None and trust is None:
@@ -115,9 +114,9 @@ def certify(
     if not out.json:
         print(*certify_lines(made), sep="\n")
     if findings := tuple(certify_findings(made)):
-        from aotc.errors import BUILD_FAMILIES
+        from aotc.errors import family_of
 
-        code = family_of(findings[0].code, BUILD_FAMILIES).exit_code
+        code = family_of(findings[0].code).exit_code
         report_findings(out, findings, code, **document)
         return code
     if out.json:

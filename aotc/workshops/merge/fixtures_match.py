@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.errors import finding
 from aotc.packing.parts import TargetPart
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
@@ -50,12 +51,12 @@ def check_fixtures(parts: Sequence[TargetPart]) -> Iterator[Finding]:
                     continue
                 seen.add((place, fixture.digest))
                 if found := _difference(other, fixture, entry_point.tolerance, place):
-                    yield Finding(
-                        code="AOTC-E050",
-                        where=f"{part.bundle} fixture {place}",
+                    yield finding(
+                        "AOTC-E050",
+                        f"{part.bundle} fixture {place}",
+                        f"{fixture.digest}: {found}",
                         expected=f"{other.digest}, as in {other.bundle}, or the same inputs and "
                         "results within the tolerance",
-                        found=f"{fixture.digest}: {found}",
                         hint="build both with the same fixtures, and the same versions of jax",
                     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc.packing.bundle import Assembled, rooted
 from aotc.packing.parts import TargetPart
 from aotc.review.same_source import check_same_source
@@ -37,14 +37,13 @@ def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
         name = part.manifest.target.name
         other = first.setdefault(name, part)
         if other.reference.digest != part.reference.digest:
-            yield Finding(
-                code="AOTC-E051",
-                where=f"{part.bundle} {name}",
-                expected=f"another target, or exactly {other.reference.digest} as in "
-                f"{other.bundle}",
-                found=f"{part.reference.digest}, {_executables(part, other)}",
-                hint=f"extract the targets that are wanted (`aotc extract --target {name}`), or "
-                "rename one of the two target files",
+            yield finding(
+                "AOTC-E051",
+                f"{part.bundle} {name}",
+                f"{part.reference.digest}, {_executables(part, other)}",
+                target=name,
+                digest=other.reference.digest,
+                bundle=other.bundle,
             )
 
 

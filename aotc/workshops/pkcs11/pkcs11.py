@@ -18,14 +18,16 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.signing.plugins import Ask
 from aotc.workshops.pkcs11.uri import Pkcs11Uri, parse_uri
-from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import read_file
 
 if TYPE_CHECKING:
     import pkcs11
+
+TOKEN = "PKCS#11 token"
+"""Where findings are."""
 
 PIN_VARIABLE = "AOTC_PKCS11_PIN"
 PIN_BYTES_MAX = 4096
@@ -92,16 +94,20 @@ class TokenKey:
             pkcs11.PinExpired,
             pkcs11.PinLocked,
         ) as error:
-            raise _error(
+            raise refusal(
                 "AOTC-E019",
-                "the PIN of the token",
+                TOKEN,
                 f"one that it refused: {type(error).__name__}",
-                f"correct {PIN_VARIABLE} or the pin-source; few attempts lock a token",
+                hint=f"correct {PIN_VARIABLE} or the pin-source; few attempts lock a token",
             ) from error
         except pkcs11.PKCS11Error as error:
             found = f"{type(error).__name__} {error}".strip()
-            raise _error(
-                "AOTC-E018", "a token that signs", found, "check the library, the token and the key"
+            raise refusal(
+                "AOTC-E018",
+                TOKEN,
+                found,
+                expected="a token that signs",
+                hint="check the library, the token and the key",
             ) from error
 
 
@@ -115,28 +121,30 @@ def open_key(uri: str, ask: Ask) -> TokenKey:
     try:
         import pkcs11  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise _error(
+        raise refusal(
             "AOTC-E018",
-            "the package python-pkcs11",
+            TOKEN,
             str(error),
-            "from a clone: pip install ./runtime '.[pkcs11]'",
+            expected="the package python-pkcs11",
+            hint="from a clone: pip install ./runtime '.[pkcs11]'",
         ) from error
     return TokenKey(parsed, _pin(parsed, ask))
 
 
 def _pin(uri: Pkcs11Uri, ask: Ask) -> str:
-    hint = f"set {PIN_VARIABLE}, add pin-source=FILE to the URI, or run in a terminal"
     if uri.pin_source is not None:
         try:
             data = read_file(uri.pin_source, PIN_BYTES_MAX)
             pin = data.partition(b"\n")[0].rstrip(b"\r").decode()
         except (OSError, UnicodeDecodeError) as error:
             found = (error.strerror if isinstance(error, OSError) else None) or "not text"
-            raise _error("AOTC-E019", f"a PIN in {uri.pin_source}", found, hint) from error
+            raise refusal(
+                "AOTC-E019", TOKEN, found, expected=f"a PIN in {uri.pin_source}"
+            ) from error
     else:
         pin = os.environ.get(PIN_VARIABLE) or ask(f"PIN of {uri.token.get('token', 'token')}") or ""
     if not pin:
-        raise _error("AOTC-E019", "the PIN of the token", "none", hint)
+        raise refusal("AOTC-E019", TOKEN, "none")
     return pin
 
 
@@ -150,11 +158,12 @@ def _token(uri: Pkcs11Uri) -> pkcs11.Token:
     if len(matching) != 1:
         wanted = ", ".join(f"{name} {value}" for name, value in uri.token.items()) or "any"
         there = ", ".join(sorted(token.label for token in tokens)) or "none"
-        raise _error(
+        raise refusal(
             "AOTC-E018",
-            f"exactly one token ({wanted})",
+            TOKEN,
             f"{len(matching)}; the tokens here: {there}",
-            "correct the URI's token=… or serial=…",
+            expected=f"exactly one token ({wanted})",
+            hint="correct the URI's token=… or serial=…",
         )
     return matching[0]
 
@@ -182,11 +191,12 @@ def _private_key(session: pkcs11.Session, uri: Pkcs11Uri) -> pkcs11.Object:
         wanted[pkcs11.Attribute.ID] = uri.id
     keys = list(session.get_objects(wanted))
     if len(keys) != 1:
-        raise _error(
+        raise refusal(
             "AOTC-E018",
-            "exactly one private key with the URI's object or id",
+            TOKEN,
             str(len(keys)),
-            "correct object=…, or name the key by id=…",
+            expected="exactly one private key with the URI's object or id",
+            hint="correct object=…, or name the key by id=…",
         )
     return keys[0]
 
@@ -201,11 +211,12 @@ def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Obje
     if len(keys) != 1:
         keys = [k for k in keys or session.get_objects(kind) if k[pkcs11.Attribute.LABEL] == label]
     if len(keys) != 1:
-        raise _error(
+        raise refusal(
             "AOTC-E018",
-            "one public key with the id or the label of the private one",
+            TOKEN,
             str(len(keys)),
-            "store the public key in the token too",
+            expected="one public key with the id or the label of the private one",
+            hint="store the public key in the token too",
         )
     return keys[0]
 
@@ -217,7 +228,7 @@ def _point(public: pkcs11.Object) -> tuple[str, bytes]:
     expected, hint = "an Ed25519 or ECDSA P-256 key", "make such a key in the token"
     if public[pkcs11.Attribute.KEY_TYPE] not in (pkcs11.KeyType.EC, pkcs11.KeyType.EC_EDWARDS):
         found = pkcs11.KeyType(public[pkcs11.Attribute.KEY_TYPE]).name
-        raise _error("AOTC-E018", expected, f"a key of type {found}", hint)
+        raise refusal("AOTC-E018", TOKEN, f"a key of type {found}", expected=expected, hint=hint)
     parameters = bytes(public[pkcs11.Attribute.EC_PARAMS])
     point = bytes(public[pkcs11.Attribute.EC_POINT])
     kind = "P-256" if parameters == _P256 else "Ed25519" if parameters in _ED25519 else ""
@@ -225,9 +236,7 @@ def _point(public: pkcs11.Object) -> tuple[str, bytes]:
     if len(point) == size + 2 and point[:2] == bytes([4, size]):
         point = point[2:]
     if len(point) != size:
-        raise _error("AOTC-E018", expected, f"another curve, {parameters.hex()}", hint)
+        raise refusal(
+            "AOTC-E018", TOKEN, f"another curve, {parameters.hex()}", expected=expected, hint=hint
+        )
     return kind, point
-
-
-def _error(code: str, expected: str, found: str, hint: str) -> UsageError:
-    return UsageError(Finding(code, "PKCS#11 token", expected, found, hint))

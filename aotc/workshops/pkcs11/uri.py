@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 
 SCHEME = "pkcs11:"
 
@@ -83,6 +83,5 @@ def _pin_file(source: str) -> Path:
     return Path(path)
 
 
-def _error(expected: str, found: str) -> UsageError:
-    hint = 'write it as in --key "pkcs11:token=NAME;object=KEY?module-path=/path/to/module.so"'
-    return UsageError(Finding("AOTC-E017", "PKCS#11 URI", expected, found, hint))
+def _error(expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E017", "PKCS#11 URI", found, expected=expected)

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 
 from aotc.cache.bounded import LIBRARY_SECONDS, Bounded, OutageError
 from aotc.cache.store import LocalStore
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.workshops.remote.fsspec_blobs import FsspecBlobs
 from aotc.workshops.remote.http_blobs import HttpBlobs
 from aotc.workshops.remote.oci_blobs import OciBlobs
 from aotc.workshops.remote.remote import Blobs, RemoteStore, SharedStore
-from aotc.workshops.remote.seal import Sealer, Seals, Verify
-from aotc_runtime.errors import Finding
+from aotc.workshops.remote.seal import Sealer, Seals
+from aotc_runtime.errors import AotcError
+from aotc_runtime.verification.keys import PublicKey
 
 OPTION = "--remote-cache"
 
@@ -28,7 +29,7 @@ _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 
 
 def share(
-    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, Verify]
+    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, PublicKey]
 ) -> SharedStore:
     """A local cache with a remote one behind it.
 
@@ -37,15 +38,7 @@ def share(
     Raises UsageError: AOTC-E062 a URL that nothing installed serves, E063 no trusted key.
     """
     if not trusted:
-        raise UsageError(
-            Finding(
-                code="AOTC-E063",
-                where=OPTION,
-                expected="a key whose entries are used, since executables are taken from there",
-                found="none",
-                hint="pass --cache-trust KEY.pub to read, --cache-key KEY to read and write",
-            )
-        )
+        raise refusal("AOTC-E063", OPTION, "none")
     blobs = blobs_at(url)
     return SharedStore(local, RemoteStore(blobs, shown(url), Seals(sealer, trusted), local.limit))
 
@@ -93,13 +86,5 @@ def blobs_at(url: str) -> Blobs:
     return FsspecBlobs(files, folder)
 
 
-def _unusable(url: str, found: str, hint: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E062",
-            where=f"{OPTION} {shown(url)}",
-            expected="a URL that http or an installed package of fsspec serves",
-            found=found,
-            hint=hint,
-        )
-    )
+def _unusable(url: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found, hint=hint)

@@ -19,7 +19,7 @@ import msgspec
 from aotc.processes import end_with_parent
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
-from aotc_runtime.errors import AotcError, raise_if
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.readiness import run_fixtures
@@ -30,7 +30,7 @@ from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.verify import judge, require, vouch
 
 type Call = Callable[[], Any]
 type Place = tuple[str, int]
@@ -72,12 +72,14 @@ def measure(job: Job, say: Callable[[str], None]) -> Answer:
 
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
     """A candidate in memory, or why this host cannot run it."""
-    verdict = examine(open_bundle(Path(job.bundle)), policy, host.detect(), target=target)
-    if verdict.manifest is None:
-        raise_if(verdict.findings)
-    if verdict.bundle is None:
-        return "; ".join(f"expected {f.expected}, found {f.found}" for f in verdict.findings)
-    return make_resident(verdict.bundle)
+    with vouch(open_bundle(Path(job.bundle)), policy, time.time()) as vouched:
+        judged = judge(vouched, host.detect(), target)
+        if judged.manifest is not None and judged.choice.findings:
+            vouched.finish()
+            unfit = judged.choice.findings
+            return "; ".join(f"expected {f.expected}, found {f.found}" for f in unfit)
+        verified = require(judged).finish()
+    return make_resident(verified)
 
 
 def _call(resident: ResidentBundle, name: str, index: int) -> Call:

@@ -176,7 +176,6 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "signing/believe.py",
             "workshops/merge/merge.py",
             "workshops/merge/merging.py",
             "review/same_source.py",
