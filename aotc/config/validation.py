@@ -1,13 +1,31 @@
-"""What pydantic found wrong, as problems in the words of a TOML file."""
+"""Reads parsed TOML as typed values, and tells what is wrong in the words of a TOML file.
+
+A `Section` is a frozen dataclass whose fields are the keys of a table, with their types and
+defaults. pydantic reads it; a plain construction checks nothing.
+"""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from aotc.config.fields import REFUSED
+from aotc.config.fields import REFUSED, refused
 from aotc.config.problem import Problem, show, unknown_key
 from aotc_runtime.formats.toml_source import KeyPath
 
@@ -18,72 +36,153 @@ _PHRASES = {
     "bool_type": ("true or false", "write it without quotes"),
     "dict_type": ("a table", "write it as [table] or { key = value }"),
     "model_type": ("a table", "write it as [table] or { key = value }"),
+    "dataclass_type": ("a table", "write it as [table] or { key = value }"),
     "list_type": ("an array", "write it in brackets"),
+    "tuple_type": ("an array", "write it in brackets"),
     "literal_error": ("{expected}", "correct the value"),
     "too_short": ("at least {min_length} of them", "add what is missing"),
     "too_long": ("at most {max_length} of them", "remove what is too much"),
     "greater_than_equal": ("a number of at least {ge}", "correct the value"),
     "less_than_equal": ("a number of at most {le}", "correct the value"),
 }
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_MENDED_MAX = 1000
+"""Rounds of leaving out what cannot be read: each leaves out at least one value."""
 
 
-def validate[M: BaseModel](data: object, model: type[M]) -> tuple[M | None, list[Problem]]:
-    """The data as a model, or None and everything that is wrong with it.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file is read with. root: the folder in which its relative paths start.  is_draft:
+    leave out what cannot be read, and read what is missing as in the key's example.
+    """
+
+    root: Path
+    is_draft: bool = False
+
+
+class Section:
+    """A table with keys of its own."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """What is wrong with these keys beside each other, whatever their values are."""
+        yield from ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema = handler(source)
+        # Strict fields, but no instance of the class is asked for where a file has a table.
+        cast("core_schema.DataclassSchema", handler.resolve_ref_schema(schema))["strict"] = False
+        return core_schema.with_info_wrap_validator_function(partial(_section, cls), schema)
+
+
+def _section(
+    section: type[Section], raw: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+) -> object:
+    if isinstance(info.context, Reading) and info.context.is_draft:
+        return _drafted(section, raw, read)
+    value, problems = None, []
+    try:
+        value = read(raw)
+    except ValidationError as error:
+        problems += _problems(section, error)
+    problems += section.together(raw.keys()) if isinstance(raw, dict) else ()
+    if problems:
+        raise refused(problems)
+    return value
+
+
+def _drafted(section: type[Section], raw: object, read: ValidatorFunctionWrapHandler) -> object:
+    for _ in range(_MENDED_MAX):
+        try:
+            return read(raw)
+        except ValidationError as error:
+            if not isinstance(raw, dict) or (mended := _mended(section, raw, error)) is None:
+                raise
+            raw = mended
+    raise AssertionError("values that cannot be read are left out until none is left")
+
+
+def _mended(
+    section: type[Section], raw: Mapping[str, object], error: ValidationError
+) -> dict[str, object] | None:
+    """A table without what cannot be read and with what is missing; None where that is unknown."""
+    mended = dict(raw)
+    for details in error.errors(include_url=False):
+        path = details["loc"]
+        if details["type"] != "missing" or len(path) > 1:
+            mended = _without(mended, path)
+        elif examples := keys_of(section)[str(path[0])].examples:
+            mended |= tomllib.loads(examples[0])
+        else:
+            return None
+    return mended
+
+
+def _without(table: Mapping[str, object], path: KeyPath) -> dict[str, object]:
+    """A table without the value at a path, or without the array or table that lacks it there."""
+    key, *rest = path
+    below = table.get(str(key))
+    if isinstance(below, dict) and rest and rest[0] in below:
+        return {**table, str(key): _without(below, tuple(rest))}
+    return {name: value for name, value in table.items() if name != key}
+
+
+def validate[M](
+    data: object, model: type[M], reading: Reading | None = None
+) -> tuple[M | None, list[Problem]]:
+    """The data as a section or model, or None and everything that is wrong with it.
 
     Codes: AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
     """
     try:
-        return model.model_validate(data), []
+        return TypeAdapter(model).validate_python(data, context=reading), []
     except ValidationError as error:
-        return None, [_problem(model, details) for details in error.errors(include_url=False)]
+        return None, _problems(model, error)
 
 
-def _problem(model: type[BaseModel], details: Any) -> Problem:
-    kind: str = details["type"]
-    path: KeyPath = tuple(details["loc"])
+def _problems(model: type, error: ValidationError) -> list[Problem]:
+    return [_problem(model, details) for details in error.errors(include_url=False)]
+
+
+def _problem(model: type, details: ErrorDetails) -> Problem:
+    kind, path = details["type"], details["loc"]
     context: dict[str, Any] = details.get("ctx", {})
-    if kind == "extra_forbidden":
-        return unknown_key(path, [*_fields(model, path[:-1])])
+    if path[-1:] == ("[key]",):
+        path = path[:-1]
+    if kind in _UNKNOWN:
+        return unknown_key(path, [*keys_of(model)])
     if kind == "missing":
-        examples = _fields(model, path[:-1])[str(path[-1])].examples
+        key = keys_of(model)[str(path[-1])]
+        example = f", for example {key.examples[0]}" if key.examples else ""
         return Problem(
             code="AOTC-E804",
             path=path,
             expected=f"the key {path[-1]}",
             found="no such key",
-            hint=f"add it, for example {examples[0]}" if examples else "add it",
+            hint=key.description or f"add it{example}",
         )
     if kind == REFUSED:
         expected, hint = context["expected"], context["hint"]
-    else:
-        phrase, hint = _PHRASES.get(kind, (details["msg"], "correct the value"))
-        expected = phrase.format_map(context) if kind in _PHRASES else phrase
-    if path[-1:] == ("[key]",):
-        path = path[:-1]
+        found = context["found"] or show(details["input"])
+        meant = context["meant"]
+        names = (*path[:-1], meant) if meant else None
+        return Problem(context["code"], path, expected, found, hint, names)
+    phrase, hint = _PHRASES.get(kind, (details["msg"], "correct the value"))
+    expected = phrase.format_map(context) if kind in _PHRASES else phrase
     return Problem("AOTC-E805", path, expected, show(details["input"]), hint)
 
 
-def _fields(model: type[BaseModel], path: KeyPath) -> dict[str, FieldInfo]:
-    """The keys that a model has at a path, as they are written."""
-    found: type[BaseModel] | None = model
-    annotation: Any = None
-    for step in path:
-        if found is None:
-            found = _model_in(annotation)
-            continue
-        annotation = _own_fields(found)[str(step)].annotation
-        found = annotation if _is_model(annotation) else None
-    return _own_fields(found) if found else {}
-
-
-def _own_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that a table or an array of models holds."""
-    return next((part for part in get_args(annotation) if _is_model(part)), None)
+def keys_of(model: type) -> dict[str, FieldInfo]:
+    """The keys of a section or model, as they are written."""
+    if issubclass(model, BaseModel):
+        found = dict(model.model_fields)
+    else:
+        hints = get_type_hints(model, include_extras=True)
+        found = {name: FieldInfo.from_annotation(hint) for name, hint in hints.items()}
+    return {key.alias or name: key for name, key in found.items()}

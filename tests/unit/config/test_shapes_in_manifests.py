@@ -14,7 +14,7 @@ from aotc.config.build_manifest import (
     SplitSpec,
     all_profiles_of,
 )
-from aotc.config.dimensions import Accepted, sizes_of
+from aotc.config.dimensions import Accepted, MultiplesOf, Rule, sizes_of
 
 Read = Callable[[str | bytes], BuildManifest]
 
@@ -54,20 +54,20 @@ profiles = [{ batch = 3, width = 3 }]
 
 
 @pytest.mark.parametrize(
-    ("raw", "accepted", "sizes"),
+    ("rule", "accepted", "sizes"),
     [
         ("powers_of_two", Accepted(3, 100, 1), (4, 8, 16, 32, 64, 100)),
         ("powers_of_two", Accepted(1, 64, 1), (1, 2, 4, 8, 16, 32, 64)),
         ("powers_of_two", Accepted(1, 100, 24), (24, 48, 96)),
-        ({"multiples_of": 128}, Accepted(1, 500, 1), (128, 256, 384, 500)),
-        ({"multiples_of": 16}, Accepted(20, 70, 8), (32, 48, 64)),
-        ([8, 1], Accepted(1, 8, 1), (1, 8)),
+        (MultiplesOf(128), Accepted(1, 500, 1), (128, 256, 384, 500)),
+        (MultiplesOf(16), Accepted(20, 70, 8), (32, 48, 64)),
+        ((8, 1), Accepted(1, 8, 1), (1, 8)),
     ],
 )
 def test_rules_make_the_sizes_within_the_range_and_the_largest_accepted_one(
-    raw: object, accepted: Accepted, sizes: tuple[int, ...]
+    rule: Rule, accepted: Accepted, sizes: tuple[int, ...]
 ) -> None:
-    assert sizes_of(raw, accepted) == sizes
+    assert sizes_of(rule, accepted) == sizes
     assert all(size in accepted for size in sizes)
 
 

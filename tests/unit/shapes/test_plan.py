@@ -17,6 +17,7 @@ from aotc.config.build_manifest import (
     PolicySpec,
     SplitSpec,
 )
+from aotc.config.specs import ToleranceSpec
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.samples import ranges
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
@@ -42,12 +43,9 @@ def entry_point(
         donate=(),
         profiles=(),
         relations=relations,
-        out_of_profile=policies,
-        rtol=1e-5,
-        atol=0.0,
+        policies=policies,
+        tolerance=ToleranceSpec(rtol=1e-5, atol=0.0),
         fixtures=fixtures,
-        input_shardings={},
-        output_shardings={},
     )
 
 
@@ -74,7 +72,7 @@ def planned(
         profiles=(),
     )
     spec = entry_point(policies, relations, FixtureSpec(file=None, seed=0, ranges={}))
-    dimension = DimensionSpec(minimum=1, maximum=64, multiple_of=multiple_of, profiles=())
+    dimension = DimensionSpec(range=(1, 64), multiple_of=multiple_of)
     return plan_trials(captured, spec, {"batch": dimension, "seq": dimension}, profiles, held)
 
 
