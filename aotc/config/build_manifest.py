@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from aotc.config import document as toml
 from aotc.config import relations
@@ -41,7 +43,7 @@ from aotc.config.specs import (
     all_profiles_of,
     profiles_of,
 )
-from aotc.config.validation import Reading, validate
+from aotc.config.validation import Reading, read_section
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
@@ -77,6 +79,7 @@ __all__ = [
 
 SCHEMA = 1
 KIND = "build manifest"
+_KEYS = TypeAdapter(ManifestKeys)
 
 
 def read_build_manifest(path: Path) -> BuildManifest:
@@ -98,12 +101,8 @@ def build_manifest_of(path: Path, source: bytes) -> BuildManifest:
 def _checked(document: Document) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
     reading = Reading(document.path.resolve().parent)
-    keys, problems = validate(document.data, ManifestKeys, reading)
-    refused = Refused(tuple(problems))
-    if keys is None:
-        keys, _ = validate(document.data, ManifestKeys, replace(reading, is_draft=True))
-        assert keys is not None, "a draft leaves out what cannot be read"
-    problems.extend(relations.check(keys, refused))
+    keys, problems = read_section(document.data, _KEYS, reading)
+    problems.extend(relations.check(keys, Refused(problems)))
     problems.extend(_missing_files(keys))
     raise_if(document.findings(problems))
     manifest = BuildManifest(

@@ -79,14 +79,14 @@ class SplitSpec(Section):
     policy: Literal["split"] = field(default="split", kw_only=True)
 
 
-def _policy[P](raw: object, known: Mapping[str, type[P]]) -> P:
+def _policy(raw: object, known: Mapping[str, _Adapter]) -> Policy:
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
         raise refused([Problem("AOTC-E804", ("policy",), "the key policy", "no such key", hint)])
     policy = written["policy"]
     if isinstance(policy, str) and policy in known:
-        return TypeAdapter[P](known[policy]).validate_python(written)
+        return known[policy].validate_python(written)
     close = closest(policy, known)
     problem = Problem(
         code="AOTC-E805",
@@ -100,10 +100,10 @@ def _policy[P](raw: object, known: Mapping[str, type[P]]) -> P:
     raise refused([problem])
 
 
-_AT_ONCE: Mapping[str, type[FailSpec | PadSpec | SplitSpec]] = {
-    "fail": FailSpec,
-    "pad": PadSpec,
-    "split": SplitSpec,
+_AT_ONCE: Mapping[str, _Adapter] = {
+    "fail": TypeAdapter(FailSpec),
+    "pad": TypeAdapter(PadSpec),
+    "split": TypeAdapter(SplitSpec),
 }
 
 
@@ -129,7 +129,11 @@ class CompileSpec(Section):
 type PolicySpec = PadSpec | SplitSpec | CompileSpec
 type Policy = PolicySpec | FailSpec
 
-_POLICIES: Mapping[str, type[FailSpec | PolicySpec]] = {**_AT_ONCE, "compile": CompileSpec}
+type _Adapter = (
+    TypeAdapter[FailSpec] | TypeAdapter[PadSpec] | TypeAdapter[SplitSpec] | TypeAdapter[CompileSpec]
+)
+
+_POLICIES: Mapping[str, _Adapter] = {**_AT_ONCE, "compile": TypeAdapter(CompileSpec)}
 
 PolicyValue = Annotated[Policy, PlainValidator(lambda raw: _policy(raw, _POLICIES))]
 """A policy's name, or a table with one."""

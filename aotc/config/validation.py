@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -45,6 +47,8 @@ _PHRASES = {
     "greater_than_equal": ("a number of at least {ge}", "correct the value"),
     "less_than_equal": ("a number of at most {le}", "correct the value"),
 }
+type Keys = Mapping[str, FieldInfo]
+
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _MENDED_MAX = 1000
 """Rounds of leaving out what cannot be read: each leaves out at least one value."""
@@ -78,87 +82,108 @@ class Section:
         schema = handler(source)
         # Strict fields, but no instance of the class is asked for where a file has a table.
         cast("core_schema.DataclassSchema", handler.resolve_ref_schema(schema))["strict"] = False
-        return core_schema.with_info_wrap_validator_function(partial(_section, cls), schema)
+        return core_schema.with_info_wrap_validator_function(
+            partial(_section, cls, keys_of(cls)), schema
+        )
 
 
 def _section(
-    section: type[Section], raw: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    section: type[Section],
+    keys: Keys,
+    raw: object,
+    read: ValidatorFunctionWrapHandler,
+    info: ValidationInfo,
 ) -> object:
     if isinstance(info.context, Reading) and info.context.is_draft:
-        return _drafted(section, raw, read)
+        return _drafted(keys, raw, read)
     value, problems = None, []
     try:
         value = read(raw)
     except ValidationError as error:
-        problems += _problems(section, error)
+        problems += _problems(keys, error)
     problems += section.together(raw.keys()) if isinstance(raw, dict) else ()
     if problems:
         raise refused(problems)
     return value
 
 
-def _drafted(section: type[Section], raw: object, read: ValidatorFunctionWrapHandler) -> object:
+def _drafted(keys: Keys, raw: object, read: ValidatorFunctionWrapHandler) -> object:
     for _ in range(_MENDED_MAX):
         try:
             return read(raw)
         except ValidationError as error:
-            if not isinstance(raw, dict) or (mended := _mended(section, raw, error)) is None:
+            if not isinstance(raw, dict) or (mended := _mended(keys, raw, error)) is None:
                 raise
             raw = mended
     raise AssertionError("values that cannot be read are left out until none is left")
 
 
 def _mended(
-    section: type[Section], raw: Mapping[str, object], error: ValidationError
+    keys: Keys, raw: Mapping[str, object], error: ValidationError
 ) -> dict[str, object] | None:
     """A table without what cannot be read and with what is missing; None where that is unknown."""
-    mended = dict(raw)
+    mended = deepcopy(dict(raw))
     for details in error.errors(include_url=False):
         path = details["loc"]
         if details["type"] != "missing" or len(path) > 1:
-            mended = _without(mended, path)
-        elif examples := keys_of(section)[str(path[0])].examples:
+            _leave_out(mended, path)
+        elif examples := keys[str(path[0])].examples:
             mended |= tomllib.loads(examples[0])
         else:
             return None
     return mended
 
 
-def _without(table: Mapping[str, object], path: KeyPath) -> dict[str, object]:
-    """A table without the value at a path, or without the array or table that lacks it there."""
-    key, *rest = path
-    below = table.get(str(key))
-    if isinstance(below, dict) and rest and rest[0] in below:
-        return {**table, str(key): _without(below, tuple(rest))}
-    return {name: value for name, value in table.items() if name != key}
+def _leave_out(table: dict[str, object], path: KeyPath) -> None:
+    """Without the value at a path, or without the array or table that lacks it there."""
+    for key, inner in pairwise(path):
+        below = table.get(str(key))
+        if not isinstance(below, dict) or inner not in below:
+            table.pop(str(key), None)
+            return
+        table = below
+    table.pop(str(path[-1]), None)
 
 
-def validate[M](
-    data: object, model: type[M], reading: Reading | None = None
-) -> tuple[M | None, list[Problem]]:
-    """The data as a section or model, or None and everything that is wrong with it.
+def read_section[S](
+    data: object, section: TypeAdapter[S], reading: Reading
+) -> tuple[S, list[Problem]]:
+    """The data as a section, and everything that is wrong with it: a draft, if anything is.
+
+    Codes: AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value; and those
+    of the problems that sections find.
+    """
+    try:
+        return section.validate_python(data, context=reading), []
+    except ValidationError as error:
+        draft = section.validate_python(data, context=replace(reading, is_draft=True))
+        return draft, _problems({}, error)
+
+
+def validate[M: BaseModel](data: object, model: type[M]) -> tuple[M | None, list[Problem]]:
+    """The data as a model, or None and everything that is wrong with it.
 
     Codes: AOTC-E803 unknown key, AOTC-E804 missing key, AOTC-E805 wrong type or value.
     """
     try:
-        return TypeAdapter(model).validate_python(data, context=reading), []
+        return model.model_validate(data), []
     except ValidationError as error:
-        return None, _problems(model, error)
+        return None, _problems(keys_of(model), error)
 
 
-def _problems(model: type, error: ValidationError) -> list[Problem]:
-    return [_problem(model, details) for details in error.errors(include_url=False)]
+def _problems(keys: Keys, error: ValidationError) -> list[Problem]:
+    return [_problem(keys, details) for details in error.errors(include_url=False)]
 
 
-def _problem(model: type, details: ErrorDetails) -> Problem:
+def _problem(keys: Keys, details: ErrorDetails) -> Problem:
     kind, path = details["type"], details["loc"]
-    context: dict[str, Any] = details.get("ctx", {})
+    context = details.get("ctx", {})
     if path[-1:] == ("[key]",):
         path = path[:-1]
     if kind in _UNKNOWN:
-        return unknown_key(path, [*keys_of(model)])
+        return unknown_key(path, [*keys])
     if kind == "missing":
-        key = keys_of(model)[str(path[-1])]
+        key = keys[str(path[-1])]
         example = f", for example {key.examples[0]}" if key.examples else ""
         return Problem(
             code="AOTC-E804",
@@ -178,7 +203,7 @@ def _problem(model: type, details: ErrorDetails) -> Problem:
     return Problem("AOTC-E805", path, expected, show(details["input"]), hint)
 
 
-def keys_of(model: type) -> dict[str, FieldInfo]:
+def keys_of(model: type) -> Keys:
     """The keys of a section or model, as they are written."""
     if issubclass(model, BaseModel):
         found = dict(model.model_fields)
