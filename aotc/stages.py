@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence
 from aotc.locations import EntryPointLines
+from aotc_runtime.digest import sha256
 from aotc_runtime.schema.device import Compilation
+from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
@@ -32,6 +34,23 @@ from aotc_runtime.schema.tree import Tree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+type ByTarget[V] = Mapping[str, Mapping[ExecutableKey, V]]
+"""Of each executable of each target, by the target's name."""
+
+FILE_STEM_MAX = 160
+"""Characters; a file name may have 255 bytes, and more is put around the stem."""
+
+
+def file_stem(key: ExecutableKey) -> str:
+    """What the files about an executable are named by: its label, or a digest of a longer one."""
+    label = key.label
+    return label if len(label) <= FILE_STEM_MAX else sha256(label.encode()).removeprefix("sha256:")
+
+
+def fixture_file(folder: Path, key: ExecutableKey) -> Path:
+    """A fixture with its reference outputs, in the folder of a build; safetensors."""
+    return folder / f"fixture.{file_stem(key)}.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,11 @@ class CapturedEntryPoint:
     calls: dict[str, str] = field(default_factory=dict)
     recorded: bool = False
 
+    @property
+    def by_key(self) -> dict[ExecutableKey, CapturedProfile]:
+        """The profiles, each by the key of its executables, in their order."""
+        return {executable_key(self.name, each.sizes): each for each in self.profiles}
+
 
 @dataclass(frozen=True, slots=True)
 class Package:
@@ -144,9 +168,10 @@ class CapturedProgram:
         """All files beside the manifest, to their digests."""
         return self.read | self.sources | self.files
 
-    def profile(self, entry_point: str, index: int) -> CapturedProfile:
-        """One of an entry point's profiles."""
-        return self.entry_points[entry_point].profiles[index]
+    @property
+    def profiles(self) -> dict[ExecutableKey, CapturedProfile]:
+        """The profiles of all entry points."""
+        return {key: each for e in self.entry_points.values() for key, each in e.by_key.items()}
 
     @property
     def mesh(self) -> Mesh | None:

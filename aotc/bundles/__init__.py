@@ -1,1 +1,1 @@
-"""What is done with finished bundles: signing, merging, certifying, and judging by a policy."""
+"""What is done with finished bundles: signing, matching with hosts, and judging by a policy."""

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from aotc.errors import BUILD_FAMILIES
+from aotc.errors import family_of
 from aotc.signing.trust_state import PolicyState, check_reachable, state_of, warnings
-from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.errors import Finding
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import Verdict, examine
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(open_bundle(bundle), policy, host.detect_all(), now=now.timestamp())
+        verdict = examine(open_bundle(bundle), policy, host.detect_all(), now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings
         document["bundle"] = _bundle_document(bundle, verdict, accepted)
         lines.append(f"accepts  {bundle}, {verdict.root_digest}")
-    exit_code = family_of(findings[0].code, BUILD_FAMILIES).exit_code if findings else 0
+    exit_code = family_of(findings[0].code).exit_code if findings else 0
     return Checked(tuple(findings), exit_code, document, tuple(lines))
 
 

@@ -29,18 +29,19 @@ from aotc.capture.trace import (
     TracedProfile,
     argument_at,
     closure_name,
-    profile_label,
     trace_profile,
 )
 from aotc.capture.weights import Weights
-from aotc.config.build_manifest import BuildManifest, CompileSpec, EntryPointSpec
-from aotc.config.dimensions import Accepted
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.errors import CaptureError, raise_if
 from aotc.evidence import Coverage
 from aotc.locations import Decision, EntryPointLines
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     Argument,
+    CompileHere,
+    Dimension,
     DType,
     LiftedConstant,
     Parameter,
@@ -127,7 +128,7 @@ def trace_entry_point(
     inputs = _input_specs(first, leaf_axes.inputs, spread)
     outputs = _output_specs(first, leaf_axes.outputs, spread)
     raise_if(policy_checks.findings(manifest, name, inputs, outputs, symbolic))
-    compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileSpec)]
+    compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileHere)]
     exported = None
     if compiled:
         where = manifest.where("entry_points", name, "out_of_profile", compiled[0])
@@ -161,13 +162,13 @@ def _check_trees(
 ) -> None:
     """Raises CaptureError: AOTC-E827 results that differ between profiles, E833 equal paths."""
     first = profiles[0]
-    labels = [profile_label(plan.name, profile.sizes) for profile in profiles]
+    labels = [label(plan.name, profile.sizes) for profile in profiles]
     outputs = [profile.outputs for profile in profiles]
     raise_if(refuse.check_profiles([*zip(labels, outputs, strict=True)], "results"))
     tree.check_paths(first.outputs, f"{plan.name} result")
     for parameter in plan.inputs:
         passed = [profile.call.trees[parameter] for profile in profiles]
-        named = [f"{label} {parameter}" for label in labels]
+        named = [f"{where} {parameter}" for where in labels]
         raise_if(refuse.check_profiles([*zip(named, passed, strict=True)], "a structure"))
         where = manifest.where("entry_points", plan.name, "inputs", parameter)
         tree.check_paths(first.call.trees[parameter], where)
@@ -175,7 +176,7 @@ def _check_trees(
 
 def _at_all_sizes(
     call_at: CallAt,
-    accepted: Mapping[str, Accepted],
+    accepted: Mapping[str, Dimension],
     spec: EntryPointSpec,
     first: TracedProfile,
     manifest: BuildManifest,

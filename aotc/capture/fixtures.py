@@ -24,7 +24,6 @@ from aotc.config.build_manifest import (
     FixtureSpec,
     InputLeaf,
     InputLike,
-    PadSpec,
     SourceFile,
     at_once,
     leaf_paths,
@@ -33,7 +32,7 @@ from aotc.errors import CaptureError, raise_if
 from aotc.stages import CapturedEntryPoint
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import DType, KeyImpl
+from aotc_runtime.schema.manifest import DType, KeyImpl, Pad
 
 Where = Callable[..., str]
 """`BuildManifest.where` for keys below one `fixtures` table."""
@@ -214,9 +213,9 @@ def supplied_inputs(
     found: dict[str, Array] = {}
     for dimension, policy in spec.out_of_profile.items():
         pad = at_once(policy)
-        if isinstance(pad, PadSpec) and pad.mask:
+        if isinstance(pad, Pad) and pad.mask:
             masks.setdefault(pad.mask, set()).add(dimension)
-        if isinstance(pad, PadSpec) and pad.length:
+        if isinstance(pad, Pad) and pad.length:
             found[pad.length] = np.asarray(real[dimension], np.int32)
     for parameter, dimensions in masks.items():
         leaf = spec.inputs[parameter]

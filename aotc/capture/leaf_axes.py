@@ -120,7 +120,7 @@ def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:
     low, high = sizes[0], sizes[-1]
     if low < high:
         return low, high
-    step = known.multiple_of
+    step = known.accepted.multiple_of
     if low + step in known.accepted:
         return low, low + step
     return max(low - step, known.accepted.smallest), low

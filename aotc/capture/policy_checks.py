@@ -9,16 +9,12 @@ from collections.abc import Iterator, Sequence
 from aotc.capture.symbolic import Symbolic
 from aotc.config.build_manifest import (
     BuildManifest,
-    CompileSpec,
-    PadSpec,
-    PolicySpec,
-    SplitSpec,
     at_once,
 )
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.labels import tensor_text
-from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Pad, Split, TensorSpec
 
 
 def findings(
@@ -51,7 +47,7 @@ def findings(
 def _without_axes(
     where: str,
     dimension: str,
-    policy: PolicySpec,
+    policy: DimensionPolicy,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
 ) -> Iterator[Finding]:
@@ -64,24 +60,24 @@ def _without_axes(
             f"{kind} {spec.path or 'result'}, {tensor_text(spec)}",
         )
     plan = at_once(policy)
-    if isinstance(plan, SplitSpec) and not unknown:
+    if isinstance(plan, Split) and not unknown:
         for kind, spec in tensors:
             carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
             if carrying not in ([], [dimension]):
                 expected = f"an {kind} that carries {dimension} by itself, on one axis at most"
                 found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
                 yield _unsuited(where, expected, found)
-    if isinstance(plan, PadSpec):
+    if isinstance(plan, Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
             yield _unsuited(where, f"a fill for one of {', '.join(sorted(paths))}", path)
 
 
 def _without_module(
-    where: str, dimension: str, policy: PolicySpec, symbolic: Symbolic
+    where: str, dimension: str, policy: DimensionPolicy, symbolic: Symbolic
 ) -> Iterator[Finding]:
     reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
-    if isinstance(policy, CompileSpec) and reasons:
+    if isinstance(policy, CompileHere) and reasons:
         other, reason = reasons[0]
         expected = "a function that jax can trace at all sizes at once, to compile it for any"
         found = reason if other == dimension else f"{reason} (of {other})"

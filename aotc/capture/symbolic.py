@@ -21,9 +21,9 @@ from jax import export
 from aotc import private
 from aotc.capture import raised
 from aotc.capture.arguments import FlatCall
-from aotc.config.dimensions import Accepted
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.expressions import Expression, parse_expression, parse_relation
+from aotc_runtime.schema.manifest import Dimension
 
 type CallAt = Callable[[Mapping[str, Any]], FlatCall]
 
@@ -67,7 +67,7 @@ class Symbolic:
 def analyze(
     call_at: CallAt,
     shapes_of: Callable[[FlatCall, Any], Shapes],
-    accepted: Mapping[str, Accepted],
+    accepted: Mapping[str, Dimension],
     relations: Sequence[str],
     concrete: Mapping[str, int],
     root: Path,
@@ -107,7 +107,7 @@ def analyze(
 def _inputs(
     call_at: CallAt,
     shapes_of: Callable[[FlatCall, Any], Shapes],
-    accepted: Mapping[str, Accepted],
+    accepted: Mapping[str, Dimension],
     relations: Sequence[str],
 ) -> Sequence[Any] | None:
     """Shapes of inputs traced without the equalities between dimensions, by which jax would write
@@ -123,7 +123,7 @@ def _inputs(
     return inputs
 
 
-def symbols(accepted: Mapping[str, Accepted], relations: Sequence[str]) -> dict[str, Any]:
+def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
     """A symbolic size for each dimension, constrained by its range and the relations; a number
     where only one size is accepted. Raises ValueError for constraints that jax does not take.
     """

@@ -24,6 +24,7 @@ from aotc.errors import BuildManifestError, CaptureError, raise_if
 from aotc.evidence import ControlFlow
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     Argument,
     InputArgument,
@@ -79,11 +80,6 @@ class TracedProfile:
     def shapes(self) -> Shapes:
         """The shapes of its inputs and outputs."""
         return shapes_of(self.call, self.outputs)
-
-
-def profile_label(name: str, sizes: Mapping[str, int]) -> str:
-    assignment = ",".join(f"{key}={value}" for key, value in sizes.items())
-    return f"{name}[{assignment}]" if assignment else name
 
 
 def _trace(
@@ -167,7 +163,7 @@ def trace_profile(
     """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837, E841,
     E842).
     """
-    where = profile_label(call.plan.name, sizes)
+    where = label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, spread, sizes)
     outputs = _outputs(traced, impls, where)
     leaves = [(path, keys.data_aval(leaf)) for path, leaf in tree.leaf_paths(outputs)]

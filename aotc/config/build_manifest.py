@@ -29,7 +29,7 @@ from aotc.config.inputs import (
     dimensions_of,
     leaf_paths,
 )
-from aotc.config.policies import CompileSpec, PadSpec, PolicySpec, SplitSpec, at_once
+from aotc.config.policies import at_once
 from aotc.config.problem import Problem, Refused
 from aotc.config.shardings import assign
 from aotc.config.specs import (
@@ -40,18 +40,15 @@ from aotc.config.specs import (
     Overrides,
     SourceFile,
     WeightsSpec,
-    all_profiles_of,
     profiles_of,
 )
 from aotc.config.validation import Reading, read_section
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.labels import label
 
 __all__ = [
     "BuildManifest",
-    "CompileSpec",
     "DimensionSpec",
     "EntryPointSpec",
     "FixtureSpec",
@@ -62,15 +59,10 @@ __all__ = [
     "InputTree",
     "Name",
     "Overrides",
-    "PadSpec",
-    "PolicySpec",
     "Size",
     "SourceFile",
-    "SplitSpec",
     "WeightsSpec",
-    "all_profiles_of",
     "at_once",
-    "build_manifest_of",
     "dimensions_of",
     "leaf_paths",
     "profiles_of",
@@ -93,11 +85,6 @@ def read_build_manifest(path: Path) -> BuildManifest:
     return _checked(toml.read(path, KIND))
 
 
-def build_manifest_of(path: Path, source: bytes) -> BuildManifest:
-    """As `read_build_manifest`, of what was read of this path before."""
-    return _checked(toml.parse_bytes(path, source, KIND))
-
-
 def _checked(document: Document) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
     reading = Reading(document.path.resolve().parent)
@@ -118,6 +105,7 @@ def _checked(document: Document) -> BuildManifest:
 
 def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
     """Shardings that do not fit inputs whose shapes the manifest tells, at some profile."""
+    every = {key for target in manifest.targets for key in manifest.executables(target)}
     for name, spec in manifest.entry_points.items():
         leaves = [
             leaf for parameter, tree in spec.inputs.items() for leaf in leaf_paths(tree, parameter)
@@ -125,12 +113,14 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
         if not spec.input_shardings or any(isinstance(leaf, InputLike) for _, leaf in leaves):
             continue  # the capture asks the functions
         calls = {
-            label(name, sizes): [
+            key.label: [
                 (path, [sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape])
                 for path, leaf in leaves
                 if isinstance(leaf, InputLeaf)
             ]
-            for sizes in all_profiles_of(manifest, name, ())
+            for key in sorted(every)
+            if key.entry_point == name
+            for sizes in [dict(key.sizes)]
         }
         where = partial(manifest.where, "entry_points", name, "shardings", "inputs")
         yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]

@@ -19,6 +19,7 @@ from aotc.config.fields import Arrayed, Size, accepting, at_least_one, refusal
 from aotc.config.problem import Problem, Refused, duplicates, spell
 from aotc.config.validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.manifest import Dimension
 from aotc_runtime.words import closest
 
 POWERS_OF_TWO = "powers_of_two"
@@ -28,32 +29,6 @@ PROFILES_MAX = 1024
 """Executables of one entry point and target; a generated list beyond that was a mistake."""
 
 _EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}" or {{ {MULTIPLES_OF} = 128 }}'
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The sizes that calls may have: multiples of a number, within both ends."""
-
-    minimum: int
-    maximum: int
-    multiple_of: int
-
-    def __contains__(self, size: int) -> bool:
-        return self.minimum <= size <= self.maximum and size % self.multiple_of == 0
-
-    @property
-    def smallest(self) -> int:
-        """The smallest accepted size."""
-        return -(-self.minimum // self.multiple_of) * self.multiple_of
-
-    @property
-    def largest(self) -> int:
-        """The largest accepted size."""
-        return self.maximum // self.multiple_of * self.multiple_of
-
-    @property
-    def is_empty(self) -> bool:
-        return self.smallest > self.largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +88,10 @@ class DimensionSpec(Section):
     multiple_of: Size = 1
 
     @property
-    def minimum(self) -> int:
-        """The smallest size of the range."""
-        return self.range[0]
-
-    @property
-    def maximum(self) -> int:
-        """The largest size of the range."""
-        return self.range[1]
-
-    @property
-    def accepted(self) -> Accepted:
-        return Accepted(self.minimum, self.maximum, self.multiple_of)
+    def accepted(self) -> Dimension:
+        """The sizes that calls may have."""
+        smallest, largest = self.range
+        return Dimension(minimum=smallest, maximum=largest, multiple_of=self.multiple_of)
 
     @property
     def profiles(self) -> tuple[int, ...]:
@@ -132,14 +99,14 @@ class DimensionSpec(Section):
         return () if self.rule is None else sizes_of(self.rule, self.accepted)
 
 
-def sizes_of(rule: Rule, accepted: Accepted) -> tuple[int, ...]:
+def sizes_of(rule: Rule, accepted: Dimension) -> tuple[int, ...]:
     """The sizes that a value of `profiles` without problems means, sorted."""
     if isinstance(rule, tuple):
         return tuple(sorted(rule))
     return tuple(sorted({*_generated(rule, accepted), accepted.largest}))
 
 
-def accepted_by(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Accepted | None:
+def accepted_by(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Dimension | None:
     """What a dimension accepts; None if that cannot be told, or is nothing."""
     if refused.within(*path, "range") or refused.within(*path, "multiple_of"):
         return None
@@ -165,7 +132,7 @@ def check_range(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> It
         )
 
 
-def check_sizes(rule: Rule, path: KeyPath, accepted: Accepted | None) -> Iterator[Problem]:
+def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
     """What is wrong with a value of `profiles`. accepted: None if that cannot be told."""
     if isinstance(rule, tuple):
         yield from duplicates(path, rule)
@@ -182,7 +149,7 @@ def check_sizes(rule: Rule, path: KeyPath, accepted: Accepted | None) -> Iterato
 
 
 def check_size(
-    size: int, path: KeyPath, accepted: Accepted | None, otherwise: str
+    size: int, path: KeyPath, accepted: Dimension | None, otherwise: str
 ) -> Iterator[Problem]:
     """What is wrong with one size. otherwise: what to do but change what is accepted."""
     if accepted is not None and not accepted.minimum <= size <= accepted.maximum:
@@ -194,7 +161,7 @@ def check_size(
         yield Problem("AOTC-E805", path, expected, spell(size), f"round it, or {otherwise}")
 
 
-def _check_count(rule: Rule, path: KeyPath, accepted: Accepted) -> Iterator[Problem]:
+def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
     for number, _ in enumerate(_generated(rule, accepted)):
         if number >= PROFILES_MAX:
             yield Problem(
@@ -207,7 +174,7 @@ def _check_count(rule: Rule, path: KeyPath, accepted: Accepted) -> Iterator[Prob
             return
 
 
-def _generated(rule: Rule, accepted: Accepted) -> Iterator[int]:
+def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
     """Sizes by a rule, in order and one at a time: there may be far too many."""
     if isinstance(rule, MultiplesOf):
         step = rule.multiples_of

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import ml_dtypes
 import numpy as np
+from msgspec import UNSET
 from pydantic import PlainValidator, TypeAdapter
 
 from aotc.config.fields import (
@@ -31,7 +32,7 @@ from aotc.config.inputs import InputLeaf, InputLike, InputTree, leaf_paths
 from aotc.config.problem import Problem, show, spell, unknown_reference
 from aotc.config.validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.manifest import DType, KeyImpl
+from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, DType, KeyImpl, Pad, Split
 from aotc_runtime.words import closest
 
 type Fill = bool | int | float
@@ -55,6 +56,9 @@ class FailSpec(Section):
 
     policy: Literal["fail"] = field(default="fail", kw_only=True)
 
+    def asked(self) -> None:
+        """Bundles say nothing of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PadSpec(Section):
@@ -71,12 +75,21 @@ class PadSpec(Section):
     mask: _Parameter = ""
     length: _Parameter = ""
 
+    def asked(self) -> Pad:
+        """The policy as bundles have it, not proven yet."""
+        fill = {path: repr(value) for path, value in self.fill.items()}
+        return Pad(fill=fill, mask=self.mask, length=self.length, proof=())
+
 
 @dataclass(frozen=True, slots=True)
 class SplitSpec(Section):
     """Several calls, and their results joined."""
 
     policy: Literal["split"] = field(default="split", kw_only=True)
+
+    def asked(self) -> Split:
+        """The policy as bundles have it, not proven yet."""
+        return Split(proof=())
 
 
 def _policy(raw: object, known: Mapping[str, _Adapter]) -> Policy:
@@ -125,9 +138,13 @@ class CompileSpec(Section):
     most: Size = 8
     seconds: Size = 60
 
+    def asked(self) -> CompileHere:
+        """The policy as bundles have it."""
+        until = UNSET if self.meanwhile is None else self.meanwhile.asked()
+        return CompileHere(most=self.most, seconds=self.seconds, meanwhile=until)
 
-type PolicySpec = PadSpec | SplitSpec | CompileSpec
-type Policy = PolicySpec | FailSpec
+
+type Policy = FailSpec | PadSpec | SplitSpec | CompileSpec
 
 type _Adapter = (
     TypeAdapter[FailSpec] | TypeAdapter[PadSpec] | TypeAdapter[SplitSpec] | TypeAdapter[CompileSpec]
@@ -139,9 +156,11 @@ PolicyValue = Annotated[Policy, PlainValidator(lambda raw: _policy(raw, _POLICIE
 """A policy's name, or a table with one."""
 
 
-def at_once(spec: PolicySpec | None) -> PadSpec | SplitSpec | None:
+def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
     """What a call can do without a compilation."""
-    return spec.meanwhile if isinstance(spec, CompileSpec) else spec
+    if isinstance(policy, CompileHere):
+        return None if policy.meanwhile is UNSET else policy.meanwhile
+    return policy
 
 
 def check_policies(

@@ -7,7 +7,6 @@ from math import prod
 
 from aotc.config.dimensions import (
     PROFILES_MAX,
-    Accepted,
     accepted_by,
     check_range,
     check_size,
@@ -19,6 +18,7 @@ from aotc.config.profiles import grid
 from aotc.config.specs import EntryPointSpec, ManifestKeys
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import Relation, parse_relation
+from aotc_runtime.schema.manifest import Dimension
 
 
 def check_dimensions(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
@@ -102,7 +102,7 @@ def used_dimensions(entry: EntryPointSpec, path: KeyPath, refused: Refused) -> s
     return {name for tree in entry.inputs.values() for name in dimensions_of(tree)}
 
 
-def accepted_sizes(manifest: ManifestKeys, name: str, refused: Refused) -> Accepted | None:
+def accepted_sizes(manifest: ManifestKeys, name: str, refused: Refused) -> Dimension | None:
     """What a dimension accepts; None if that cannot be told."""
     if (dimension := manifest.dimensions.get(name)) is None:
         return None
@@ -126,7 +126,7 @@ def _listed_everywhere(manifest: ManifestKeys, refused: Refused) -> set[str]:
 def _check_list(
     points: Sequence[Mapping[str, int]],
     path: KeyPath,
-    accepted: Mapping[str, Accepted | None],
+    accepted: Mapping[str, Dimension | None],
     relations: Sequence[Relation],
     texts: Sequence[str],
 ) -> Iterator[Problem]:
@@ -160,7 +160,7 @@ def _check_list(
 def _check_grid(
     manifest: ManifestKeys,
     path: KeyPath,
-    accepted: Mapping[str, Accepted | None],
+    accepted: Mapping[str, Dimension | None],
     relations: Sequence[Relation],
 ) -> Iterator[Problem]:
     sizes: dict[str, tuple[int, ...]] = {}

@@ -6,7 +6,7 @@ values that `aotc.config.build_manifest` reads.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -42,7 +42,7 @@ from aotc.config.fields import (
 )
 from aotc.config.gates import Gates
 from aotc.config.inputs import Input, dimensions_of
-from aotc.config.policies import FailSpec, PolicySpec, PolicyValue
+from aotc.config.policies import PolicyValue
 from aotc.config.problem import Problem, duplicates
 from aotc.config.profiles import Sizes, grid, normalized
 from aotc.config.shardings import Shardings
@@ -50,6 +50,8 @@ from aotc.config.validation import Reading, Section
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import parse_relation
+from aotc_runtime.schema.labels import ExecutableKey, executable_key
+from aotc_runtime.schema.manifest import DimensionPolicy
 from aotc_runtime.schema.mesh import DEVICES_MAX, Sharding
 
 RESERVED_WEIGHTS = "closure"
@@ -227,10 +229,10 @@ class EntryPointSpec(Section):
     fixtures: FixtureSpec = FixtureSpec()
 
     @property
-    def out_of_profile(self) -> Mapping[str, PolicySpec]:
-        """By dimension; `fail` for one that is not listed."""
-        policies = self.policies.items()
-        return {name: policy for name, policy in policies if not isinstance(policy, FailSpec)}
+    def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
+        """By dimension, not proven yet; `fail` for one that is not listed."""
+        asked = {name: policy.asked() for name, policy in self.policies.items()}
+        return {name: policy for name, policy in asked.items() if policy is not None}
 
     @property
     def rtol(self) -> float:
@@ -382,6 +384,16 @@ class BuildManifest(ManifestKeys):
             spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
         return profiles_of(spec, dimensions)
 
+    def executables(self, target: str) -> tuple[ExecutableKey, ...]:
+        """What all entry points are compiled for, in their order. target: as the manifest writes
+        it.
+        """
+        return tuple(
+            executable_key(name, sizes)
+            for name in self.entry_points
+            for sizes in self.profiles(name, target)
+        )
+
     def files(self) -> Iterator[SourceFile]:
         """The files of weights and fixtures; one that is named twice comes twice."""
         for weights in self.weights.values():
@@ -406,19 +418,3 @@ def profiles_of(
     used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
     sizes = {name: dimensions[name].profiles for name in used}
     return grid(used, sizes, map(parse_relation, entry_point.relations))
-
-
-def all_profiles_of(
-    manifest: BuildManifest, entry_point: str, targets: Sequence[str]
-) -> tuple[Sizes, ...]:
-    """The profiles of an entry point for any of these targets, each once, sorted.
-
-    targets: as written; the manifest's own if there are none.
-    """
-    every = [
-        sizes
-        for target in targets or manifest.targets
-        for sizes in manifest.profiles(entry_point, target)
-    ]
-    unique = {tuple(sorted(sizes.items())): sizes for sizes in every}
-    return tuple(unique[key] for key in sorted(unique))

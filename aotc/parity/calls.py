@@ -15,15 +15,15 @@ from aotc.parity.isolated import Differing
 from aotc.parity.structures import (
     PlainCall,
     as_argument,
-    call_files,
+    call_file,
     differences,
-    fixture_file,
     read_call,
     unchanged,
 )
 from aotc.shapes.files import read_fixture
+from aotc.stages import fixture_file
 from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.loaded import LoadedBundle
@@ -39,7 +39,7 @@ def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> I
             arguments = {each.name: as_argument(each.value) for each in call.arguments}
             positional, named = _as_passed(call, arguments, by_name=by_name)
             try:
-                result = loaded[call.entry_point](*positional, **named)
+                result = loaded[call.key.entry_point](*positional, **named)
             except AotcError as error:
                 yield _refused(where, error)
                 continue
@@ -55,12 +55,12 @@ def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
     put together.
     """
     for where, spec, call in _calls(manifest, folder):
-        recorded = read_fixture(fixture_file(folder, call), spec.inputs, spec.outputs)
+        recorded = read_fixture(fixture_file(folder, call.key), spec.inputs, spec.outputs)
         for by_name in (False, True):
             arguments = {each.name: as_argument(each.value) for each in call.arguments}
             positional, named = _as_passed(call, arguments, by_name=by_name)
             try:
-                found = _leaves(spec, call.entry_point, positional, named)
+                found = _leaves(spec, call.key.entry_point, positional, named)
             except AotcError as error:
                 yield _refused(where, error)
                 continue
@@ -101,11 +101,11 @@ def _leaves(
 def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryPoint, PlainCall]]:
     """The calls at the profiles that a target has; each with its label."""
     for name, spec in manifest.entry_points.items():
-        profiles = [profile.sizes for profile in spec.profiles]
-        for path in call_files(folder, name):
-            call = read_call(path)
-            if call.sizes in profiles:
-                yield label(name, call.sizes), spec, call
+        for profile in spec.profiles:
+            key = executable_key(name, profile.sizes)
+            path = call_file(folder, key)
+            if path.exists():
+                yield key.label, spec, read_call(path)
 
 
 def _refused(where: str, error: AotcError) -> Differing:

@@ -3,9 +3,9 @@ executable is a finding of the build."""
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from aotc.errors import ParityError, quoted
 from aotc.processes import Processes, describe_status, inherited, last_line
-from aotc.shapes.trials import Outcome
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
+from aotc_runtime.serving.compare import Difference
 
 SECONDS_MAX = 1800
 """Fixtures are one call per executable; half an hour means that one of them does not end."""
@@ -24,20 +25,6 @@ STDERR_LINES_SHOWN = 12
 
 PASSING = ("AOTC-E551",)
 """Findings about a host that may not last: too little free memory."""
-
-
-class Result(Struct, frozen=True):
-    """One fixture's outcome, as `aotc_runtime.serving.readiness.FixtureResult` has it."""
-
-    label: str
-    entry_point: str
-    profile: int
-    max_abs: float | None
-    max_rel: float | None
-    ulp_max: int
-    elements: int
-    worst: str
-    within_tolerance: bool
 
 
 class Differing(Struct, frozen=True):
@@ -51,40 +38,35 @@ class Differing(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the worker prints. differing: beside results, and beside the reasons why this host is
-    unsuited.
+    """What the worker prints. fixtures: how far each executable's results are from their reference.
+    differing: beside these, and beside the reasons why this host is unsuited.
     """
 
     unsuited: list[dict[str, str]] = []
     failed: list[dict[str, str]] = []
-    results: list[Result] = []
+    fixtures: list[tuple[ExecutableKey, Difference]] = []
     differing: list[Differing] = []
-    trials: list[list[Outcome]] = []
+    trials: list[list[Difference]] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What a target's executables did. fixtures: by (entry point, profile index).  trials: of each
-    entry point that has any, in the order of the plan.
+class Ran(Struct, frozen=True):
+    """What a target's executables did. trials: of each entry point that has any, in the order of
+    the plan.  not_run: why this host cannot run them; then nothing else is known.  lasting: false
+    if it only lacks free memory at the moment.
     """
 
-    fixtures: dict[tuple[str, int], ParityRan]
-    trials: list[list[Outcome]]
+    fixtures: tuple[tuple[ExecutableKey, ParityRan], ...] = ()
+    trials: list[list[Difference]] = []
+    not_run: ParityNotRun | None = None
+    lasting: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class NotRun:
-    """This host cannot run the target. lasting: false if it only lacks free memory at the
-    moment.
-    """
-
-    why: ParityNotRun
-    lasting: bool
+def encode(answer: Answer) -> bytes:
+    """The answer as one line: in a form that has infinite errors, which JSON has not."""
+    return base64.b64encode(msgspec.msgpack.encode(answer))
 
 
-def run(
-    bundle: Path, policy: Path, target: str, folder: Path, processes: Processes
-) -> Ran | NotRun:
+def run(bundle: Path, policy: Path, target: str, folder: Path, processes: Processes) -> Ran:
     """Run all fixtures of one target, and the trials that lie in a folder.
 
     What trials come to is for the caller to judge. Raises ParityError: AOTC-E951 beyond tolerance,
@@ -114,7 +96,8 @@ def run(
             "XLA compiled code that crashes: reduce the program and report it",
         )
     try:
-        answer = msgspec.json.decode(last_line(answered), type=Answer)
+        line = base64.b64decode(last_line(answered), validate=True)
+        answer = msgspec.msgpack.decode(line, type=Answer)
     except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
         found = f"an answer that nobody understands: {error}"
         raise _crash(target, found, "code of the bundle has written into it: report it") from error
@@ -130,19 +113,29 @@ def run(
     if answer.unsuited:
         reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
         lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
-        return NotRun(ParityNotRun(reason=reasons), lasting)
-    failed = [result for result in answer.results if not result.within_tolerance]
-    if failed:
-        raise ParityError(*(_beyond(result, target) for result in failed))
-    fixtures = {(result.entry_point, result.profile): _ran(result) for result in answer.results}
-    return Ran(fixtures, answer.trials)
+        return Ran(not_run=ParityNotRun(reason=reasons), lasting=lasting)
+    fixtures = [(key, each.within, _recorded(each)) for key, each in answer.fixtures]
+    beyond = [_beyond(key, ran, target) for key, is_within, ran in fixtures if not is_within]
+    if beyond:
+        raise ParityError(*beyond)
+    return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials)
 
 
-def _beyond(result: Result, target: str) -> Finding:
-    ran = _ran(result)
+def _recorded(difference: Difference) -> ParityRan:
+    """The difference as a bundle manifest has it."""
+    return ParityRan(
+        max_abs=repr(difference.max_abs),
+        max_rel=repr(difference.max_rel),
+        ulp_max=difference.ulp_max,
+        elements=difference.elements,
+        worst=difference.worst,
+    )
+
+
+def _beyond(key: ExecutableKey, ran: ParityRan, target: str) -> Finding:
     return Finding(
         code="AOTC-E951",
-        where=f"{result.label} for {target}, output {result.worst or 'result'}",
+        where=f"{key.label} for {target}, output {ran.worst or 'result'}",
         expected="what plain JAX computes, within the entry point's tolerance",
         found=f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
         f"over {ran.elements} elements",
@@ -164,21 +157,6 @@ def _otherwise(differing: Differing, target: str) -> Finding:
 
 def _coded(finding: dict[str, str]) -> str:
     return f"{finding['code']}: {finding['found']}"
-
-
-def _ran(result: Result) -> ParityRan:
-    return ParityRan(
-        max_abs=_decimal(result.max_abs),
-        max_rel=_decimal(result.max_rel),
-        ulp_max=result.ulp_max,
-        elements=result.elements,
-        worst=result.worst,
-    )
-
-
-def _decimal(value: float | None) -> str:
-    """A measured error for the manifest; JSON has no infinity, so the worker's null is one."""
-    return "inf" if value is None else repr(value)
 
 
 def _crash(target: str, found: str, hint: str) -> ParityError:

@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from aotc.stages import file_stem
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.serving.compare import compare
 
 type Array = np.ndarray[Any, Any]
@@ -62,38 +64,23 @@ class Passed(Struct, frozen=True):
 
 
 class PlainCall(Struct, frozen=True):
-    """One call of an entry point. sizes: of its profile.  profile: the index of that among the
-    captured ones, by which its files are named.  arguments: in the function's order.  result: what
-    plain JAX returned.
+    """One call of an entry point, with the sizes of an executable. arguments: in the function's
+    order.  result: what plain JAX returned.
     """
 
-    entry_point: str
-    sizes: dict[str, int]
-    profile: int
+    key: ExecutableKey
     arguments: tuple[Passed, ...]
     result: Spelled
 
 
 def write_call(folder: Path, call: PlainCall) -> None:
     """Leave a call in a build's folder."""
-    path = folder / f"plain.{call.entry_point}.{call.profile}.msgpack"
-    path.write_bytes(msgspec.msgpack.encode(call))
+    call_file(folder, call.key).write_bytes(msgspec.msgpack.encode(call))
 
 
-def fixture_file(folder: Path, call: PlainCall) -> Path:
-    """The fixture with the same numbers, by path, as the bundle holds it."""
-    return folder / f"fixture.{call.entry_point}.{call.profile}.safetensors"
-
-
-def call_files(folder: Path, entry_point: str) -> list[Path]:
-    """The files of an entry point's calls, in the order of its captured profiles."""
-    found = folder.glob(f"plain.{entry_point}.*.msgpack")
-    numbered = [(path.name.split(".")[-2], path) for path in found]
-    return [
-        path
-        for number, path in sorted(numbered, key=lambda each: int(each[0]))
-        if path.name == f"plain.{entry_point}.{number}.msgpack"
-    ]
+def call_file(folder: Path, key: ExecutableKey) -> Path:
+    """The file of a call."""
+    return folder / f"plain.{file_stem(key)}.msgpack"
 
 
 def read_call(path: Path) -> PlainCall:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from aotc.shapes.files import read_call
 from aotc.shapes.run import Array, run
-from aotc.shapes.trials import EntryTrials, Outcome, Sizes
+from aotc.shapes.trials import EntryTrials, Sizes
+from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.resident import ResidentBundle
 from aotc_runtime.system import pjrt
 
 
-def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Outcome]:
+def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
     """What came of each trial. folder: holds the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
     inputs, outputs = loaded.spec.inputs, loaded.spec.outputs

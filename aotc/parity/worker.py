@@ -1,5 +1,5 @@
 """`python -m aotc.parity.worker BUNDLE POLICY TARGET FOLDER`: run fixtures, calls and trials, print
-JSON.
+an `Answer`.
 
 Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
 tolerance is reported, for the build to judge. Calls are those of plain JAX, passed to the loader's
@@ -9,59 +9,62 @@ own entry points and compared in their structures.
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from aotc.parity.calls import miscalled, misread
-from aotc.parity.isolated import Differing
+from aotc.parity.isolated import Answer, Differing, encode
 from aotc.parity.trials import try_entry
 from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
-from aotc_runtime.errors import AotcError, ReadinessError, raise_if
+from aotc_runtime.errors import AotcError, ReadinessError
+from aotc_runtime.schema.labels import ExecutableKey
+from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.readiness import make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.verify import judge, require, vouch
 
 
-def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, object]:
-    """{"unsuited": findings, "differing": …} if this host cannot run the target, else {"results":
-    …, "differing": …, "trials": …}.
+def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> Answer:
+    """What the executables of a target do, or why this host cannot run them.
 
     folder: with the calls of plain JAX, and the trials of padded and split ones, if there are any.
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
-    verdict = examine(open_bundle(bundle), read_policy(policy), host.detect_all, target=target)
-    if verdict.manifest is None:
-        # A gate that does not open says nothing about the host: the build itself is broken.
-        raise_if(verdict.findings)
-    assert verdict.manifest is not None, "nothing was found against the bundle itself"
-    if verdict.bundle is None:
-        return {
-            "unsuited": [finding.to_json() for finding in verdict.findings],
-            "differing": list(misread(verdict.manifest, folder)),
-        }
-    resident = make_resident(verdict.bundle)
+    # A gate that does not open says nothing about the host: the build itself is broken.
+    with vouch(open_bundle(bundle), read_policy(policy), time.time()) as vouched:
+        facts = host.detect_all(vouched.wanted_devices(target))
+        judged = judge(vouched, facts, target)
+        manifest, findings = judged.manifest, judged.choice.findings
+        if manifest is not None and findings:
+            vouched.finish()
+            return Answer(
+                unsuited=[finding.to_json() for finding in findings],
+                differing=list(misread(manifest, folder)),
+            )
+        verified = require(judged).finish()
+    resident = make_resident(verified)
     differing: list[Differing] = []
     try:
         ready = make_ready(resident)
     except ReadinessError as error:
         if any(finding.code != "AOTC-E701" for finding in error.findings):
             raise
-        results = run_fixtures(resident)
+        fixtures: Mapping[ExecutableKey, Difference] = run_fixtures(resident)
     else:
-        results = ready.fixtures
-        differing += miscalled(ready, verdict.manifest, folder)
+        fixtures = ready.fixtures
+        differing += miscalled(ready, verified.manifest, folder)
     entries = read_plans(folder).get(target, [])
-    return {
-        "results": [msgspec.structs.asdict(result) for result in results],
-        "differing": differing,
-        "trials": [try_entry(entry, resident, folder) for entry in entries],
-    }
+    return Answer(
+        fixtures=list(fixtures.items()),
+        differing=differing,
+        trials=[try_entry(entry, resident, folder) for entry in entries],
+    )
 
 
 def main() -> int:
@@ -71,10 +74,10 @@ def main() -> int:
     try:
         answer = outcome(Path(bundle), Path(policy), target, Path(folder))
     except AotcError as error:
-        answer = {"failed": [finding.to_json() for finding in error.findings]}
+        answer = Answer(failed=[finding.to_json() for finding in error.findings])
     assert "jax" not in sys.modules, "the runtime never imports jax"
     with answers:
-        answers.write(b"\n" + msgspec.json.encode(answer) + b"\n")
+        answers.write(b"\n" + encode(answer) + b"\n")
     return 0
 
 

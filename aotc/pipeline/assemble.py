@@ -3,99 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.evidence import Evidence
 from aotc.packing.bundle import Blob, TargetParts
+from aotc.parity.isolated import Ran
 from aotc.pipeline.evidence import target_evidence
-from aotc.pipeline.policies import Proofs, policies
+from aotc.pipeline.policies import EntryProofs, proven_policies
 from aotc.pipeline.requirements import requirements
 from aotc.pipeline.staging import Staging
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
     BlobRef,
     BuiltWith,
     BundleManifest,
-    Dimension,
     EntryPoint,
-    Parity,
+    ParityNotRun,
     ProfileRecord,
     Symbolic,
     Target,
     Tolerance,
-    Trial,
     WeightSet,
     WeightTensor,
 )
 from aotc_runtime.schema.mesh import Sharding
 
-type Executables = Mapping[tuple[str, int], Executable]
-type Parities = Mapping[tuple[str, int], Parity]
+NOT_YET = ParityNotRun(reason="parity runs after packing")
 
 
-def weight_blobs(program: CapturedProgram, staging: Staging) -> dict[str, tuple[Blob, ...]]:
-    """The safetensors files of every weights set, by the name of the set."""
-    return {
-        name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in staging.weights(name))
-        for name in sorted(program.weights)
-    }
+@dataclass(frozen=True, slots=True)
+class AssembledTarget:
+    """A target of a build. evidence: what the blob of that type among its parts says."""
+
+    parts: TargetParts
+    evidence: Evidence
 
 
-def target_parts(
-    manifest: BuildManifest,
-    program: CapturedProgram,
-    target: Target,
-    executables: Executables,
-    parities: Parities,
-    weights: Mapping[str, Sequence[Blob]],
-    built_with: BuiltWith,
-    staging: Staging,
-    proofs: Proofs,
-) -> TargetParts:
-    """The bundle manifest of one target, with every blob it refers to.
+class Assembler:
+    """Makes the parts of one target after another from the same program and weights.
 
-    executables, parities: by entry point and captured profile. A captured profile without an
-    executable is one that other targets have and this one does not.
+    built_with: by platform.
     """
-    blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
-    evidence = Blob(canonical.encode(target_evidence(program, executables)), oci.EVIDENCE_TYPE)
-    blobs.append(evidence)
-    entry_points = {}
-    for name, captured in program.entry_points.items():
-        records = []
-        for index, profile in enumerate(captured.profiles):
-            if (name, index) in executables:
-                executable = executables[name, index]
-                module = Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE)
-                code = Blob(executable.serialized, oci.EXECUTABLE_TYPE)
-                fixture = Blob(staging.fixture(name, index).read_bytes(), oci.FIXTURE_TYPE)
-                blobs += (module, code, fixture)
-                refs = (module.ref(), code.ref(), fixture.ref())
-                records.append(_profile(profile, executable, refs, parities[name, index]))
-        entry_points[name] = _entry_point(
-            captured,
-            manifest.entry_points[name],
-            proofs.get(name, {}),
-            tuple(records),
-            _symbolic(captured, blobs),
-        )
-    weight_sets = {
-        name: _weight_set(set_, program.weights[name], program.shardings.get(name, {}))
-        for name, set_ in weights.items()
-    }
-    mesh = UNSET if program.mesh is None else program.mesh
-    return TargetParts(
-        manifest=BundleManifest(
+
+    def __init__(
+        self,
+        manifest: BuildManifest,
+        program: CapturedProgram,
+        built_with: Mapping[str, BuiltWith],
+        staging: Staging,
+    ) -> None:
+        self._manifest, self._program, self._staging = manifest, program, staging
+        self._built_with = built_with
+        self._weights = _weight_blobs(program, staging)
+
+    def assemble(
+        self, target: Target, executables: Mapping[ExecutableKey, Executable]
+    ) -> AssembledTarget:
+        """The bundle manifest of a target with these executables, and every blob it refers to.
+
+        executables: perhaps candidates, none of them checked yet. A captured profile without one is
+        one that other targets have and this one does not.
+        """
+        program, built_with = self._program, self._built_with[target.platform]
+        evidence = target_evidence(program, executables)
+        evidence_blob = Blob(canonical.encode(evidence), oci.EVIDENCE_TYPE)
+        blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
+        entry_points = {}
+        for name, captured in program.entry_points.items():
+            records = []
+            for key, profile in captured.by_key.items():
+                if key in executables:
+                    executable = executables[key]
+                    module = Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE)
+                    code = Blob(executable.serialized, oci.EXECUTABLE_TYPE)
+                    fixture = Blob(self._staging.fixture(key).read_bytes(), oci.FIXTURE_TYPE)
+                    blobs += (module, code, fixture)
+                    refs = (module.ref(), code.ref(), fixture.ref())
+                    records.append(_profile(profile, executable, refs))
+            entry_points[name] = _entry_point(
+                captured,
+                self._manifest.entry_points[name],
+                tuple(records),
+                _symbolic(captured, blobs),
+            )
+        weight_sets = {
+            name: _weight_set(set_, program.weights[name], program.shardings.get(name, {}))
+            for name, set_ in self._weights.items()
+        }
+        mesh = UNSET if program.mesh is None else program.mesh
+        manifest = BundleManifest(
             format_version=max(
                 (each.format_version for each in entry_points.values()), default=FIRST_FORMAT
             ),
-            name=manifest.name,
-            version=manifest.version,
+            name=self._manifest.name,
+            version=self._manifest.version,
             target=target,
             requires=requirements(
                 target,
@@ -107,27 +117,47 @@ def target_parts(
             ),
             built_with=built_with,
             accepts_jaxlib=(built_with.jaxlib,),
-            dimensions={
-                name: Dimension(
-                    minimum=spec.minimum, maximum=spec.maximum, multiple_of=spec.multiple_of
-                )
-                for name, spec in manifest.dimensions.items()
-            },
+            dimensions={name: spec.accepted for name, spec in self._manifest.dimensions.items()},
             weights=weight_sets,
             entry_points=entry_points,
             mesh=mesh,
             compilation=next((e.compilation for e in executables.values() if e.compilation), UNSET),
-            evidence=evidence.ref(),
-        ),
-        blobs=blobs,
-    )
+            evidence=evidence_blob.ref(),
+        )
+        return AssembledTarget(TargetParts(manifest, blobs), evidence)
+
+
+def proven(parts: TargetParts, ran: Ran, proofs: EntryProofs) -> TargetParts:
+    """The parts of a target with what its executables did, and the proofs of its policies."""
+    parities = dict(ran.fixtures)
+    entry_points = {
+        name: replace(
+            entry_point,
+            out_of_profile=proven_policies(entry_point.out_of_profile, proofs.get(name, {})),
+            profiles=tuple(
+                replace(
+                    profile, parity=ran.not_run or parities[executable_key(name, profile.sizes)]
+                )
+                for profile in entry_point.profiles
+            ),
+        )
+        for name, entry_point in parts.manifest.entry_points.items()
+    }
+    return TargetParts(replace(parts.manifest, entry_points=entry_points), parts.blobs)
+
+
+def _weight_blobs(program: CapturedProgram, staging: Staging) -> dict[str, tuple[Blob, ...]]:
+    """The safetensors files of every weights set, by the name of the set."""
+    return {
+        name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in staging.weights(name))
+        for name in sorted(program.weights)
+    }
 
 
 def _profile(
     profile: CapturedProfile,
     executable: Executable,
     refs: tuple[BlobRef, BlobRef, BlobRef],
-    parity: Parity,
 ) -> ProfileRecord:
     """refs: of the module, the executable and the fixture."""
     module, code, fixture = refs
@@ -143,7 +173,7 @@ def _profile(
         module=module,
         executable=code,
         fixture=fixture,
-        parity=parity,
+        parity=NOT_YET,
         memory=executable.memory,
         cost=executable.cost,
         custom_call_targets=executable.custom_call_targets,
@@ -155,7 +185,6 @@ def _profile(
 def _entry_point(
     captured: CapturedEntryPoint,
     spec: EntryPointSpec,
-    proofs: Mapping[str, tuple[Trial, ...]],
     profiles: tuple[ProfileRecord, ...],
     symbolic: Symbolic | None,
 ) -> EntryPoint:
@@ -167,7 +196,7 @@ def _entry_point(
         outputs=captured.outputs,
         dimensions=captured.dimensions,
         relations=spec.relations,
-        out_of_profile=policies(spec.out_of_profile, proofs),
+        out_of_profile=dict(spec.out_of_profile),
         bound=captured.bound,
         static=captured.static,
         tolerance=Tolerance(rtol=repr(spec.rtol), atol=repr(spec.atol)),

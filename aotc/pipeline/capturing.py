@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 
 from aotc import constants
 from aotc.cache.keys import Kind
@@ -16,7 +15,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import Staging, variables_file
+from aotc.pipeline.staging import ProgramJob, Staging, variables_file
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.meter import OnStage
@@ -58,10 +57,9 @@ REFERRED = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The program to run. targets: as the manifest or the caller writes them."""
+    """The program to run."""
 
-    manifest: BuildManifest
-    targets: Sequence[str]
+    job: ProgramJob
     staging: Staging
 
     def worker(
@@ -72,14 +70,14 @@ class Source:
         """
         environment = child.clean_environment({"JAX_PLATFORMS": "cpu", **variables})
         known = {
-            **program_sections(self.manifest.text),
-            "targets": ", ".join(self.targets),
+            **program_sections(self.job.manifest.text),
+            "targets": ", ".join(self.job.targets),
             **identity.toolchain_code(),
             **identity.host_parts(),
             **identity.library_parts(environment),
-            **native_parts(environment, self.manifest.root),
+            **native_parts(environment, self.job.manifest.root),
         }
-        root, folder = self.manifest.root, self.staging.folder
+        root, folder = self.job.manifest.root, self.staging.folder
         return Worker(kind, module, root, folder, known, leaves, environment)
 
     def execute(
@@ -95,10 +93,10 @@ class Source:
         """Run the process to its end, as `child.run`. Raises CaptureError (AOTC-E840) besides, if
         the build manifest is then another file than the one that was read.
         """
-        self.staging.write_manifest(self.manifest.text)
+        self.staging.write_job(self.job)
         child.run(
             "aotc.pipeline.children.recorded",
-            [worker.module, str(self.manifest.path), str(worker.folder), *self.targets],
+            [worker.module, str(self.job.manifest.path), str(worker.folder)],
             worker.folder,
             worker.environment,
             failure_code=failure_code,
@@ -107,7 +105,7 @@ class Source:
             on_output=lambda text: on_output(str(worker.kind), text),
             processes=workers.processes,
         )
-        raise_if(_edited(self.manifest))
+        raise_if(_edited(self.job.manifest))
 
 
 def capture(
@@ -127,7 +125,7 @@ def capture(
     """
     if failures.are_collected:
         source.staging.keep_going()
-    total, done = len(source.manifest.entry_points), 0
+    total, done = len(source.job.manifest.entry_points), 0
 
     def advance(name: str) -> None:
         nonlocal done
@@ -138,7 +136,7 @@ def capture(
 
     variables = {
         constants.CONSTANTS_AS_ARGUMENTS: "1",
-        "JAX_NUM_CPU_DEVICES": str(prod(source.manifest.mesh.values())),
+        "JAX_NUM_CPU_DEVICES": str(prod(source.job.manifest.mesh.values())),
     }
     worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
 
@@ -165,7 +163,9 @@ def capture(
     return replace(source.staging.read_program(), read=source.staging.read_files()), keep
 
 
-def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutput) -> Future[Keep]:
+def reference(
+    source: Source, program: CapturedProgram, tasks: Tasks, workers: Workers, on_output: OnOutput
+) -> Future[Keep]:
     """Begin to run the fixtures and trials in plain JAX; the future's result keeps what it found.
 
     The future raises CaptureError, ParityError.
@@ -174,7 +174,7 @@ def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutpu
 
     def compute() -> Keep:
         source.staging.write_threads(max(1, workers.jobs - 1))
-        worker = replace(plain, known={**plain.known, **dict(_given(source.staging))})
+        worker = replace(plain, known={**plain.known, **dict(_given(source.staging, program))})
         return remembered.run(
             worker,
             tasks,
@@ -199,19 +199,21 @@ def _edited(manifest: BuildManifest) -> Iterator[Finding]:
     return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])
 
 
-def _given(staging: Staging) -> Iterator[tuple[str, str]]:
-    """The files that the reference process reads, as parts of its key."""
-    for pattern in ("trials.msgpack", *CAPTURED):
-        for path in sorted(staging.folder.glob(pattern)):
-            name = path.relative_to(staging.folder).as_posix()
-            yield _NAMES.get(name) or _numbered(path), sha256(path.read_bytes())
-
-
-def _numbered(path: Path) -> str:
-    """A name for people of `inputs.predict.0.safetensors`, `weights.params/000000.safetensors`."""
-    kind, _, rest = path.stem.partition(".")
-    if path.stem.isdecimal():
-        return f"weights {path.parent.name.partition('.')[2]}, part {int(path.stem) + 1}"
-    entry_point, _, number = rest.rpartition(".")
-    what = "fixture inputs" if kind == "inputs" else "recorded results"
-    return f"{what} of {entry_point}, profile {int(number) + 1}"
+def _given(staging: Staging, program: CapturedProgram) -> Iterator[tuple[str, str]]:
+    """The files that the reference process reads, as parts of its key, named for people."""
+    given = [(_NAMES[path.name], path) for path in map(staging.folder.joinpath, _NAMES)]
+    for kind, path_of in (
+        ("fixture inputs", staging.inputs),
+        ("recorded results", staging.results),
+    ):
+        given += [
+            (f"{kind} of {name}, profile {number}", path_of(key))
+            for name, entry_point in program.entry_points.items()
+            for number, key in enumerate(entry_point.by_key, 1)
+        ]
+    given += [
+        (f"weights {name}, part {number}", path)
+        for name in program.weights
+        for number, path in enumerate(staging.weights(name), 1)
+    ]
+    yield from ((name, sha256(path.read_bytes())) for name, path in given if path.exists())

@@ -6,31 +6,30 @@ What the same executables gave in an earlier build on this host comes from the c
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from aotc.cache.keys import Kind, Task
 from aotc.cache.tasks import Tasks
 from aotc.packing.bundle import TargetParts
 from aotc.parity import isolated, structures
+from aotc.parity.isolated import Ran
 from aotc.pipeline import trials
-from aotc.pipeline.policies import Proofs
+from aotc.pipeline.policies import EntryProofs
 from aotc.pipeline.staged import BUNDLE, StagedBundle, stage
 from aotc.pipeline.staging import Staging
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.workers import Workers
 from aotc.shapes import files
-from aotc.shapes.trials import Outcome
 from aotc.shapes.verdict import At
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import BundleManifest, Parity, ParityNotRun, ParityRan
+from aotc_runtime.schema.labels import executable_key, label
+from aotc_runtime.schema.manifest import BundleManifest
 
 PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
 """Packages that a process which loads a bundle imports: their versions are parts of the key."""
@@ -38,20 +37,6 @@ PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
 CACHED_PLATFORMS = ("cpu",)
 """Platforms whose parity is cached. Of others, what runs the executables (devices, drivers) is in
 no key here."""
-
-
-class Ran(Struct, frozen=True):
-    """What the cache keeps of `isolated.Ran` and `NotRun`. fixtures: by entry point and profile."""
-
-    fixtures: tuple[tuple[str, int, ParityRan], ...] = ()
-    trials: list[list[Outcome]] = []
-    not_run: ParityNotRun | None = None
-
-
-type Profile = tuple[str, int]
-"""An entry point, and the index of a profile in it."""
-
-type Parities = dict[str, dict[Profile, Parity]]
 
 
 class Checking:
@@ -82,42 +67,28 @@ class Checking:
                 started[target] = self._workers.submit(partial(self._run, task, target, staged))
         return started
 
-    def judge(
-        self,
-        found: Mapping[str, Ran],
-        keys: Mapping[str, Mapping[Profile, Profile]],
-        at: At,
-    ) -> tuple[Parities, dict[str, Proofs]]:
-        """Parity by target and captured profile, and the proofs of each target's policies.
+    def judge(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
+        """The proofs of each target's policies. found: what its executables did, by target.
 
-        keys: as of `captured_profiles`.  Raises ParityError: AOTC-E955 a padded call, E956 a split
-        one that gives another result.
+        Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
         """
         (self._staging.folder / BUNDLE).unlink(missing_ok=True)
-        parities: Parities = {}
-        for target, ran in found.items():
-            by_key = {(name, index): parity for name, index, parity in ran.fixtures}
-            parities[target] = {
-                captured: ran.not_run or by_key[key] for key, captured in keys[target].items()
-            }
-        tried = {t: None if ran.not_run else ran.trials for t, ran in found.items()}
-        return parities, trials.judge(self._staging, tried, at)
+        tried = {target: None if ran.not_run else ran.trials for target, ran in found.items()}
+        return trials.judge(self._staging, tried, at)
 
     def _recall(self, task: Task) -> Ran | None:
         return self._tasks.recall(task.key, Ran)
 
     def _run(self, task: Task, target: str, staged: StagedBundle) -> Ran:
         with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
-            outcome = isolated.run(
+            ran = isolated.run(
                 staged.bundle,
                 staged.policy,
                 target,
                 self._staging.folder,
                 self._workers.processes,
             )
-            ran = _ran(outcome)
-            lasting = not isinstance(outcome, isolated.NotRun) or outcome.lasting
-            if lasting and task.parts["platform"] in CACHED_PLATFORMS:
+            if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
         return ran
 
@@ -136,9 +107,10 @@ class Checking:
 
     def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
         """Parts of a key: the calls of plain JAX, which are made again."""
-        for name in manifest.entry_points:
-            for index, path in enumerate(structures.call_files(self._staging.folder, name)):
-                yield f"call {name} {index}", _file(path)
+        for name, entry_point in manifest.entry_points.items():
+            for index, profile in enumerate(entry_point.profiles):
+                key = executable_key(name, profile.sizes)
+                yield f"call {name} {index}", _file(structures.call_file(self._staging.folder, key))
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
         """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
@@ -151,43 +123,8 @@ class Checking:
                 yield f"call {where} of {trial.inputs}", _file(path)
 
 
-def captured_profiles(
-    parts: Sequence[TargetParts], executables: Collection[tuple[str, str, int]]
-) -> dict[str, dict[Profile, Profile]]:
-    """By target: each profile of its bundle manifest to the captured profile that it is.
-
-    The two differ in their index, since a target may have some of the captured profiles only.
-    executables: keys of all executables (target, entry point, index of the captured profile).
-    """
-    return {
-        part.manifest.target.name: dict(
-            zip(
-                _profile_keys(part.manifest),
-                sorted(key[1:] for key in executables if key[0] == part.manifest.target.name),
-                strict=True,
-            )
-        )
-        for part in parts
-    }
-
-
-def _profile_keys(manifest: BundleManifest) -> list[Profile]:
-    return [
-        (name, index)
-        for name, entry_point in manifest.entry_points.items()
-        for index in range(len(entry_point.profiles))
-    ]
-
-
 def _file(path: Path) -> str:
     return sha256(path.read_bytes())
-
-
-def _ran(outcome: isolated.Ran | isolated.NotRun) -> Ran:
-    if isinstance(outcome, isolated.NotRun):
-        return Ran(not_run=outcome.why)
-    fixtures = sorted((*key, parity) for key, parity in outcome.fixtures.items())
-    return Ran(fixtures=tuple(fixtures), trials=outcome.trials)
 
 
 def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:

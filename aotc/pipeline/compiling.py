@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from functools import partial
 
 from aotc.backends.protocol import Backend
-from aotc.pipeline.plan import Wanted, entry_point_jobs
+from aotc.pipeline.plan import Wanted, compile_jobs
 from aotc.pipeline.tasks.workers import Workers
-from aotc.stages import CapturedEntryPoint, CompileJob, Executable
-from aotc.tuning.tuning_file import Key
+from aotc.stages import ByTarget, CapturedEntryPoint, CompileJob, Executable
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target
 
 
@@ -29,21 +29,22 @@ class Compiling:
     ) -> None:
         self._targets, self._wanted = targets, wanted
         self._backends, self._workers = backends, workers
-        self._begun: dict[Key, Future[Executable]] = {}
+        self._begun: dict[tuple[str, ExecutableKey], Future[Executable]] = {}
 
     @property
-    def begun(self) -> Mapping[Key, Future[Executable]]:
-        """Every job so far."""
+    def begun(self) -> Mapping[tuple[str, ExecutableKey], Future[Executable]]:
+        """Every job so far, by the target's name and the executable."""
         return dict(self._begun)
 
     def captured(self, entry_point: CapturedEntryPoint) -> None:
         """Begin its executables, while others are still being captured."""
-        self.begin(entry_point_jobs(entry_point, self._targets, self._wanted))
+        self.begin(compile_jobs([entry_point], self._targets, self._wanted))
 
-    def begin(self, jobs: Mapping[Key, CompileJob]) -> dict[Key, Future[Executable]]:
-        """Begin those jobs that have not been begun; the future of each of them."""
-        for key, job in jobs.items():
-            if key not in self._begun:
+    def begin(self, jobs: ByTarget[CompileJob]) -> list[Future[Executable]]:
+        """Begin those jobs that have not been begun; the futures of all of them."""
+        every = {(name, key): job for name, each in jobs.items() for key, job in each.items()}
+        for place, job in every.items():
+            if place not in self._begun:
                 backend = self._backends[job.target.platform]
-                self._begun[key] = self._workers.submit(partial(backend.compile, job))
-        return {key: self._begun[key] for key in jobs}
+                self._begun[place] = self._workers.submit(partial(backend.compile, job))
+        return [self._begun[place] for place in every]

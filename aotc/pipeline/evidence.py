@@ -13,7 +13,7 @@ from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.pipeline.staging import Staging
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.schema.labels import label, without_compiling
+from aotc_runtime.schema.labels import ExecutableKey, without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
 from aotc_runtime.serving.dtypes import numpy_dtype
 
@@ -21,9 +21,9 @@ _OUTPUTS = "outputs/"
 
 
 def target_evidence(
-    program: CapturedProgram, executables: Mapping[tuple[str, int], Executable]
+    program: CapturedProgram, executables: Mapping[ExecutableKey, Executable]
 ) -> Evidence:
-    """The evidence of one target. executables: by entry point and captured profile."""
+    """The evidence of one target."""
     return Evidence(
         entry_points={
             name: EntryPointEvidence(
@@ -32,10 +32,10 @@ def target_evidence(
                     ProfileEvidence(
                         sizes=profile.sizes,
                         control_flow=profile.control_flow,
-                        compiled=executables[name, index].evidence or UNSET,
+                        compiled=executables[key].evidence or UNSET,
                     )
-                    for index, profile in enumerate(entry_point.profiles)
-                    if (name, index) in executables
+                    for key, profile in entry_point.by_key.items()
+                    if key in executables
                 ),
                 reference="recorded" if entry_point.recorded else UNSET,
             )
@@ -46,18 +46,16 @@ def target_evidence(
 
 def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
     """A sentence for each output of a fixture in which no value is finite."""
-    for name, entry_point in program.entry_points.items():
-        for index, profile in enumerate(entry_point.profiles):
-            where = label(name, profile.sizes)
-            data = memoryview(staging.fixture(name, index).read_bytes())
-            for key, info in read_tensors(data, where=f"fixture {where}").items():
-                values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
-                if key.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
-                    path = key.removeprefix(_OUTPUTS) or "result"
-                    yield (
-                        f"the fixture of {where} proves nothing about {path}: plain JAX gives no "
-                        "finite value there; choose other fixture inputs"
-                    )
+    for key in program.profiles:
+        data = memoryview(staging.fixture(key).read_bytes())
+        for name, info in read_tensors(data, where=f"fixture {key.label}").items():
+            values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+            if name.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
+                path = name.removeprefix(_OUTPUTS) or "result"
+                yield (
+                    f"the fixture of {key.label} proves nothing about {path}: plain JAX gives no "
+                    "finite value there; choose other fixture inputs"
+                )
 
 
 def not_computed(program: CapturedProgram) -> Iterator[str]:

@@ -11,10 +11,10 @@ from msgspec import UNSET
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.gates import Gates
-from aotc.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
+from aotc.evidence import XLA, Coverage, ExecutableEvidence, ProfileEvidence
 from aotc.locations import EntryPointLines
 from aotc.packing.bundle import TargetParts
-from aotc_runtime import canonical
+from aotc.pipeline.assemble import AssembledTarget
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats import oci
 from aotc_runtime.schema.labels import label, sizes_text
@@ -31,7 +31,7 @@ type _Excess = tuple[str, str, str, str]
 
 def check(
     manifest: BuildManifest,
-    parts: Sequence[TargetParts],
+    assembled: Sequence[AssembledTarget],
     lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """AOTC-E975 for everything that goes beyond a gate. Profiles of one entry point and target that
@@ -48,17 +48,17 @@ def check(
         where = manifest.where("gates", gate)
         return Finding("AOTC-E975", where, expected, f"{place}: {found}", hint)
 
-    for part in parts:
+    for each in assembled:
+        part, evidence = each.parts, each.evidence
         target = part.manifest.target.name
-        evidence = _evidence(part)
         for excess in _of_target(gates, part):
             yield finding(target, excess)
         for name, entry_point in part.manifest.entry_points.items():
             known = evidence.entry_points[name]
             # The program is one for all targets.
-            if part is parts[0]:
+            if each is assembled[0]:
                 at = lines.get(name, EntryPointLines())
-                for excess in _of_coverage(gates, evidence.entry_points[name].coverage, at):
+                for excess in _of_coverage(gates, known.coverage, at):
                     yield finding(name, excess)
             by_cause: dict[tuple[str, str, str], dict[str, list[Sizes]]] = {}
             for profile, told in zip(entry_point.profiles, known.profiles, strict=True):
@@ -77,11 +77,6 @@ def _told(name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]) -> tu
         return f"{label(name, every[0])} for {target}", next(iter(profiles))
     told = (f"{found} ({', '.join(map(sizes_text, at))})" for found, at in profiles.items())
     return f"{name} for {target}", "; ".join(told)
-
-
-def _evidence(part: TargetParts) -> Evidence:
-    data = next(blob.data for blob in part.blobs if blob.media_type == oci.EVIDENCE_TYPE)
-    return canonical.decode(data, Evidence, where="evidence")
 
 
 def _of_target(gates: Gates, part: TargetParts) -> Iterator[_Excess]:

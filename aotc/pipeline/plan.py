@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 
@@ -13,25 +13,29 @@ from aotc.cache.keys import Kind
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import BuildManifestError
-from aotc.stages import CapturedEntryPoint, CapturedProgram, CompileJob
+from aotc.stages import CapturedEntryPoint, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import TpuDevice
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
-type Wanted = Mapping[str, Mapping[str, Sequence[Mapping[str, int]]]]
-"""Profiles by target and entry point."""
+type Wanted = Mapping[str, Sequence[ExecutableKey]]
+"""The executables of each target, by its name, in their order."""
 
 
-def wanted_profiles(
+def every_executable(wanted: Wanted) -> tuple[ExecutableKey, ...]:
+    """The executables of all targets, each once, sorted."""
+    return tuple(sorted({key for keys in wanted.values() for key in keys}))
+
+
+def wanted_executables(
     manifest: BuildManifest, names: Sequence[str], targets: Sequence[Target]
 ) -> Wanted:
-    """The profiles that each target is compiled for. names: the targets as written, in order."""
+    """What each target is compiled for. names: the targets as written, in order."""
     return {
-        target.name: {entry: manifest.profiles(entry, name) for entry in manifest.entry_points}
-        for name, target in zip(names, targets, strict=True)
+        target.name: manifest.executables(name) for name, target in zip(names, targets, strict=True)
     }
 
 
@@ -39,10 +43,9 @@ def planned_tasks(wanted: Wanted) -> Iterator[tuple[Kind, str]]:
     """The tasks of a build of all this: kinds, and what each makes."""
     yield Kind.CAPTURE, ""
     yield Kind.REFERENCE, ""
-    for target, entry_points in wanted.items():
-        for name, profiles in entry_points.items():
-            for sizes in profiles:
-                yield Kind.EXECUTABLE, f"{label(name, sizes)} for {target}"
+    for target, keys in wanted.items():
+        for key in keys:
+            yield Kind.EXECUTABLE, f"{key.label} for {target}"
         yield Kind.PARITY, f"of {target}"
     yield Kind.PACK, ""
 
@@ -119,33 +122,22 @@ def resolve_target(name: str, folder: Path, where: str) -> Target:
 
 
 def compile_jobs(
-    program: CapturedProgram, targets: Sequence[Target], wanted: Wanted
-) -> dict[tuple[str, str, int], CompileJob]:
-    """By (target, entry point, profile index): a job for each profile that the target is to
-    have.
-    """
+    entry_points: Iterable[CapturedEntryPoint], targets: Sequence[Target], wanted: Wanted
+) -> dict[str, dict[ExecutableKey, CompileJob]]:
+    """A job for each executable of these entry points that a target is to have, by target."""
+    captured = {key: (each, p) for each in entry_points for key, p in each.by_key.items()}
+    chosen = {target.name: frozenset(wanted[target.name]) for target in targets}
     return {
-        key: job
+        target.name: {
+            key: CompileJob(
+                label=key.label,
+                module=profile.module_for(target.platform),
+                target=target,
+                mesh=entry_point.mesh,
+                calls=entry_point.calls,
+            )
+            for key, (entry_point, profile) in captured.items()
+            if key in chosen[target.name]
+        }
         for target in targets
-        for entry_point in program.entry_points.values()
-        for key, job in entry_point_jobs(entry_point, [target], wanted).items()
-    }
-
-
-def entry_point_jobs(
-    entry_point: CapturedEntryPoint, targets: Sequence[Target], wanted: Wanted
-) -> dict[tuple[str, str, int], CompileJob]:
-    """As `compile_jobs`, for one entry point."""
-    name = entry_point.name
-    return {
-        (target.name, name, index): CompileJob(
-            label=label(name, profile.sizes),
-            module=profile.module_for(target.platform),
-            target=target,
-            mesh=entry_point.mesh,
-            calls=entry_point.calls,
-        )
-        for target in targets
-        for index, profile in enumerate(entry_point.profiles)
-        if profile.sizes in wanted[target.name][name]
     }

@@ -1,37 +1,31 @@
-"""What a bundle says of its out-of-profile policies: what was asked for, and the proof of it."""
+"""The proof of a target's out-of-profile policies, as its bundle holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from aotc.config.build_manifest import CompileSpec, PadSpec, PolicySpec, SplitSpec
-from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Pad, Split, Trial
+from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Trial
 
-type Proofs = Mapping[str, Mapping[str, tuple[Trial, ...]]]
-"""By entry point and dimension."""
+type Proofs = Mapping[str, tuple[Trial, ...]]
+"""The trials of an entry point, by dimension."""
+
+type EntryProofs = Mapping[str, Proofs]
+"""The trials of a target, by entry point."""
 
 
-def policies(
-    specs: Mapping[str, PolicySpec], proofs: Mapping[str, tuple[Trial, ...]]
+def proven_policies(
+    policies: Mapping[str, DimensionPolicy], proofs: Proofs
 ) -> dict[str, DimensionPolicy]:
-    """The policies of an entry point, by dimension."""
-    return {name: _policy(spec, proofs.get(name, ())) for name, spec in specs.items()}
+    """The policies of an entry point, each with its proof."""
+    return {name: _proven(policy, proofs.get(name, ())) for name, policy in policies.items()}
 
 
-def _policy(spec: PolicySpec, proof: tuple[Trial, ...]) -> DimensionPolicy:
-    if isinstance(spec, CompileSpec):
-        return CompileHere(
-            most=spec.most,
-            seconds=spec.seconds,
-            meanwhile=UNSET if spec.meanwhile is None else _at_once(spec.meanwhile, proof),
-        )
-    return _at_once(spec, proof)
-
-
-def _at_once(spec: PadSpec | SplitSpec, proof: tuple[Trial, ...]) -> Pad | Split:
-    if isinstance(spec, SplitSpec):
-        return Split(proof=proof)
-    fill = {path: repr(value) for path, value in spec.fill.items()}
-    return Pad(fill=fill, mask=spec.mask, length=spec.length, proof=proof)
+def _proven(policy: DimensionPolicy, proof: tuple[Trial, ...]) -> DimensionPolicy:
+    if not isinstance(policy, CompileHere):
+        return replace(policy, proof=proof)
+    if policy.meanwhile is UNSET:
+        return policy
+    return replace(policy, meanwhile=replace(policy.meanwhile, proof=proof))

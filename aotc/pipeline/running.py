@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,26 +17,24 @@ from aotc.cache.keys import Kind
 from aotc.cache.store import Cache
 from aotc.cache.tasks import OnDone, Tasks
 from aotc.config.build_manifest import BuildManifest
+from aotc.config.tuning_file import Recorded
 from aotc.packing.bundle import TargetParts
-from aotc.pipeline import capturing, gates, trials
-from aotc.pipeline.assembler import Assembler, own
-from aotc.pipeline.backends import backends_for
+from aotc.pipeline import capturing, gates, trials, tune
+from aotc.pipeline.assemble import Assembler, proven
+from aotc.pipeline.backends import OpenCompilers, backends_for
 from aotc.pipeline.capturing import Keep, OnOutput, Source
-from aotc.pipeline.checking import Checking, captured_profiles
+from aotc.pipeline.checking import Checking
 from aotc.pipeline.compiling import Compiling
-from aotc.pipeline.distributed.places import compilers
 from aotc.pipeline.memory_limits import exceeded
-from aotc.pipeline.plan import Wanted, compile_jobs, planned_tasks
-from aotc.pipeline.staging import Staging, scratch_folder
+from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
+from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.history import open_tasks
 from aotc.pipeline.tasks.meter import Meter, OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed, telling
 from aotc.pipeline.tasks.workers import Workers
-from aotc.pipeline.tuning import tune, tune_search
-from aotc.stages import CapturedProgram, CompileJob, Executable
-from aotc.tuning.tuning_file import Key, Recorded
+from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.manifest import Target, Tuned
 
 
@@ -46,7 +43,7 @@ class Request:
     """What to build, with everything resolved that needs no child process.
 
     names: the targets as the manifest or the caller writes them.  targets: the same in this order.
-    wanted: the profiles of each target.  not_tuned: targets that tuning leaves as they are, and
+    wanted: the executables of each target.  not_tuned: targets that tuning leaves as they are, and
     why.  keep_going: collect failures instead of ending with the first one.
     """
 
@@ -81,7 +78,7 @@ class Running:
 
     compared: the earlier build that `tasks` are compared with, in words.  backends: by platform,
     where the platform's toolchain is installed.  compilers: the same backends behind the cache.
-    compile_workers: the threads that wait for the compilers; `workers` unless an executor compiles.
+    compile_workers: the threads that wait for the compilers; `workers` if this host compiles.
     """
 
     request: Request
@@ -110,8 +107,8 @@ class Compiled:
     after failures that were collected.  whole: the targets that lack nothing.
     """
 
-    jobs: Mapping[Key, CompileJob]
-    executables: Mapping[Key, Executable]
+    jobs: ByTarget[CompileJob]
+    executables: ByTarget[Executable]
     whole: list[Target]
 
 
@@ -120,7 +117,7 @@ def open_running(
     request: Request,
     cache: Cache | None,
     jobs: int | None,
-    executor: Executor | None,
+    compilers: OpenCompilers,
     on_stage: OnStage,
     on_output: OnOutput,
     on_done: OnDone,
@@ -143,7 +140,7 @@ def open_running(
         backends = backends_for(request.targets, failures)
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
         with (
-            compilers(backends, tasks, workers, executor) as (cached, compile_workers),
+            compilers(backends, tasks, workers) as (cached, compile_workers),
             tasks.ending(),
         ):
             yield Running(
@@ -169,7 +166,8 @@ def capture_and_compile(running: Running) -> tuple[CapturedProgram, Compiled]:
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
     request, staging = running.request, running.staging
-    source = Source(request.manifest, request.names, staging)
+    job = ProgramJob(request.manifest, request.names, every_executable(request.wanted))
+    source = Source(job, staging)
     compiling = Compiling(
         running.buildable, request.wanted, running.compilers, running.compile_workers
     )
@@ -207,18 +205,28 @@ def _compile(
     found the program to be the same each time.
     """
     request, failures, meter = running.request, running.failures, running.meter
-    jobs = compile_jobs(program, running.buildable, request.wanted)
-    chosen: dict[Key, Tuned] = {}
+    jobs: ByTarget[CompileJob] = compile_jobs(
+        program.entry_points.values(), running.buildable, request.wanted
+    )
+    chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
         jobs, chosen = tune.replay(jobs, request.tuning, program, running.staging)
-    meter.expect(Kind.EXECUTABLE, len(jobs))
+    meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
-    reference = capturing.reference(source, running.tasks, running.workers, running.on_output)
-    begun = compiling.begin(jobs)
-    failures.wait([*begun.values(), reference])
+    reference = capturing.reference(
+        source, program, running.tasks, running.workers, running.on_output
+    )
+    failures.wait([*compiling.begin(jobs), reference])
     # Some were begun for entry points that the capture has refused after it had traced them.
     made = failures.results(compiling.begun)
-    executables = {key: replace(made[key], tuned=chosen.get(key)) for key in begun if key in made}
+    executables = {
+        target: {
+            key: replace(made[target, key], tuned=chosen.get(target, {}).get(key))
+            for key in each
+            if (target, key) in made
+        }
+        for target, each in jobs.items()
+    }
     keep_reference = failures.results({"": reference}).get("")
     if keep_reference and not running.staging.unsteady.exists():
         keep_capture()
@@ -227,13 +235,20 @@ def _compile(
     running.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
     meter.finish(Kind.EXECUTABLE)
     running.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
-    lacking = {key[0] for key in jobs if key not in executables}
-    whole = [t for t in running.buildable if t.name not in lacking] if keep_reference else []
+    whole = [
+        target
+        for target in running.buildable
+        if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
+    ]
     return Compiled(jobs, executables, whole)
 
 
 def tune_targets(
-    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+    running: Running,
+    tuner: tune.Tuner,
+    program: CapturedProgram,
+    compiled: Compiled,
+    parts: Assembler,
 ) -> Compiled:
     """Replace executables by the best of their candidates, as measured on this host.
 
@@ -244,13 +259,13 @@ def tune_targets(
         for target in compiled.whole:
             if target.name in running.request.not_tuned:
                 continue
-            executables |= tune_search.search(
-                {key: job for key, job in compiled.jobs.items() if key[0] == target.name},
-                executables,
+            executables[target.name] = tuner.search(
+                compiled.jobs[target.name],
+                executables[target.name],
                 program,
                 running.staging,
                 running.compilers[target.platform],
-                parts.of,
+                parts.assemble,
                 workers=running.compile_workers.jobs,
                 processes=running.workers.processes,
                 on_step=lambda done, total: running.on_stage("tune", done, total),
@@ -267,22 +282,22 @@ def check(
     Raises BudgetExceededError (AOTC-E973, E975), ParityError, and whatever was collected before.
     """
     request, failures, tasks = running.request, running.failures, running.tasks
-    executables = compiled.executables
-    unchecked = [parts.of(target, own(executables, target)) for target in compiled.whole]
+    assembled = [
+        parts.assemble(target, compiled.executables[target.name]) for target in compiled.whole
+    ]
+    unchecked = [each.parts for each in assembled]
     written = dict(zip(request.names, request.targets, strict=True))
     limits = exceeded(request.manifest, written, unchecked, running.staging.folder)
     lines = {name: each.lines for name, each in program.entry_points.items()}
-    failures.add([*limits, *gates.check(request.manifest, unchecked, lines)])
+    failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
     with running.times.stage("parity"):
         checking = Checking(tasks, running.workers, running.staging)
         running.meter.expect(Kind.PARITY, len(unchecked))
         ran = failures.results(checking.begin(unchecked))
-        found = captured_profiles(unchecked, executables)
-        parities, proofs = checking.judge(ran, found, request.manifest.where) if ran else ({}, {})
+        proofs = checking.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
     return [
-        parts.of(
-            target, own(executables, target), parities[target.name], proofs.get(target.name, {})
-        )
-        for target in request.targets
+        proven(each, ran[name], proofs.get(name, {}))
+        for each in unchecked
+        for name in [each.manifest.target.name]
     ]

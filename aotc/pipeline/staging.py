@@ -7,14 +7,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from aotc.constants import FULL
 from aotc.errors import UsageError
-from aotc.stages import CapturedEntryPoint, CapturedProgram
+from aotc.stages import CapturedEntryPoint, CapturedProgram, file_stem, fixture_file
 from aotc.temporaries import temporary_folder
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import ExecutableKey
+
+if TYPE_CHECKING:
+    # A process that records what a program reads imports this module before it begins to.
+    from aotc.config.build_manifest import BuildManifest
 
 
 @contextmanager
@@ -51,6 +57,20 @@ def no_scratch(error: OSError) -> UsageError:
 def variables_file(worker: str) -> str:
     """The name of the file with the variables that a worker's program read."""
     return f"variables.{worker}.msgpack"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramJob:
+    """What the processes that run the user's code are told. What they open of the build manifest
+    themselves is the program's doing.
+
+    targets: as the manifest or the caller writes them.  executables: of all targets, each once,
+    sorted.
+    """
+
+    manifest: BuildManifest
+    targets: tuple[str, ...]
+    executables: tuple[ExecutableKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +114,33 @@ class Staging:
     def _weights(self, name: str) -> Path:
         return self.folder / f"weights.{name}"
 
-    def inputs(self, entry_point: str, profile: int) -> Path:
+    def inputs(self, key: ExecutableKey) -> Path:
         """The fixture's inputs, by the capture; safetensors."""
-        return self.folder / f"inputs.{entry_point}.{profile}.safetensors"
+        return self.folder / f"inputs.{file_stem(key)}.safetensors"
 
-    def results(self, entry_point: str, profile: int) -> Path:
+    def results(self, key: ExecutableKey) -> Path:
         """The fixture's outputs, by the capture, where they were recorded; safetensors."""
-        return self.folder / f"results.{entry_point}.{profile}.safetensors"
+        return self.folder / f"results.{file_stem(key)}.safetensors"
 
-    def fixture(self, entry_point: str, profile: int) -> Path:
+    def fixture(self, key: ExecutableKey) -> Path:
         """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
-        return self.folder / f"fixture.{entry_point}.{profile}.safetensors"
+        return fixture_file(self.folder, key)
 
-    def write_manifest(self, text: bytes) -> None:
-        """Leave the build manifest for the processes that run the program: what they open of it
-        beside that is the program's doing.
-        """
-        self._manifest.write_bytes(text)
+    def write_job(self, job: ProgramJob) -> None:
+        """Leave the job of the processes that run the program."""
+        from aotc.config import values
 
-    def read_manifest(self) -> bytes:
-        return self._manifest.read_bytes()
+        self._job.write_bytes(values.encode((job.manifest, job.targets, job.executables)))
+
+    def read_job(self) -> ProgramJob:
+        """What `write_job` left."""
+        from aotc.config import values
+
+        return ProgramJob(*values.decode(self._job.read_bytes()))
 
     @property
-    def _manifest(self) -> Path:
-        return self.folder / "manifest.toml"
+    def _job(self) -> Path:
+        return self.folder / "job.json"
 
     def write_threads(self, count: int) -> None:
         """Say how many threads may compile plain JAX. In a file and not an argument of the process,

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.errors import raise_if
 from aotc.pipeline.plan import Wanted
-from aotc.pipeline.policies import Proofs
+from aotc.pipeline.policies import EntryProofs
 from aotc.pipeline.staging import Staging
 from aotc.shapes import files
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.samples import ranges
-from aotc.shapes.trials import Outcome
 from aotc.shapes.verdict import At, evidence, refusals, tried
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.schema.manifest import TrialRan
+from aotc_runtime.serving.compare import Difference
 
 
 def plan(
@@ -31,10 +31,11 @@ def plan(
             for name, captured in program.entry_points.items()
             if (spec := manifest.entry_points[name]).out_of_profile
             for held in [_held(captured, spec, staging)]
-            for planned in [plan_trials(captured, spec, manifest.dimensions, profiles[name], held)]
+            for profiles in [[dict(key.sizes) for key in keys if key.entry_point == name]]
+            for planned in [plan_trials(captured, spec, manifest.dimensions, profiles, held)]
             if planned.trials
         ]
-        for target, profiles in wanted.items()
+        for target, keys in wanted.items()
     }
     files.write_plans(staging.folder, plans)
 
@@ -42,13 +43,14 @@ def plan(
 def _held(
     captured: CapturedEntryPoint, spec: EntryPointSpec, staging: Staging
 ) -> dict[str, tuple[int, int]]:
-    files_of = (staging.inputs(captured.name, index) for index in range(len(captured.profiles)))
-    return ranges(captured.inputs, spec, map(files.read_arrays, files_of))
+    return ranges(
+        captured.inputs, spec, map(files.read_arrays, map(staging.inputs, captured.by_key))
+    )
 
 
 def judge(
-    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None], at: At
-) -> dict[str, Proofs]:
+    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Difference]] | None], at: At
+) -> dict[str, EntryProofs]:
     """The proofs of the targets that were tried, by target.
 
     on_executables: outcomes by target, entry point and trial; None for a target that this host
@@ -57,7 +59,7 @@ def judge(
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
     in_jax = files.read_outcomes(staging.folder)
-    proofs: dict[str, Proofs] = {}
+    proofs: dict[str, EntryProofs] = {}
     for target, entries in files.read_plans(staging.folder).items():
         if target not in on_executables:
             continue

@@ -9,16 +9,18 @@ import msgspec
 import numpy as np
 
 from aotc.shapes.run import Array, Call
-from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial
+from aotc.shapes.trials import EntryTrials, PlannedTrial
+from aotc.stages import file_stem
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import TensorSpec
+from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 type Plans = dict[str, list[EntryTrials]]
 """By target."""
 
-type Outcomes = dict[str, list[list[Outcome]]]
+type Outcomes = dict[str, list[list[Difference]]]
 """By target, in the order of its plans and their trials."""
 
 
@@ -47,7 +49,8 @@ def read_outcomes(folder: Path) -> Outcomes:
 
 def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
     """The inputs of a trial's call and what plain JAX makes of them; laid out as a fixture."""
-    return folder / f"call.{label(entry_point, trial.sizes)}.{trial.inputs}.safetensors"
+    stem = file_stem(executable_key(entry_point, trial.sizes))
+    return folder / f"call.{stem}.{trial.inputs}.safetensors"
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

@@ -8,9 +8,9 @@ from math import prod
 
 from msgspec import Struct
 
-from aotc.config.dimensions import Accepted
 from aotc.shapes.trials import Sizes
 from aotc_runtime.schema.expressions import Relation
+from aotc_runtime.schema.manifest import Dimension
 
 POINTS_MAX = 4096
 """Combinations of sizes that are looked at for one profile; of more, evenly spaced ones."""
@@ -19,7 +19,7 @@ POINTS_MAX = 4096
 class Known(Struct, frozen=True):
     """accepted: the sizes of each dimension.  relations: between them.  profiles: of a target."""
 
-    accepted: Mapping[str, Accepted]
+    accepted: Mapping[str, Dimension]
     relations: Sequence[Relation]
     profiles: Sequence[Sizes]
 

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from aotc.config.build_manifest import (
     DimensionSpec,
     EntryPointSpec,
-    PadSpec,
-    SplitSpec,
     at_once,
 )
 from aotc.shapes.fills import fill_of, is_float
@@ -36,7 +34,7 @@ from aotc.shapes.trials import (
 )
 from aotc.stages import CapturedEntryPoint
 from aotc_runtime.schema.expressions import parse_expression, parse_relation
-from aotc_runtime.schema.manifest import DType
+from aotc_runtime.schema.manifest import DType, Pad, Split
 
 MANY_PROFILES = 6
 """With more of them, each is tried with its smallest and its largest padding only."""
@@ -59,10 +57,10 @@ def plan_trials(
     smallest and largest of the integers that they hold, as `aotc.shapes.samples.ranges`.
     """
     policies = {name: at_once(policy) for name, policy in spec.out_of_profile.items()}
-    pads = {name: p for name, p in policies.items() if isinstance(p, PadSpec)}
+    pads = {name: p for name, p in policies.items() if isinstance(p, Pad)}
     leaf_of = {tensor.path: index for index, tensor in enumerate(captured.inputs)}
     fills = {
-        leaf_of[path]: repr(value)
+        leaf_of[path]: value
         for pad in pads.values()
         for path, value in pad.fill.items()
         if path in leaf_of
@@ -91,7 +89,7 @@ def plan_trials(
         *(
             trial
             for name, policy in policies.items()
-            if isinstance(policy, SplitSpec)
+            if isinstance(policy, Split)
             for trial in _split(known, name, sorted(pads))
         ),
     ]

@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.shapes.fills import fill_of
-from aotc.shapes.trials import DECLARED, EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.trials import DECLARED, EntryTrials, PlannedTrial, Sizes
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import TensorSpec
-from aotc_runtime.serving.compare import Difference, compare
+from aotc_runtime.serving.compare import Difference, compare, over_all
 from aotc_runtime.serving.padding import cut, mask, pad
 from aotc_runtime.serving.splitting import axis_of, join, piece
 
@@ -45,7 +45,7 @@ def run(
     outputs: Sequence[TensorSpec],
     call: Call,
     execute: Execute,
-) -> Outcome:
+) -> Difference:
     """Try it and compare."""
     results = (
         [_padded(trial, entry, inputs, outputs, call.inputs, execute)]
@@ -57,24 +57,7 @@ def run(
         for arrays in results
         for spec, actual, expected in zip(outputs, arrays, call.expected, strict=True)
     ]
-    return outcome_of(found)
-
-
-def outcome_of(found: Sequence[tuple[str, Difference]]) -> Outcome:
-    """The worst of the differences, by output."""
-    path, _ = max(found, key=lambda each: (not each[1].within, each[1].excess), default=("", None))
-    every = [difference for _, difference in found]
-    return Outcome(
-        max_abs=_finite(max((d.max_abs for d in every), default=0.0)),
-        max_rel=_finite(max((d.max_rel for d in every), default=0.0)),
-        ulp_max=max((d.ulp_max for d in every), default=0),
-        worst=path,
-        within=all(d.within for d in every),
-    )
-
-
-def _finite(error: float) -> float | None:
-    return error if np.isfinite(error) else None
+    return over_all(found)
 
 
 def _padded(

@@ -19,14 +19,13 @@ from aotc.config.build_manifest import (
     EntryPointSpec,
     InputLeaf,
     InputLike,
-    PadSpec,
     at_once,
     leaf_paths,
 )
 from aotc.shapes.fills import is_integer
 from aotc.shapes.trials import HIGH, LOW, REVERSED
 from aotc_runtime.schema.expressions import parse_expression
-from aotc_runtime.schema.manifest import DType, KeyImpl, TensorSpec
+from aotc_runtime.schema.manifest import DType, KeyImpl, Pad, TensorSpec
 
 type Array = np.ndarray[Any, Any]
 
@@ -55,7 +54,7 @@ def sampled(
         for parameter, tree in spec.inputs.items()
         for path, leaf in leaf_paths(tree, parameter)
     }
-    pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, PadSpec)]
+    pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)]
     supplied = {pad.mask for pad in pads} | {pad.length for pad in pads}
     axes = {each.path: tuple(map(_is_fixed, each.shape)) for each in tensors}
     other = dict(inputs)

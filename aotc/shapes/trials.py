@@ -54,16 +54,3 @@ class EntryTrials(Struct, frozen=True):
     lengths: dict[int, str]
     trials: tuple[PlannedTrial, ...]
     ranges: dict[int, tuple[int, int]] = {}
-
-
-class Outcome(Struct, frozen=True):
-    """How far a trial's results are from plain JAX; None for an infinite error.
-
-    worst: path of the output with the largest error for its tolerance.
-    """
-
-    max_abs: float | None
-    max_rel: float | None
-    ulp_max: int
-    worst: str
-    within: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf, isinf
 
 from msgspec.structs import replace
 
@@ -14,20 +15,20 @@ from aotc.shapes.trials import (
     LOW,
     SMALLEST,
     EntryTrials,
-    Outcome,
     PlannedTrial,
 )
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Trial, TrialRan
+from aotc_runtime.serving.compare import Difference
 
-type Tried = Sequence[tuple[PlannedTrial, Outcome]]
+type Tried = Sequence[tuple[PlannedTrial, Difference]]
 
 type At = Callable[[str, str, str, str], str]
 """The place of a key path, as `BuildManifest.where`."""
 
 
-def tried(entry: EntryTrials, outcomes: Sequence[Outcome]) -> Tried:
+def tried(entry: EntryTrials, outcomes: Sequence[Difference]) -> Tried:
     """The trials with what came of them."""
     return list(zip(entry.trials, outcomes, strict=True))
 
@@ -40,8 +41,8 @@ def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
             sizes=trial.sizes,
             profile=trial.profiles[0],
             fill=trial.fill,
-            max_abs=_decimal(outcome.max_abs),
-            max_rel=_decimal(outcome.max_rel),
+            max_abs=repr(outcome.max_abs),
+            max_rel=repr(outcome.max_rel),
             ulp_max=outcome.ulp_max,
             ran=ran,
             inputs=trial.inputs,
@@ -55,7 +56,7 @@ def refusals(entry: EntryTrials, found: Tried, what: str, at: At) -> Iterator[Fi
     """One finding for each dimension, or for several together, whose trials differ by more than the
     tolerance. what: "plain JAX", or "the executables for cpu-x86-64-v3".
     """
-    failed: dict[tuple[str, ...], list[tuple[PlannedTrial, Outcome]]] = {}
+    failed: dict[tuple[str, ...], list[tuple[PlannedTrial, Difference]]] = {}
     for trial, outcome in found:
         if not outcome.within:
             failed.setdefault(trial.dimensions, []).append((trial, outcome))
@@ -69,7 +70,7 @@ def refusals(entry: EntryTrials, found: Tried, what: str, at: At) -> Iterator[Fi
 
 def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float, at: At) -> Finding:
     """AOTC-E955 or E956 for a trial that was stopped after so many seconds."""
-    never = Outcome(None, None, 0, "", within=False)
+    never = Difference(inf, inf, 0, 0, within=False, excess=inf)
     finding = _refusal(entry, trial.dimensions, [(trial, never)], 1, "plain JAX itself", at)
     done = finding.found.removeprefix("another result from ").partition(": max abs error")[0]
     return replace(finding, found=f"none within {seconds:.0f} s from {done}")
@@ -89,7 +90,7 @@ def _refusal(
         key=lambda each: (
             each[0].fill in (DECLARED, ""),
             each[0].inputs == FIXTURE,
-            _infinite(each[1].max_abs),
+            each[1].max_abs,
         ),
     )
     names = " and ".join(dimensions)
@@ -105,7 +106,7 @@ def _refusal(
         parts = " and ".join(sizes_text(profile) for profile in trial.profiles)
         done = f"split into {parts}"
     numbers = (
-        f"max abs error {_decimal(outcome.max_abs)}, max rel error {_decimal(outcome.max_rel)}, "
+        f"max abs error {outcome.max_abs!r}, max rel error {outcome.max_rel!r}, "
         f"{outcome.ulp_max} ulp"
     )
     return Finding(
@@ -126,9 +127,9 @@ SHOWN_MAX = 4
 
 
 def _hint(entry: EntryTrials, trial: PlannedTrial, failed: Tried, names: str) -> str:
-    largest = max(_infinite(outcome.max_rel) for _, outcome in failed)
+    largest = max(outcome.max_rel for _, outcome in failed)
     is_beyond = all(
-        each.fill in (LARGEST, SMALLEST) and outcome.max_abs is None for each, outcome in failed
+        each.fill in (LARGEST, SMALLEST) and isinf(outcome.max_abs) for each, outcome in failed
     )
     if is_beyond and any(number.lstrip("-").isdecimal() for number in trial.filled.values()):
         hint = (
@@ -162,11 +163,3 @@ def _numbers(filled: Mapping[str, str]) -> str:
     shown = [f"{path} = {number}" for path, number in filled.items()]
     more = [f"{len(shown) - SHOWN_MAX} more"] if len(shown) > SHOWN_MAX else []
     return f" ({', '.join([*shown[:SHOWN_MAX], *more])})" if shown else ""
-
-
-def _infinite(error: float | None) -> float:
-    return float("inf") if error is None else error
-
-
-def _decimal(error: float | None) -> str:
-    return "inf" if error is None else repr(error)

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from aotc_runtime.errors import Finding, ResourceError, TrustError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
-from aotc_runtime.serving.resident import Place, load_executables, make_resident
+from aotc_runtime.serving.resident import load_executables, make_resident
 from aotc_runtime.serving.states import State
 from aotc_runtime.system import host, pjrt
-from aotc_runtime.system.pjrt import Executable
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.verify import fit, vouch
 
 Trust = str | os.PathLike[str] | TrustPolicy
 
@@ -112,35 +108,18 @@ def _load(
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
-
-    def start_runtime(wanted: int) -> HostFacts:
+    with vouch(source, policy, time.time()) as vouched:
         lap("verify")
-        count = wanted if devices is None else devices
-        if count > _DEVICES_MAX:
-            raise _refused_devices(f"a bundle that needs at most {_DEVICES_MAX} devices", count)
-        started = pjrt.processor_device(threads, count)
-        if devices is not None and started.device_count < devices:
-            raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
-        facts = host.detect(memory_limit, count)
+        # XLA is started only for a bundle that is trusted.
+        count = _start_runtime(threads, devices, vouched.wanted_devices(target))
+        facts = host.detect(memory_limit, count, vouched.wanted_platforms(target))
         lap("runtime")
-        return facts
-
-    executables: dict[Place, Executable] = {}
-
-    def deserialize(manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]) -> None:
+        fitting = fit(vouched, facts, target)
         enter(State.LOADING)
-        executables.update(load_executables(manifest, blobs))
+        # The weights are being hashed meanwhile; nothing runs before that is done.
+        executables = load_executables(fitting.manifest, fitting.executables)
         lap("deserialize")
-
-    # XLA is started only for a bundle that is trusted, and nothing runs before all is verified.
-    verified = verify(
-        source,
-        policy,
-        start_runtime,
-        target=target,
-        meanwhile=deserialize,
-        accelerators=host.accelerator,
-    )
+        verified = fitting.finish()
     resident = make_resident(verified, executables)
     lap("weights")
     enter(State.WARMING)
@@ -149,6 +128,21 @@ def _load(
     timings["total"] = last - started
     loaded.timings.update(timings)
     return loaded
+
+
+def _start_runtime(threads: int | None, devices: int | None, wanted: int) -> int:
+    """Start XLA, and how many devices it was asked to make of the processor.
+
+    devices: what the caller asks for.  wanted: what the bundle needs, which counts where the caller
+    says nothing. Raises ResourceError (AOTC-E555) for more than XLA makes, or has made before.
+    """
+    count = wanted if devices is None else devices
+    if count > _DEVICES_MAX:
+        raise _refused_devices(f"a bundle that needs at most {_DEVICES_MAX} devices", count)
+    started = pjrt.processor_device(threads, count)
+    if devices is not None and started.device_count < devices:
+        raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
+    return count
 
 
 def _require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:

@@ -16,8 +16,8 @@ from msgspec import UNSET
 from aotc.backends.cuda import descriptions, disassembly, wheels
 from aotc.config.target import file_text, read_target
 from aotc.pipeline.target_check import check_target, self_contained
-from aotc.report.explain import Stage, explain
-from aotc.report.review import Review
+from aotc.review.reading import Review
+from aotc.workshops.explain.explain import Stage, explain
 from aotc_runtime.schema.device import CudaDevice
 from aotc_runtime.system import host
 from tests.e2e.accelerator_builds import (

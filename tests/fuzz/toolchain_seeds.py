@@ -14,12 +14,12 @@ from msgspec import UNSET
 
 from aotc.backends.xla import objects
 from aotc.cache.store import MAGIC, _digest
+from aotc.config import tuning_file
 from aotc.config.target import builtin_folder
-from aotc.pipeline.distributed.wire import Answer
-from aotc.signing.openssf import model_signature
+from aotc.config.tuning_file import TunedExecutable, TuningFile
 from aotc.stages import Executable
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import TunedExecutable, TuningFile
+from aotc.workshops.attest.openssf import model_signature
+from aotc.workshops.dask.wire import Answer
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE

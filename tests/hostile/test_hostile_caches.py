@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aotc.cache import store as stores
-from aotc.cache.seal import Seals
-from aotc.cache.sharing import share
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
 from aotc.config.target import read_target
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workshops.remote.seal import Seals
+from aotc.workshops.remote.sharing import share
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
-from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 from .weakening import Check, remove
 
@@ -55,9 +54,9 @@ class Naming:
         """Nothing runs."""
 
 
-def trusted(*signers: LocalSigner) -> dict[str, Callable[[bytes, bytes], bool]]:
+def trusted(*signers: LocalSigner) -> dict[str, PublicKey]:
     keys = [load_public_key(signer.public_pem(), "", "") for signer in signers]
-    return {key.id: key.verify for key in keys}
+    return {key.id: key for key in keys}
 
 
 class Host:

@@ -62,6 +62,7 @@ def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: tuple[Path, 
     )
     assert not loaded & set(FORBIDDEN)
     assert "scipy" not in loaded, "only LAPACK's custom calls need scipy"
+    assert "aotc_runtime.codes" not in loaded, "nothing was refused"
 
 
 def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: tuple[Path, Path]) -> None:
@@ -85,8 +86,11 @@ def makers(*names: str) -> set[str]:
     }
 
 
-def test_only_verification_makes_proofs() -> None:
-    assert makers("VerifiedBlob", "VerifiedBundle") == {"verification/verify.py"}
+STAGES = ("Framed", "Attested", "Signed", "Unpacked", "Vouched", "Judged", "Fitting")
+
+
+def test_only_verification_makes_its_stages_and_proofs() -> None:
+    assert makers(*STAGES, "VerifiedBlob", "VerifiedBundle") == {"verification/verify.py"}
 
 
 def test_only_readiness_makes_loaded_bundles() -> None:

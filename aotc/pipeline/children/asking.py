@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ JOB, ANSWER = "job.json", "answer.json"
 
 def ask[A](
     module: str,
-    arguments: Sequence[str],
     job: Struct,
     answer_type: type[A],
     *,
@@ -27,7 +26,7 @@ def ask[A](
     doing: str,
     on_output: Callable[[str], None] = lambda text: None,
 ) -> A:
-    """Run `python -m module arguments… FOLDER` on a job; what that process passes to `answer`.
+    """Run `python -m module FOLDER` on a job; what that process passes to `answer`.
 
     FOLDER is a scratch folder.  variables: to add to the environment that every child has.
     doing, on_output: as for `child.run`.
@@ -37,7 +36,7 @@ def ask[A](
         (folder / JOB).write_bytes(msgspec.json.encode(job))
         child.run(
             module,
-            [*arguments, str(folder)],
+            [str(folder)],
             folder,
             child.clean_environment({"JAX_PLATFORMS": "cpu", **variables}),
             failure_code="AOTC-E835",

@@ -1,5 +1,5 @@
-"""`python -m aotc.pipeline.children.capture_worker MANIFEST FOLDER [TARGET...]`: trace into a
-staging folder.
+"""`python -m aotc.pipeline.children.capture_worker FOLDER`: trace into a staging folder, which has
+the job.
 
 Runs in a process of its own because it imports jax and the user's code, and because jax must be
 imported with closed-over constants as arguments.
@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
-from aotc.capture.trace import HOST, Platforms, TracedProfile, profile_label
+from aotc.capture.trace import HOST, Platforms, TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, load, read_shards
-from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
+from aotc.config.build_manifest import BuildManifest
 from aotc.config.target import NATIVE, read_target
 from aotc.errors import CaptureError, raise_if
 from aotc.lowering.stablehlo import portable
@@ -43,26 +44,26 @@ from aotc.stages import (
     Module,
 )
 from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.mesh import Mesh, mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
 
 
-def capture(
-    manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
-) -> None:
-    """Trace everything the manifest names, and write it to the staging folder: entry points,
+def capture(staging: Staging, progress: Progress) -> None:
+    """Trace everything the job's manifest names, and write it to the staging folder: entry points,
     weights and fixtures as they are made, at last the program.
 
     If the build keeps going, the program is written without the entry points that were refused;
     their findings are raised at the end. Raises CaptureError and BuildManifestError.
     """
     assert private.constants_are_arguments(), "the parent sets the environment variable"
-    manifest = build_manifest_of(manifest_path, staging.read_manifest())
+    job = staging.read_job()
+    manifest = job.manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
-    platforms = _platforms(manifest, targets)
+    platforms = _platforms(manifest, job.targets)
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = spreading.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
@@ -71,7 +72,7 @@ def capture(
     failed: list[Finding] = []
     for name, spec in manifest.entry_points.items():
         progress.started(f"tracing {name} ({spec.function})")
-        sizes = all_profiles_of(manifest, name, targets)
+        sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
         lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
             with spreading.under_mesh(manifest.mesh):
@@ -148,15 +149,16 @@ def _write_fixtures(
     recorded = fixtures.recorded_inputs(name, manifest)
     if recorded:
         _note(files, recorded.file, recorded.digest)
-    for index, frozen in enumerate(entry_point.profiles):
+    for key, frozen in entry_point.by_key.items():
         inputs = fixtures.fixture_inputs(plan, manifest, frozen.sizes, recorded)
-        staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+        staging.inputs(key).write_bytes(write_tensors(inputs, where=where))
     results = fixtures.recorded_results(name, manifest)
     if results:
         _note(files, results.file, results.digest)
         at = manifest.where("entry_points", name, "fixtures", "results")
-        for index, found in enumerate(fixtures.results_by_profile(entry_point, results, at)):
-            staging.results(name, index).write_bytes(write_tensors(found, where=at))
+        by_profile = fixtures.results_by_profile(entry_point, results, at)
+        for key, found in zip(entry_point.by_key, by_profile, strict=True):
+            staging.results(key).write_bytes(write_tensors(found, where=at))
 
 
 def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
@@ -188,8 +190,9 @@ def _check_x64(manifest: BuildManifest) -> None:
 
 def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
     """Those of the targets, sorted."""
-    names = targets or manifest.targets
-    read = {HOST if name == NATIVE else read_target(name, manifest.root).platform for name in names}
+    read = {
+        HOST if name == NATIVE else read_target(name, manifest.root).platform for name in targets
+    }
     return tuple(sorted(read))
 
 
@@ -235,8 +238,7 @@ def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> Captured
         if traced.exported is None
         else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
         profiles=tuple(
-            _frozen(profile, profile_label(plan.name, profile.sizes), root)
-            for profile in traced.profiles
+            _frozen(profile, label(plan.name, profile.sizes), root) for profile in traced.profiles
         ),
         calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
         recorded=spec.fixtures.results is not None,
@@ -244,15 +246,10 @@ def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> Captured
 
 
 def main() -> int:
-    manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    folder = Path(sys.argv[1])
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    staging = Staging(folder)
-
-    def trace(progress: Progress) -> None:
-        capture(manifest_path, targets, staging, progress)
-
-    return child.work(folder, trace)
+    return child.work(folder, partial(capture, Staging(folder)))
 
 
 if __name__ == "__main__":

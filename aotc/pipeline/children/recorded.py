@@ -1,4 +1,4 @@
-"""`python -m aotc.pipeline.children.recorded WORKER MANIFEST FOLDER …`: run a worker that runs the
+"""`python -m aotc.pipeline.children.recorded WORKER MANIFEST FOLDER`: run a worker that runs the
 user's code, and leave in the folder what it read.
 """
 
@@ -30,7 +30,7 @@ def main() -> int:
     root = manifest.resolve().parent
     environment = dict(os.environ)
     recorder = Recorder(root, folder)
-    sys.argv = sys.argv[1:]
+    sys.argv = [worker, str(folder)]
     try:
         status: int = importlib.import_module(worker).main()
     except OSError as error:
@@ -60,9 +60,8 @@ def main() -> int:
 def _write_files(staging: Staging, opened: Iterable[str], manifest: Path, root: Path) -> None:
     # The worker has imported them; before it, they would count as packages that it read.
     from aotc.capture import own_files
-    from aotc.config.build_manifest import build_manifest_of
 
-    named = build_manifest_of(manifest, staging.read_manifest()).files()
+    named = staging.read_job().manifest.files()
     told = {path.resolve() for path in (manifest, *(file.path for file in named))}
     paths = [os.fspath(path_at(name, root)) for name in opened]
     staging.write_files(own_files.read_by(paths, root, told))

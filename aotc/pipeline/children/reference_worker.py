@@ -1,5 +1,4 @@
-"""`python -m aotc.pipeline.children.reference_worker MANIFEST FOLDER [TARGET...]`: plain JAX on
-the fixtures.
+"""`python -m aotc.pipeline.children.reference_worker FOLDER`: plain JAX on the fixtures.
 
 A process of its own with jax in its ordinary configuration, so that the reference shares nothing
 with the capture but the inputs and weights in the staging folder.
@@ -24,9 +23,7 @@ from aotc.capture.weights import Weights, read_arrays, read_shards
 from aotc.config.build_manifest import (
     BuildManifest,
     EntryPointSpec,
-    PadSpec,
     at_once,
-    build_manifest_of,
 )
 from aotc.errors import CaptureError, raise_if
 from aotc.packing.weights import write_tensors
@@ -39,11 +36,10 @@ from aotc.pipeline.watching import sources_only
 from aotc.shapes.files import read_plans
 from aotc.stages import CapturedEntryPoint
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import Pad
 
 
 def record(
-    manifest_path: Path,
     staging: Staging,
     compiling: Executor,
     progress: Progress,
@@ -53,7 +49,7 @@ def record(
 
     Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
     """
-    manifest = build_manifest_of(manifest_path, staging.read_manifest())
+    manifest = staging.read_job().manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
 
     def resolved(function: str) -> Callable[..., Any]:
@@ -96,28 +92,25 @@ def _run(
     program that plain JAX cannot run here.
     """
     name, spec = entry_point.name, manifest.entry_points[entry_point.name]
-    for index, profile in enumerate(entry_point.profiles):
-        inputs = read_arrays(staging.inputs(name, index))
+    for key, profile in entry_point.by_key.items():
+        inputs = read_arrays(staging.inputs(key))
         try:
             at_sizes = function.at(profile.sizes)
             arguments = at_sizes.arguments(inputs)
             if entry_point.recorded:
-                result = at_sizes.returned(read_arrays(staging.results(name, index)))
+                result = at_sizes.returned(read_arrays(staging.results(key)))
             else:
                 result = at_sizes(arguments)
         except AotcError:
             raise
         except (Exception, SystemExit) as error:
-            where = label(name, profile.sizes)
-            raise CaptureError(explain.not_run(error, where, manifest.root)) from error
+            raise CaptureError(explain.not_run(error, key.label, manifest.root)) from error
         fixture = {f"inputs/{path}": array for path, array in inputs.items()}
         fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
         where = f"{manifest.where('entry_points', name)} result"
-        staging.fixture(name, index).write_bytes(write_tensors(fixture, where=where))
+        staging.fixture(key).write_bytes(write_tensors(fixture, where=where))
         call = structures.PlainCall(
-            entry_point=name,
-            sizes=profile.sizes,
-            profile=index,
+            key=key,
             arguments=at_sizes.passed(arguments, _supplied(spec)),
             result=plain_jax.spell(result.value),
         )
@@ -154,15 +147,15 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
 
 def _supplied(spec: EntryPointSpec) -> list[str]:
     """The parameters that the loader passes, not the caller: masks and lengths."""
-    pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, PadSpec)]
+    pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
     return [name for pad in pads for name in (pad.mask, pad.length) if name]
 
 
 def main() -> int:
-    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    folder = Path(sys.argv[1])
     staging = Staging(folder)
     compiling = ThreadPoolExecutor(staging.read_threads())
-    return child.work(folder, partial(record, manifest_path, staging, compiling))
+    return child.work(folder, partial(record, staging, compiling))
 
 
 if __name__ == "__main__":

@@ -27,10 +27,11 @@ from aotc.pipeline.staging import Staging
 from aotc.shapes import files
 from aotc.shapes.run import Array, run
 from aotc.shapes.samples import sampled
-from aotc.shapes.trials import FIXTURE, EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.trials import FIXTURE, EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import At, endless, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc_runtime.schema.labels import label
+from aotc_runtime.serving.compare import Difference
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50
@@ -103,7 +104,7 @@ def try_all(
 
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
-    known: dict[bytes, Outcome] = {}
+    known: dict[bytes, Difference] = {}
     outcomes: files.Outcomes = {}
     for target, entries in plans.items():
         outcomes[target] = []
@@ -126,7 +127,7 @@ def _try(
     manifest: BuildManifest,
     staging: Staging,
     functions: Mapping[str, PlainJax],
-) -> Outcome:
+) -> Difference:
     name = entry.entry_point
     function = functions[name]
     captured = program.entry_points[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from aotc_runtime.schema.manifest import (
     CompileHere,
@@ -31,6 +31,25 @@ def label(entry_point: str, sizes: Mapping[str, int]) -> str:
     """predict[batch=8]."""
     inside = sizes_text(sizes)
     return f"{entry_point}[{inside}]" if inside else entry_point
+
+
+class ExecutableKey(Struct, frozen=True, order=True):
+    """What an executable of a target is known by: its entry point, and the size that each dimension
+    has in it, sorted by dimension.
+    """
+
+    entry_point: str
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """predict[batch=8]."""
+        return label(self.entry_point, dict(self.sizes))
+
+
+def executable_key(entry_point: str, sizes: Mapping[str, int]) -> ExecutableKey:
+    """The key of an entry point's executable for these sizes."""
+    return ExecutableKey(entry_point, tuple(sorted(sizes.items())))
 
 
 def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:

@@ -420,6 +420,24 @@ class Dimension(_Part, frozen=True):
     maximum: Positive
     multiple_of: Positive
 
+    def __contains__(self, size: int) -> bool:
+        return self.minimum <= size <= self.maximum and size % self.multiple_of == 0
+
+    @property
+    def smallest(self) -> int:
+        """The smallest accepted size."""
+        return -(-self.minimum // self.multiple_of) * self.multiple_of
+
+    @property
+    def largest(self) -> int:
+        """The largest accepted size."""
+        return self.maximum // self.multiple_of * self.multiple_of
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no size is accepted."""
+        return self.smallest > self.largest
+
 
 class WeightTensor(_Part, frozen=True, omit_defaults=True):
     """One tensor of a weights set. sharding: as a TensorSpec's; the blobs hold it whole."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 # No import of its own: msgspec has loaded datetime already.
 from datetime import datetime
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from aotc_runtime import limits
-from aotc_runtime.schema.manifest import Digest
+from aotc_runtime.schema.manifest import Digest, OutOfProfilePolicy
 
 KeyId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 """SHA-256 of a SubjectPublicKeyInfo in DER, hex."""
@@ -25,12 +25,8 @@ Instant = Annotated[datetime, Meta(tz=True)]
 """An offset date-time; a time without an offset means another moment on every machine."""
 
 Text = Annotated[str, Meta(min_length=1)]
-Fallback = Literal["fail", "pad", "split", "compile"]
 
-FALLBACKS: tuple[str, ...] = get_args(Fallback)
-"""What a call may do whose shapes match no profile, each going further than the one before."""
-
-FALLBACK_UNSTATED: Fallback = "split"
+FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
 """How far a policy goes that does not say: nothing is compiled in production unless it says so."""
 
 
@@ -95,7 +91,7 @@ class TrustPolicy(_Table, frozen=True):
     threshold: Annotated[int, Meta(ge=1)] = 1
     minimum_version: str = ""
     minimum_build_time: Instant | None = None
-    furthest_fallback: Fallback | None = None
+    furthest_fallback: OutOfProfilePolicy | None = None
     certifiers: tuple[TrustedKey, ...] = ()
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()

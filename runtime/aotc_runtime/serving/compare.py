@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ class Difference(Struct, frozen=True):
     """max_abs, max_rel: largest errors (inf where only one side is finite).  ulp_max: largest
     distance in units in the last place.  elements: numbers compared.  within: whether every element
     satisfies |actual - expected| <= atol + rtol * |expected|; integers and booleans must be equal.
-    excess: largest error as a multiple of its allowance, for ranking.
+    excess: largest error as a multiple of its allowance, for ranking.  worst: of several arrays,
+    the path of the one with the largest excess.
     """
 
     max_abs: float
@@ -23,6 +25,24 @@ class Difference(Struct, frozen=True):
     elements: int
     within: bool
     excess: float
+    worst: str = ""
+
+
+def over_all(differences: Sequence[tuple[str, Difference]]) -> Difference:
+    """The difference of several arrays together. differences: each with the array's path."""
+    every = [difference for _, difference in differences]
+    worst, _ = max(
+        differences, key=lambda each: (not each[1].within, each[1].excess), default=("", None)
+    )
+    return Difference(
+        max_abs=max((d.max_abs for d in every), default=0.0),
+        max_rel=max((d.max_rel for d in every), default=0.0),
+        ulp_max=max((d.ulp_max for d in every), default=0),
+        elements=sum(d.elements for d in every),
+        within=all(d.within for d in every),
+        excess=max((d.excess for d in every), default=0.0),
+        worst=worst,
+    )
 
 
 def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Difference:

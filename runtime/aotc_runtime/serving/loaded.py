@@ -15,7 +15,8 @@ from aotc_runtime.serving.threads import Threads
 from aotc_runtime.system import pjrt
 
 if TYPE_CHECKING:
-    from aotc_runtime.serving.readiness import FixtureResult
+    from aotc_runtime.schema.labels import ExecutableKey
+    from aotc_runtime.serving.compare import Difference
 
 
 def no_entry_point(bundle: str, name: object, known: Collection[str]) -> ShapeError:
@@ -40,7 +41,10 @@ class LoadedBundle:
     """
 
     def __init__(
-        self, resident: ResidentBundle, fixtures: tuple[FixtureResult, ...], compilations: int
+        self,
+        resident: ResidentBundle,
+        fixtures: Mapping[ExecutableKey, Difference],
+        compilations: int,
     ) -> None:
         self._resident: ResidentBundle | None = resident
         self.manifest = resident.verified.manifest
@@ -110,13 +114,13 @@ class LoadedBundle:
             "compilations": self._compilations,
             "fixtures": [
                 {
-                    "label": result.label,
+                    "label": key.label,
                     "max_abs": result.max_abs,
                     "max_rel": result.max_rel,
                     "ulp_max": result.ulp_max,
                     "elements": result.elements,
                 }
-                for result in self.fixtures
+                for key, result in self.fixtures.items()
             ],
             "entry_points": {
                 name: entry_point.report() for name, entry_point in self._entry_points.items()

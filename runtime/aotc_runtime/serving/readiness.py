@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from aotc_runtime.errors import BackendError, Finding, ReadinessError
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.compare import Difference, compare, over_all
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.resident import (
     Array,
@@ -27,50 +27,39 @@ first call a fraction of a millisecond.
 """
 
 
-class FixtureResult(Struct, frozen=True):
-    """The outcome of one fixture. profile: its index in the entry point.  max_abs, max_rel,
-    ulp_max: over all outputs.  worst: path of the output with the largest error relative to its
-    tolerance.  seconds: of the call.
-    """
+class _Ran(NamedTuple):
+    """One fixture's run. difference: over all outputs.  seconds: of the call."""
 
-    label: str
-    entry_point: str
-    profile: int
-    max_abs: float
-    max_rel: float
-    ulp_max: int
-    elements: int
-    worst: str
-    within_tolerance: bool
+    difference: Difference
+    inputs: list[Array]
     seconds: float
 
 
-def run_fixtures(resident: ResidentBundle) -> tuple[FixtureResult, ...]:
-    """Run every executable on its fixture and compare with the reference.
+def run_fixtures(resident: ResidentBundle) -> dict[ExecutableKey, Difference]:
+    """Run every executable on its fixture; how far its results are from the reference.
 
     Raises BackendError (AOTC-E755) if XLA fails, ReadinessError (AOTC-E702) for a fixture that
     does not fit its executable. A result beyond its tolerance is in the outcome, not raised.
     """
-    return tuple(result for result, _ in _run_all(resident))
+    return {profile.key: ran.difference for profile, ran in _run_all(resident)}
 
 
 def run_fixture(
-    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
-) -> FixtureResult:
-    """As `run_fixtures`, for one of an entry point's profiles: the one with this index."""
-    return _run(resident, entry_point, profile, index)[0]
+    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile
+) -> Difference:
+    """Run one of an entry point's executables on its fixture, and compare as `run_fixtures`."""
+    return _run(resident, entry_point, profile).difference
 
 
-def _run_all(resident: ResidentBundle) -> Iterator[tuple[FixtureResult, list[Array]]]:
-    """Every fixture's outcome, and its inputs."""
+def _run_all(resident: ResidentBundle) -> Iterator[tuple[ResidentProfile, _Ran]]:
     for entry_point in resident.entry_points.values():
-        for index, profile in enumerate(entry_point.profiles):
-            yield _run(resident, entry_point, profile, index)
+        for profile in entry_point.profiles:
+            yield profile, _run(resident, entry_point, profile)
 
 
 def _run(
-    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile, index: int
-) -> tuple[FixtureResult, list[Array]]:
+    resident: ResidentBundle, entry_point: ResidentEntryPoint, profile: ResidentProfile
+) -> _Ran:
     spec = entry_point.spec
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture), where)
@@ -93,25 +82,12 @@ def _run(
         ) from error
     seconds = time.perf_counter() - started
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
-    differences = {}
+    differences = []
     for tensor, aval, result in zip(spec.outputs, profile.outputs, results, strict=True):
         expected = arrays[f"outputs/{tensor.path}"]
-        differences[tensor.path] = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
-    worst = max(differences, key=lambda path: differences[path].excess, default="")
-    every = differences.values()
-    outcome = FixtureResult(
-        label=profile.label,
-        entry_point=entry_point.name,
-        profile=index,
-        max_abs=max((d.max_abs for d in every), default=0.0),
-        max_rel=max((d.max_rel for d in every), default=0.0),
-        ulp_max=max((d.ulp_max for d in every), default=0),
-        elements=sum(d.elements for d in every),
-        worst=worst,
-        within_tolerance=all(d.within for d in every),
-        seconds=seconds,
-    )
-    return outcome, inputs
+        difference = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
+        differences.append((tensor.path, difference))
+    return _Ran(over_all(differences), inputs, seconds)
 
 
 def _require_fit(
@@ -150,24 +126,23 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
 
     Raises ReadinessError: AOTC-E701 a result beyond its tolerance, E703 something was compiled.
     """
-    ran = list(_run_all(resident))
-    results = tuple(result for result, _ in ran)
-    failed = [result for result in results if not result.within_tolerance]
+    every = list(_run_all(resident))
+    failed = [(profile, ran.difference) for profile, ran in every if not ran.difference.within]
     if failed:
         raise ReadinessError(
             *(
                 Finding(
                     code="AOTC-E701",
-                    where=f"{result.label} output {result.worst or 'result'}",
+                    where=f"{profile.label} output {result.worst or 'result'}",
                     expected="results as recorded at build, within "
-                    f"rtol={resident.entry_points[result.entry_point].spec.tolerance.rtol} "
-                    f"atol={resident.entry_points[result.entry_point].spec.tolerance.atol}",
+                    f"rtol={tolerance.rtol} atol={tolerance.atol}",
                     found=f"max abs error {result.max_abs:.3g}, max rel error "
                     f"{result.max_rel:.3g}, {result.ulp_max} ulp",
                     hint="this host computes something else: rebuild for it, or raise the "
                     "tolerance if the difference is harmless",
                 )
-                for result in failed
+                for profile, result in failed
+                for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
             )
         )
     compilations = pjrt.device().compilations()
@@ -181,9 +156,10 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
                 hint="this is a bug in aotc-runtime: please report it",
             )
         )
-    loaded = LoadedBundle(resident, results, compilations)
-    for result, inputs in ran:
-        if result.seconds < WARM_SECONDS_MAX:
+    fixtures = {profile.key: ran.difference for profile, ran in every}
+    loaded = LoadedBundle(resident, fixtures, compilations)
+    for profile, ran in every:
+        if ran.seconds < WARM_SECONDS_MAX:
             # Called as users call it, so that their first call is as fast as later ones.
-            loaded[result.entry_point].warm(inputs)
+            loaded[profile.key.entry_point].warm(ran.inputs)
     return loaded

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from aotc_runtime.errors import Finding, ResourceError
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
@@ -30,9 +30,6 @@ from aotc_runtime.system.pjrt import Aval, Buffer, Executable, Stored
 
 Array = np.ndarray[Any, Any]
 
-Place = tuple[str, int]
-"""An entry point's name, and the number of one of its profiles."""
-
 
 class ResidentExecutable(Struct, frozen=True):
     """One executable, ready to run.
@@ -52,19 +49,20 @@ class ResidentExecutable(Struct, frozen=True):
 class ResidentProfile(ResidentExecutable, frozen=True):
     """The executable of a profile."""
 
+    key: ExecutableKey
     record: ProfileRecord
 
 
 class ResidentSymbolic(Struct, frozen=True):
     """A module that can be compiled for more sizes. arguments: as for an executable. options:
-    XLA's, that the target was compiled with. profile: index of the cheapest one, whose fixture
-    shows whether code compiled on this host computes the same.
+    XLA's, that the target was compiled with. cheapest: the profile whose fixture shows whether
+    code compiled on this host computes the same.
     """
 
     module: VerifiedBlob
     arguments: tuple[Buffer | int, ...]
     options: Mapping[str, str]
-    profile: int
+    cheapest: ProfileRecord
     fixture: VerifiedBlob
 
 
@@ -92,7 +90,7 @@ class ResidentBundle(Struct, frozen=True):
 
 def load_executables(
     manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]
-) -> dict[Place, Executable]:
+) -> dict[ExecutableKey, Executable]:
     """Deserialize every executable of a target; compiles nothing and runs nothing.
 
     blobs: the executables by digest. Raises BackendError (AOTC-E753, E758), and ResourceError
@@ -105,13 +103,10 @@ def load_executables(
     if len(numbers) > device.device_count:
         raise _too_few_devices(manifest, device.device_count)
     stored = {
-        (name, index): Stored(
-            blobs[record.executable.digest],
-            _outputs(spec, record, mesh),
-            label(name, record.sizes),
-        )
+        key: Stored(blobs[record.executable.digest], _outputs(spec, record, mesh), key.label)
         for name, spec in manifest.entry_points.items()
-        for index, record in enumerate(spec.profiles)
+        for record in spec.profiles
+        for key in [executable_key(name, record.sizes)]
     }
     executables = device.deserialize(tuple(stored.values()), numbers)
     return dict(zip(stored, executables, strict=True))
@@ -130,7 +125,7 @@ def _too_few_devices(manifest: BundleManifest, count: int) -> ResourceError:
 
 
 def make_resident(
-    verified: VerifiedBundle, executables: Mapping[Place, Executable] | None = None
+    verified: VerifiedBundle, executables: Mapping[ExecutableKey, Executable] | None = None
 ) -> ResidentBundle:
     """Map the weights and put them together with the executables; runs nothing.
 
@@ -156,8 +151,9 @@ def make_resident(
             spec,
             manifest.dimensions,
             tuple(
-                _profile(executables[name, index], name, spec, record, buffers, mesh)
-                for index, record in enumerate(spec.profiles)
+                _profile(key, executables[key], spec, record, buffers, mesh)
+                for record in spec.profiles
+                for key in [executable_key(name, record.sizes)]
             ),
             _symbolic(verified, spec, buffers),
         )
@@ -167,8 +163,8 @@ def make_resident(
 
 
 def _profile(
+    key: ExecutableKey,
     executable: Executable,
-    name: str,
     spec: EntryPoint,
     record: ProfileRecord,
     buffers: Mapping[tuple[str, str], Buffer],
@@ -177,7 +173,7 @@ def _profile(
     inputs = _spread(spec.inputs, record.input_shapes, mesh)
     outputs = _outputs(spec, record, mesh)
     arguments = _arguments(record.arguments, buffers)
-    where = label(name, record.sizes)
+    where = key.label
     direct = None
     if mesh is None:
         direct = direct_call(executable, spec, arguments, inputs, outputs)
@@ -185,7 +181,7 @@ def _profile(
         from aotc_runtime.serving.sharded import check_tiles
 
         check_tiles(executable, arguments, inputs, outputs, where)
-    return ResidentProfile(where, executable, arguments, inputs, outputs, direct, record)
+    return ResidentProfile(where, executable, arguments, inputs, outputs, direct, key, record)
 
 
 def _arguments(
@@ -206,13 +202,13 @@ def _symbolic(
 ) -> ResidentSymbolic | None:
     if spec.symbolic is UNSET:
         return None
-    cheapest = min(range(len(spec.profiles)), key=lambda index: spec.profiles[index].cost.flops)
+    cheapest = min(spec.profiles, key=lambda profile: profile.cost.flops)
     return ResidentSymbolic(
         verified.blob(spec.symbolic.module),
         _arguments(spec.symbolic.arguments, buffers),
         verified.manifest.target.options,
         cheapest,
-        verified.blob(spec.profiles[cheapest].fixture),
+        verified.blob(cheapest.fixture),
     )
 
 

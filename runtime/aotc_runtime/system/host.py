@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
@@ -23,13 +22,18 @@ LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
-def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
+def detect(
+    memory_limit: int | None = None,
+    devices: int | None = None,
+    platforms: Sequence[str] = (),
+) -> HostFacts:
     """The facts of this process' host. Starts jaxlib; raises what `pjrt.processor_device` raises,
     and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
     started with, now or before.
+    platforms: those beside the processor's whose devices are looked for.
     """
     processor.require()
     # It imports numpy, which dies of SIGILL on processors that the line above refuses.
@@ -57,6 +61,7 @@ def detect(memory_limit: int | None = None, devices: int | None = None) -> HostF
         device_kind=device.kind,
         libraries=tuple(name for name in LIBRARIES if _can_be_imported(name)),
         devices_fixed=devices is not None,
+        accelerators=accelerators(platforms),
     )
 
 
@@ -69,8 +74,8 @@ def _can_be_imported(package: str) -> bool:
 
 
 def detect_all(devices: int | None = None) -> HostFacts:
-    """As `detect`, with what there is beside the processor."""
-    return replace(detect(devices=devices), accelerators=accelerators())
+    """The facts of this process' host, with what there is beside the processor."""
+    return detect(devices=devices, platforms=ACCELERATORS)
 
 
 def accelerator(platform: str) -> Accelerator | None:
@@ -89,9 +94,9 @@ def accelerator(platform: str) -> Accelerator | None:
     return None
 
 
-def accelerators() -> tuple[Accelerator, ...]:
-    """Those of every platform of which there is a device or a plugin."""
-    found = (accelerator(platform) for platform in ACCELERATORS)
+def accelerators(platforms: Sequence[str]) -> tuple[Accelerator, ...]:
+    """The devices of each of these platforms of which there is a device or a plugin."""
+    found = (accelerator(platform) for platform in platforms)
     return tuple(each for each in found if each and (each.devices or each.plugin))
 
 

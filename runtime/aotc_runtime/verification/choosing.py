@@ -78,6 +78,18 @@ def wanted_devices(manifests: Mapping[str, BundleManifest], wanted: str | None) 
     )
 
 
+def wanted_platforms(
+    manifests: Mapping[str, BundleManifest], wanted: str | None
+) -> tuple[str, ...]:
+    """Platforms of accelerators that the wanted target, or any of them, is for."""
+    platforms = {
+        manifest.requires.platform
+        for name, manifest in manifests.items()
+        if manifest.requires.device is not UNSET and wanted in (None, name)
+    }
+    return tuple(sorted(platforms))
+
+
 def missing_target(
     manifests: Mapping[str, BundleManifest], wanted: str, absent: Sequence[str]
 ) -> Finding:

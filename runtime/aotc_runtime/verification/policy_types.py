@@ -109,8 +109,8 @@ def _is(value: Any, wanted: inspect.Type) -> bool:
             return _converts(value, str, msgspec.Meta(min_length=shortest, pattern=pattern))
         case inspect.DateTimeType(tz=tz):
             return _converts(value, datetime, msgspec.Meta(tz=tz))
-        case inspect.LiteralType(values=values):
-            return value in values
+        case inspect.EnumType(cls=choices):
+            return value in [each.value for each in choices]
         case _:
             return False
 
@@ -139,8 +139,8 @@ def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
         case inspect.DateTimeType():
             hint = "write it without quotes, with Z or an offset such as +02:00 at its end"
             return "a time with its offset, such as 2027-01-01T00:00:00Z", found, hint
-        case inspect.LiteralType(values=values):
-            names = [str(each) for each in values]
+        case inspect.EnumType(cls=choices):
+            names = sorted(each.value for each in choices)
             return f"one of {', '.join(names)}", found, did_you_mean(value, names, _HINT)
         case inspect.VarTupleType(min_length=shortest):
             more = " that is not empty" if shortest else ""

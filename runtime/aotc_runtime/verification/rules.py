@@ -11,8 +11,8 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import policies_of
-from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.policy import FALLBACK_UNSTATED, FALLBACKS, TrustPolicy
+from aotc_runtime.schema.manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.schema.policy import FALLBACK_UNSTATED, TrustPolicy
 from aotc_runtime.verification.versions import version_key
 from aotc_runtime.version import VERSION
 
@@ -96,17 +96,18 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
 
 def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
     """docs/trust.md 7: AOTC-E319, for every entry point of every target that goes too far."""
-    furthest = FALLBACKS.index(policy.furthest_fallback or FALLBACK_UNSTATED)
+    known = tuple(OutOfProfilePolicy)
+    furthest = known.index(policy.furthest_fallback or FALLBACK_UNSTATED)
     for manifest in manifests:
         for name, entry_point in manifest.entry_points.items():
             for dimension, policy_ in policies_of(entry_point).items():
-                if FALLBACKS.index(policy_) <= furthest:
+                if known.index(policy_) <= furthest:
                     continue
                 where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
                 yield Finding(
                     code="AOTC-E319",
                     where=f"{where}, {dimension}",
-                    expected=f"{' or '.join(FALLBACKS[: furthest + 1])} for calls whose shapes "
+                    expected=f"{' or '.join(known[: furthest + 1])} for calls whose shapes "
                     "match no profile, the policy's furthest_fallback",
                     found=policy_.value,
                     hint="build the entry point with another policy, or move furthest_fallback",

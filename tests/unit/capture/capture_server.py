@@ -1,6 +1,6 @@
 """Runs the capture worker's `main` for each request, in a fork of one process with jax imported.
 
-A request is a line of JSON, [manifest, folder]; the answer is the worker's exit status. Every
+A request is a line of JSON, the folder with its job; the answer is the worker's exit status. Every
 capture has a process of its own, as in a build, and none pays for the import of jax.
 """
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from aotc.pipeline.children import capture_worker
 
 
-def serve_one(manifest: str, folder: str) -> int:
+def serve_one(folder: str) -> int:
     """In the child: the worker's exit status; what it prints goes to files in the folder."""
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(Path(folder, name), os.O_WRONLY | os.O_CREAT, 0o600), descriptor)
-    sys.argv = ["capture_worker", manifest, folder]
+    sys.argv = ["capture_worker", folder]
     try:
         return capture_worker.main()
     except SystemExit as end:
@@ -33,7 +33,7 @@ def main() -> None:
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            status = serve_one(*json.loads(line))
+            status = serve_one(json.loads(line))
             sys.stdout.flush()
             os._exit(status)
         _, ended = os.waitpid(child, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from aotc.pipeline.staging import Staging
@@ -59,6 +60,14 @@ class Outcome:
     def f(self) -> CapturedEntryPoint:
         """The entry point that most programs here have."""
         return self.program.entry_points["f"]
+
+    def inputs(self, profile: int) -> Path:
+        """The inputs of the fixture of `f` at one of its profiles, by their order."""
+        return self.staging.inputs(list(self.f.by_key)[profile])
+
+    def results(self, profile: int) -> Path:
+        """The recorded results of `f` at one of its profiles, by their order."""
+        return self.staging.results(list(self.f.by_key)[profile])
 
     @property
     def refusal(self) -> Finding:

@@ -14,9 +14,11 @@ import pytest
 from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
 
 from aotc import constants
+from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import Staging
-from aotc_runtime.errors import Finding
+from aotc.pipeline.plan import every_executable
+from aotc.pipeline.staging import ProgramJob, Staging
+from aotc_runtime.errors import AotcError, Finding
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +58,15 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
         text = HEADER + header + dedent(manifest)
         (tmp_path / "program.toml").write_text(text)
-        Staging(folder).write_manifest(text.encode())
+        try:
+            parsed = read_build_manifest(tmp_path / "program.toml")
+        except AotcError as error:
+            return Outcome(error.exit_code, error.findings, Staging(folder), "")
+        wanted = {name: parsed.executables(name) for name in parsed.targets}
+        job = ProgramJob(parsed, parsed.targets, every_executable(wanted))
+        Staging(folder).write_job(job)
         assert capture_server.stdin is not None and capture_server.stdout is not None
-        capture_server.stdin.write(json.dumps([str(tmp_path / "program.toml"), str(folder)]) + "\n")
+        capture_server.stdin.write(json.dumps(str(folder)) + "\n")
         capture_server.stdin.flush()
         status = int(capture_server.stdout.readline())
         file = folder / child.FINDINGS_FILE

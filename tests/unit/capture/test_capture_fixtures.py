@@ -23,7 +23,7 @@ def npz(**arrays: object) -> dict[str, bytes]:
 
 def inputs(outcome: Outcome, profile: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype]]:
     assert outcome.exit_code == 0, outcome.findings
-    return read_arrays(outcome.staging.inputs("f", profile))
+    return read_arrays(outcome.inputs(profile))
 
 
 def test_random_inputs_depend_on_the_seed_and_nothing_else(capture: Capture) -> None:

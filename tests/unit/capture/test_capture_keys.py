@@ -59,7 +59,7 @@ def spec(
 
 def fixture(outcome: Outcome, profile: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype]]:
     assert outcome.exit_code == 0, outcome.findings
-    return read_arrays(outcome.staging.inputs("f", profile))
+    return read_arrays(outcome.inputs(profile))
 
 
 def npz(**arrays: np.ndarray[tuple[int, ...], np.dtype]) -> dict[str, bytes]:

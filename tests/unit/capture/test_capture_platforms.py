@@ -144,7 +144,7 @@ def test_with_recorded_results_a_program_is_lowered_for_its_target_alone(
     for index, profile in enumerate(outcome.f.profiles):
         assert profile.module.custom_call_targets == ("tpu_custom_call",)
         assert profile.others == {} and profile.module_for("tpu") is profile.module
-        results = read_tensors(outcome.staging.results("f", index).read_bytes(), where="results")
+        results = read_tensors(outcome.results(index).read_bytes(), where="results")
         assert {path: info.shape for path, info in results.items()} == {"": (8 * (index + 1), 128)}
     assert sorted(outcome.program.files) == ["inputs.npz", "results.npz"]
 
@@ -211,7 +211,7 @@ def test_recorded_numbers_that_numpy_has_no_type_for_are_read_as_what_they_are(
     files = {"inputs.npz": npz(x=values), "results.npz": npz(result=values + values)}
     outcome = capture("def f(x): return x + x", manifest, files=files)
     assert outcome.f.outputs[0].dtype.value == "bfloat16"
-    data = outcome.staging.results("f", 0).read_bytes()
+    data = outcome.results(0).read_bytes()
     assert data.endswith((values + values).tobytes())
 
 

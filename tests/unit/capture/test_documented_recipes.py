@@ -94,7 +94,7 @@ def test_results_that_the_recipe_recorded_have_the_names_of_the_function(
     names["record"](function, x, tmp_path / "results.npz")
     outcome = capture(source, RECORDED)
     for index, rows in enumerate((8, 16)):
-        found = read_arrays(outcome.staging.results("f", index))
+        found = read_arrays(outcome.results(index))
         expected = names["results"](function, {"x": x[:rows]})
         assert sorted(found) == paths
         for path, array in found.items():

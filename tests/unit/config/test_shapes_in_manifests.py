@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
-from aotc.config.build_manifest import (
-    BuildManifest,
-    CompileSpec,
-    PadSpec,
-    SplitSpec,
-    all_profiles_of,
-)
-from aotc.config.dimensions import Accepted, MultiplesOf, Rule, sizes_of
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.dimensions import MultiplesOf, Rule, sizes_of
+from aotc.pipeline.plan import every_executable
+from aotc_runtime.schema.manifest import CompileHere, Dimension, Pad, Split
 
 Read = Callable[[str | bytes], BuildManifest]
 
@@ -53,19 +49,23 @@ profiles = [{ batch = 3, width = 3 }]
 """
 
 
+def accepting(minimum: int, maximum: int, multiple_of: int) -> Dimension:
+    return Dimension(minimum=minimum, maximum=maximum, multiple_of=multiple_of)
+
+
 @pytest.mark.parametrize(
     ("rule", "accepted", "sizes"),
     [
-        ("powers_of_two", Accepted(3, 100, 1), (4, 8, 16, 32, 64, 100)),
-        ("powers_of_two", Accepted(1, 64, 1), (1, 2, 4, 8, 16, 32, 64)),
-        ("powers_of_two", Accepted(1, 100, 24), (24, 48, 96)),
-        (MultiplesOf(128), Accepted(1, 500, 1), (128, 256, 384, 500)),
-        (MultiplesOf(16), Accepted(20, 70, 8), (32, 48, 64)),
-        ((8, 1), Accepted(1, 8, 1), (1, 8)),
+        ("powers_of_two", accepting(3, 100, 1), (4, 8, 16, 32, 64, 100)),
+        ("powers_of_two", accepting(1, 64, 1), (1, 2, 4, 8, 16, 32, 64)),
+        ("powers_of_two", accepting(1, 100, 24), (24, 48, 96)),
+        (MultiplesOf(128), accepting(1, 500, 1), (128, 256, 384, 500)),
+        (MultiplesOf(16), accepting(20, 70, 8), (32, 48, 64)),
+        ((8, 1), accepting(1, 8, 1), (1, 8)),
     ],
 )
 def test_rules_make_the_sizes_within_the_range_and_the_largest_accepted_one(
-    rule: Rule, accepted: Accepted, sizes: tuple[int, ...]
+    rule: Rule, accepted: Dimension, sizes: tuple[int, ...]
 ) -> None:
     assert sizes_of(rule, accepted) == sizes
     assert all(size in accepted for size in sizes)
@@ -93,26 +93,29 @@ def test_a_target_has_profiles_of_its_own_and_everything_is_traced_once(read: Re
         {"batch": 1, "seq": 16},
         {"batch": 8, "seq": 16},
     )
-    traced = all_profiles_of(manifest, "encode", manifest.targets)
-    assert traced == manifest.profiles("encode", "cpu-x86-64-v3")
-    assert len(all_profiles_of(manifest, "scale", ())) == 3
+    wanted = {target: manifest.executables(target) for target in manifest.targets}
+    traced = [dict(key.sizes) for key in every_executable(wanted) if key.entry_point == "encode"]
+    assert tuple(traced) == manifest.profiles("encode", "cpu-x86-64-v3")
+    assert len([key for key in every_executable(wanted) if key.entry_point == "scale"]) == 3
 
 
 def test_policies_become_values_with_their_defaults(read: Read) -> None:
     manifest = read(ENCODER)
     assert manifest.entry_points["encode"].out_of_profile == {
-        "batch": SplitSpec(),
-        "seq": PadSpec(fill={"tokens": -1}, mask="mask", length="length"),
+        "batch": Split(proof=()),
+        "seq": Pad(fill={"tokens": "-1"}, mask="mask", length="length", proof=()),
     }
-    plain = PadSpec(fill={}, mask="", length="")
-    assert manifest.entry_points["scale"].out_of_profile == {"batch": CompileSpec(plain, 8, 5)}
+    plain = Pad(fill={}, mask="", length="", proof=())
+    assert manifest.entry_points["scale"].out_of_profile == {
+        "batch": CompileHere(most=8, seconds=5, meanwhile=plain)
+    }
 
 
 def test_a_table_stands_for_meanwhile_as_well(read: Read) -> None:
     text = ENCODER.replace('"pad", seconds', '{ policy = "pad", fill = { x = 1.5 } }, seconds')
     policy = read(text).entry_points["scale"].out_of_profile["batch"]
-    assert isinstance(policy, CompileSpec)
-    assert policy == replace(policy, meanwhile=PadSpec(fill={"x": 1.5}, mask="", length=""))
+    assert isinstance(policy, CompileHere)
+    assert policy == replace(policy, meanwhile=Pad(fill={"x": "1.5"}, mask="", length="", proof=()))
 
 
 def test_multiples_are_part_of_what_is_accepted(read: Read) -> None:

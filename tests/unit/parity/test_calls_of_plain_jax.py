@@ -19,13 +19,14 @@ from aotc.parity.structures import (
     Passed,
     PlainCall,
     as_argument,
-    call_files,
+    call_file,
     differences,
     read_call,
     unchanged,
     write_call,
 )
 from aotc_runtime import Record
+from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import DType, Parameter, ParameterKind, TensorSpec
 from aotc_runtime.schema.tree import DictNode, Leaf, NamedTupleNode, Tree, TupleNode
 
@@ -144,12 +145,12 @@ def test_a_changed_argument_is_noticed() -> None:
     assert not unchanged(spelled, argument)
 
 
-def test_calls_are_read_back_in_the_order_of_their_profiles(tmp_path: Path) -> None:
-    for entry_point in ("f", "f.0"):
-        for profile in (10, 2):
-            write_call(tmp_path, PlainCall(entry_point, {}, profile, (), spell(B)))
-    calls = [read_call(path) for path in call_files(tmp_path, "f")]
-    assert [(call.entry_point, call.profile) for call in calls] == [("f", 2), ("f", 10)]
+def test_each_call_is_read_back_by_its_executable(tmp_path: Path) -> None:
+    sizes: list[dict[str, int]] = [{}, {"n": 1}, {"n": 10}, {"n" * 128: 1}, {"m" * 128: 1}]
+    keys = [executable_key(name, each) for name in ("f", "f.n", "f" * 128) for each in sizes]
+    for key in keys:
+        write_call(tmp_path, PlainCall(key, (), spell(B)))
+    assert [read_call(call_file(tmp_path, key)).key for key in keys] == keys
 
 
 C = np.float32([5, 6])
@@ -193,10 +194,10 @@ def described(parameters: tuple[Parameter, ...] = RIGHT, result: Tree | None = N
 def called(tmp_path: Path) -> Path:
     """A folder with what plain JAX was called with and returned."""
     arguments = (Passed("pair", spell(Pair(A, B)), True, True), Passed("x", spell(C), True, True))
-    write_call(tmp_path, PlainCall("f", {}, 0, arguments, spell({"a": B, "b": A})))
+    write_call(tmp_path, PlainCall(ExecutableKey("f"), arguments, spell({"a": B, "b": A})))
     fixture = {"inputs/pair/low": A, "inputs/pair/high": B, "inputs/x": C}
     fixture |= {"outputs/a": B, "outputs/b": A}
-    (tmp_path / "fixture.f.0.safetensors").write_bytes(write_tensors(fixture, where="f"))
+    (tmp_path / "fixture.f.safetensors").write_bytes(write_tensors(fixture, where="f"))
     return tmp_path
 
 

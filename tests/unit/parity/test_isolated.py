@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from aotc.errors import ParityError
 from aotc.parity import isolated
 from aotc.processes import Processes
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
+from aotc_runtime.serving.compare import Difference
 
 FINDING = {
     "code": "AOTC-E503",
@@ -22,22 +26,12 @@ FINDING = {
     "found": "none",
     "hint": "rebuild",
 }
-RESULT = {
-    "label": "predict[batch=8]",
-    "entry_point": "predict",
-    "profile": 1,
-    "max_abs": 0.25,
-    "max_rel": 0.5,
-    "ulp_max": 7,
-    "elements": 80,
-    "worst": "label",
-    "within_tolerance": True,
-}
+KEY = ExecutableKey("predict", (("batch", 8),))
+CLOSE = Difference(0.25, 0.5, 7, 80, within=True, excess=0.5, worst="label")
+FAR = replace(CLOSE, within=False, excess=2.0)
 
 
-def answered(
-    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> isolated.Ran | isolated.NotRun:
+def answered(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> isolated.Ran:
     """Run with an interpreter that runs a shell script in place of the worker."""
     interpreter = tmp_path / "python"
     interpreter.write_text(f"#!/bin/sh\n{script}\n")
@@ -48,8 +42,8 @@ def answered(
     )
 
 
-def answer(**parts: object) -> str:
-    return f"echo '{json.dumps(parts)}'"
+def answer(**parts: Any) -> str:
+    return f"echo '{isolated.encode(isolated.Answer(**parts)).decode()}'"
 
 
 def refused(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ParityError:
@@ -61,20 +55,20 @@ def refused(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Par
 def test_results_within_tolerance_are_recorded_with_their_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcomes = answered(answer(results=[RESULT]), tmp_path, monkeypatch)
+    outcomes = answered(answer(fixtures=[(KEY, CLOSE)]), tmp_path, monkeypatch)
     ran = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=80, worst="label")
-    assert outcomes == isolated.Ran({("predict", 1): ran}, [])
+    assert outcomes == isolated.Ran(((KEY, ran),), [])
 
 
 def test_every_result_beyond_its_tolerance_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = [
-        RESULT,
-        RESULT | {"profile": 2, "label": "predict[batch=64]", "within_tolerance": False},
-        RESULT | {"profile": 3, "label": "f", "within_tolerance": False, "max_abs": None},
+    fixtures = [
+        (KEY, CLOSE),
+        (ExecutableKey("predict", (("batch", 64),)), FAR),
+        (ExecutableKey("f"), replace(FAR, max_abs=math.inf)),
     ]
-    error = refused(answer(results=results), tmp_path, monkeypatch)
+    error = refused(answer(fixtures=fixtures), tmp_path, monkeypatch)
     assert [finding.code for finding in error.findings] == ["AOTC-E951", "AOTC-E951"]
     assert error.exit_code == 8
     assert error.findings[0].where == "predict[batch=64] for cpu-x86-64-v3, output label"
@@ -123,7 +117,7 @@ def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(
     unsuited = [FINDING, FINDING | {"expected": "8 devices"}]
     outcome = answered(answer(unsuited=unsuited), tmp_path, monkeypatch)
     why = ParityNotRun(reason="expected avx512f; expected 8 devices")
-    assert outcome == isolated.NotRun(why, lasting=True)
+    assert outcome == isolated.Ran(not_run=why, lasting=True)
 
 
 def test_a_host_that_has_no_memory_left_now_may_have_it_later(
@@ -131,7 +125,7 @@ def test_a_host_that_has_no_memory_left_now_may_have_it_later(
 ) -> None:
     unsuited = [FINDING, FINDING | {"code": "AOTC-E551"}]
     outcome = answered(answer(unsuited=unsuited), tmp_path, monkeypatch)
-    assert isinstance(outcome, isolated.NotRun) and not outcome.lasting
+    assert outcome.not_run and not outcome.lasting
 
 
 def test_a_failure_counts_before_an_unsuited_host(
@@ -147,7 +141,7 @@ def test_nothing_of_the_outside_steers_the_process(
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
     environment = tmp_path / "environment"
-    answered(f"env > {environment}; {answer(results=[RESULT])}", tmp_path, monkeypatch)
+    answered(f"env > {environment}; {answer(fixtures=[(KEY, CLOSE)])}", tmp_path, monkeypatch)
     names = {line.partition("=")[0] for line in environment.read_text().splitlines()}
     assert not names & {"XLA_FLAGS", "TF_CPP_MAX_VLOG_LEVEL"}
     assert "PATH" in names or "PATH" not in os.environ

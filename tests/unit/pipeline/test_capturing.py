@@ -6,20 +6,46 @@ from pathlib import Path
 
 from aotc.pipeline.capturing import _given
 from aotc.pipeline.staging import Staging
+from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Module
 from aotc_runtime.digest import sha256
+from aotc_runtime.schema.labels import executable_key
+from aotc_runtime.schema.tree import Leaf
+
+SIZES: tuple[dict[str, int], ...] = ({"n": 1}, {"n": 8})
+MODULE = Module(b"", "sha256:", "1.0.0", ())
+PREDICT = CapturedEntryPoint(
+    name="predict",
+    function="program:predict",
+    parameters=(),
+    inputs=(),
+    result=Leaf(index=0),
+    outputs=(),
+    dimensions=("n",),
+    bound={},
+    static={},
+    lifted=(),
+    profiles=tuple(CapturedProfile(sizes, (), (), (), MODULE) for sizes in SIZES),
+)
+PROGRAM = CapturedProgram({"predict": PREDICT}, weights={"model.params": "init"}, sources={})
 
 
 def test_what_the_capture_left_has_names_for_people(tmp_path: Path) -> None:
-    (tmp_path / "weights.model.params").mkdir()
+    staging = Staging(tmp_path)
+    first, second = (executable_key("predict", sizes) for sizes in SIZES)
+    staging.write_weights("model.params", [b"first", b"second"])
     names = {
-        "inputs.predict.0.safetensors": "fixture inputs of predict, profile 1",
-        "results.predict.1.safetensors": "recorded results of predict, profile 2",
-        "program.msgpack": "the captured program",
-        "read.msgpack": "the list of files that the program read",
-        "trials.msgpack": "the plan of calls to try",
-        "weights.model.params/000001.safetensors": "weights model.params, part 2",
+        staging.inputs(first): "fixture inputs of predict, profile 1",
+        staging.results(second): "recorded results of predict, profile 2",
+        staging.program: "the captured program",
+        tmp_path / "read.msgpack": "the list of files that the program read",
+        tmp_path / "trials.msgpack": "the plan of calls to try",
     }
-    for name in (*names, "fixture.predict.0.safetensors"):
-        (tmp_path / name).write_text(name)
-    found = dict(_given(Staging(tmp_path)))
-    assert found == {told: sha256(name.encode()) for name, told in names.items()}
+    for path, told in names.items():
+        path.write_text(told)
+    staging.fixture(first).write_text("what the reference itself leaves")
+    found = dict(_given(staging, PROGRAM))
+    assert found == {
+        **{told: sha256(told.encode()) for told in names.values()},
+        "weights model.params, part 1": sha256(b"first"),
+        "weights model.params, part 2": sha256(b"second"),
+    }

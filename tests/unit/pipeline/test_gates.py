@@ -20,6 +20,7 @@ from aotc.evidence import Coverage, Evidence
 from aotc.locations import EntryPointLines, FunctionLines
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.pipeline import gates
+from aotc.pipeline.assemble import AssembledTarget
 from aotc.pipeline.build import build
 from aotc_runtime import canonical
 from aotc_runtime.errors import Finding
@@ -79,7 +80,7 @@ def gated(once: Once) -> tuple[BuildManifest, list[TargetParts]]:
 
 def findings(gated: tuple[BuildManifest, list[TargetParts]], **stated: Any) -> list[Finding]:
     manifest, parts = gated
-    found = list(gates.check(replace(manifest, gates=Gates(**stated)), parts))
+    found = list(gates.check(replace(manifest, gates=Gates(**stated)), assembled(parts)))
     assert {finding.code for finding in found} <= {"AOTC-E975"}
     for finding in found:
         assert finding.where.endswith(f"gates.{next(iter(stated))}"), finding
@@ -89,7 +90,7 @@ def findings(gated: tuple[BuildManifest, list[TargetParts]], **stated: Any) -> l
 def test_nothing_is_found_without_gates(gated: tuple[BuildManifest, list[TargetParts]]) -> None:
     manifest, parts = gated
     assert list(manifest.gates.stated()) == []
-    assert list(gates.check(manifest, parts)) == []
+    assert list(gates.check(manifest, assembled(parts))) == []
 
 
 @pytest.mark.parametrize(
@@ -127,19 +128,23 @@ def test_lines_that_were_not_traced_are_named(
     gated: tuple[BuildManifest, list[TargetParts]],
 ) -> None:
     manifest, parts = gated
-    bare = list(gates.check(replace(manifest, gates=Gates(min_coverage=1.0)), parts))
+    bare = list(gates.check(replace(manifest, gates=Gates(min_coverage=1.0)), assembled(parts)))
     assert [f.found.endswith("; not gated.py in helper") for f in bare] == [True]
     names = [f.name for f in coverage_of(parts[0]).files["gated.py"]]
     missed = {"helper": ("8",)}
     functions = (FunctionLines(name=n, line=1, missed=missed.get(n, ())) for n in names)
     lines = EntryPointLines({"gated.py": tuple(functions)})
     located = replace(manifest, gates=Gates(min_coverage=1.0))
-    (found,) = gates.check(located, parts, {"f": lines})
+    (found,) = gates.check(located, assembled(parts), {"f": lines})
     assert found.found.endswith("; not gated.py:8 in helper")
 
 
 def coverage_of(part: TargetParts) -> Coverage:
     return evidence_of(part).entry_points["f"].coverage
+
+
+def assembled(parts: Sequence[TargetParts]) -> list[AssembledTarget]:
+    return [AssembledTarget(part, evidence_of(part)) for part in parts]
 
 
 def evidence_of(part: TargetParts) -> Evidence:

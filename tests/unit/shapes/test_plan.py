@@ -13,10 +13,8 @@ from aotc.config.build_manifest import (
     DimensionSpec,
     EntryPointSpec,
     FixtureSpec,
-    PadSpec,
-    PolicySpec,
-    SplitSpec,
 )
+from aotc.config.policies import PadSpec, Policy, SplitSpec
 from aotc.config.specs import ToleranceSpec
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.samples import ranges
@@ -33,7 +31,7 @@ def tensor(path: str, shape: tuple[int | str, ...], dtype: DType = DType.FLOAT32
 
 
 def entry_point(
-    policies: Mapping[str, PolicySpec], relations: tuple[str, ...], fixtures: FixtureSpec
+    policies: Mapping[str, Policy], relations: tuple[str, ...], fixtures: FixtureSpec
 ) -> EntryPointSpec:
     return EntryPointSpec(
         function="m:f",
@@ -50,7 +48,7 @@ def entry_point(
 
 
 def planned(
-    policies: Mapping[str, PolicySpec],
+    policies: Mapping[str, Policy],
     profiles: list[Sizes],
     *,
     inputs: tuple[TensorSpec, ...] = (tensor("x", ("batch", "seq")),),
@@ -215,7 +213,7 @@ def test_low_beside_high_numbers_are_tried_at_the_smallest_size_below_each_profi
 def test_low_beside_high_numbers_are_tried_for_several_dimensions_only_where_none_is_padded_alone(
     relations: tuple[str, ...], expected: list[tuple[str, ...]]
 ) -> None:
-    policies: dict[str, PolicySpec] = {"batch": PAD, "seq": PAD}
+    policies: dict[str, Policy] = {"batch": PAD, "seq": PAD}
     entry = planned(policies, [{"batch": 8, "seq": 16}], relations=relations)
     assert [t.dimensions for t in entry.trials if t.inputs == "mixed"] == expected
 

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.config.build_manifest import EntryPointSpec, FixtureSpec, InputLeaf, PadSpec
+from aotc.config.build_manifest import EntryPointSpec, FixtureSpec, InputLeaf
+from aotc.config.policies import PadSpec
 from aotc.config.specs import ToleranceSpec
 from aotc.shapes.run import Array
 from aotc.shapes.samples import sampled

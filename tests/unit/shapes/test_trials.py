@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from aotc.shapes.fills import value_of
 from aotc.shapes.run import Array, Call, run
-from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import evidence, refusals, tried
 from aotc_runtime.schema.manifest import DType, TensorSpec, TrialRan
+from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 X = TensorSpec(path="x", dtype=DType.FLOAT32, shape=("batch", "seq"), weak_type=False)
@@ -51,7 +52,7 @@ def test_padding_that_stays_where_it_is_is_cut_off() -> None:
         return [leaves[0] * 2]
 
     outcome = run(PADDED, ENTRY, [X], [ROWS], Call([x], [x * 2]), twice)
-    assert outcome == Outcome(0.0, 0.0, 0, "y", True)
+    assert outcome == Difference(0.0, 0.0, 0, 6, True, 0.0, "y")
 
 
 def test_padding_that_leaks_is_told_with_the_output() -> None:
@@ -64,7 +65,7 @@ def test_padding_that_leaks_is_told_with_the_output() -> None:
         Call([x], [x, x.sum(1)]),
         lambda _, leaves: [leaves[0], leaves[0].sum(1)],
     )
-    assert (outcome.within, outcome.worst, outcome.max_abs) == (False, "sum", None)
+    assert (outcome.within, outcome.worst, outcome.max_abs) == (False, "sum", np.inf)
 
 
 def test_masks_and_lengths_tell_the_real_part() -> None:
@@ -142,14 +143,14 @@ def at(*keys: str) -> str:
     return ".".join(keys)
 
 
-GOOD = Outcome(0.0, 0.0, 0, "y", True)
-BAD = Outcome(0.5, 0.25, 9, "y", False)
+GOOD = Difference(0.0, 0.0, 0, 1, True, 0.0, "y")
+BAD = Difference(0.5, 0.25, 9, 1, False, 2.0, "y")
 
 
 def test_a_dimension_that_leaks_is_refused_once_with_the_numbers() -> None:
     trials = (PADDED, replace(PADDED, fill="ones"), replace(PADDED, fill="largest"))
     entry = replace(ENTRY, trials=trials)
-    worse = replace(BAD, max_abs=None)
+    worse = replace(BAD, max_abs=np.inf)
     (finding,) = refusals(entry, tried(entry, [GOOD, BAD, worse]), "the executables for t", at)
     assert (finding.code, finding.where) == (
         "AOTC-E955",
@@ -162,7 +163,7 @@ def test_a_dimension_that_leaks_is_refused_once_with_the_numbers() -> None:
 
 def test_what_calls_would_really_hold_is_told_first() -> None:
     entry = replace(ENTRY, trials=(PADDED, replace(PADDED, fill="declared")))
-    outcomes = [replace(BAD, max_abs=None), BAD]
+    outcomes = [replace(BAD, max_abs=np.inf), BAD]
     (finding,) = refusals(entry, tried(entry, outcomes), "plain JAX itself", at)
     assert "filled with what is declared" in finding.found
 
@@ -185,7 +186,7 @@ def test_a_split_that_differs_is_refused_with_its_parts() -> None:
 def test_the_evidence_says_what_ran() -> None:
     both = replace(PADDED, dimensions=("batch", "seq"))
     entry = replace(ENTRY, trials=(PADDED, both))
-    proof = evidence(tried(entry, [GOOD, replace(BAD, max_abs=None)]), TrialRan.PLAIN_JAX)
+    proof = evidence(tried(entry, [GOOD, replace(BAD, max_abs=np.inf)]), TrialRan.PLAIN_JAX)
     assert [len(proof["seq"]), len(proof["batch"])] == [2, 1]
     trial = proof["batch"][0]
     assert (trial.max_abs, trial.max_rel, trial.ran) == ("inf", "0.25", TrialRan.PLAIN_JAX)

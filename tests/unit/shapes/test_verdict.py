@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.shapes.trials import EntryTrials, Outcome, PlannedTrial
+from aotc.shapes.trials import EntryTrials, PlannedTrial
 from aotc.shapes.verdict import refusals
+from aotc_runtime.serving.compare import Difference
 
 ENTRY = EntryTrials("encode", 1e-5, 1e-6, {}, (), {}, {}, ())
 PADDED = PlannedTrial(("seq",), {"seq": 3}, ({"seq": 8},), "declared")
 PARTS = PlannedTrial(("seq",), {"seq": 16}, ({"seq": 8}, {"seq": 8}), "")
 
 
-def hint(trial: PlannedTrial, max_rel: float | None) -> str:
-    outcome = Outcome(max_rel, max_rel, 9, "result", within=False)
+def hint(trial: PlannedTrial, max_rel: float) -> str:
+    outcome = Difference(max_rel, max_rel, 9, 1, within=False, excess=2.0, worst="result")
     (finding,) = refusals(
         ENTRY, [(trial, outcome)], "plain JAX itself", lambda *keys: ".".join(keys)
     )
@@ -29,6 +30,6 @@ def test_a_difference_the_size_of_rounding_is_told_with_the_tolerance(
     small = hint(trial, 3e-5)
     assert "raise `tolerance` of encode, now rtol = 1e-05, atol = 1e-06" in small
     assert advice in small
-    for large in (0.5, None):
+    for large in (0.5, float("inf")):
         assert "tolerance" not in hint(trial, large)
         assert advice in hint(trial, large)

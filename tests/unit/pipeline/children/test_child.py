@@ -89,7 +89,7 @@ from pathlib import Path
 def main():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    Path(sys.argv[2], "result").write_bytes(b"x")
+    Path(sys.argv[1], "result").write_bytes(b"x")
 """
 
 
@@ -181,7 +181,7 @@ def test_files_where_a_build_is_started_hide_none_of_our_modules(
     with pytest.raises(CaptureError) as caught:
         child.run(
             "aotc.pipeline.children.capture_worker",
-            [str(tmp_path / "none.toml"), str(tmp_path)],
+            [str(tmp_path)],
             tmp_path,
             os.environ,
             failure_code="AOTC-E835",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.compare import Difference, compare, over_all
 from aotc_runtime.serving.dtypes import numpy_dtype
 
 FLOATS = [
@@ -143,3 +143,19 @@ def test_arrays_without_elements_and_scalars_are_compared(dtype: Any) -> None:
 def test_a_difference_from_zero_has_an_infinite_relative_error() -> None:
     found = difference([1e-9], [0.0], np.float64, atol=1e-6)
     assert found.within and found.max_rel == np.inf
+
+
+def test_several_arrays_together_are_as_far_as_the_farthest_of_them() -> None:
+    near, far = difference([1.0], [1.0], np.float32), difference([1.0, 5.0], [1.0, 2.0], np.float32)
+    together = over_all([("near", near), ("far", far), ("near", near)])
+    assert (together.worst, together.within, together.elements) == ("far", False, 4)
+    assert together.max_abs == far.max_abs and together.ulp_max == far.ulp_max
+    assert over_all([("near", near)]).within
+
+
+def test_what_is_beyond_its_tolerance_is_the_worst_however_close_it_is() -> None:
+    beyond = Difference(0.1, 0.1, 1, 1, within=False, excess=1.0)
+    within = Difference(9.0, 9.0, 9, 1, within=True, excess=1.0)
+    assert over_all([("within", within), ("beyond", beyond)]).worst == "beyond"
+    nothing = over_all([])
+    assert (nothing.within, nothing.worst, nothing.elements) == (True, "", 0)

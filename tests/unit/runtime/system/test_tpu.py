@@ -56,7 +56,7 @@ def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tpu, "read_chips", lambda _: [V5E])
     found = host.accelerator("tpu")
     assert found is not None and found.devices == 1
-    assert "tpu" in [each.platform for each in host.accelerators()]
+    assert "tpu" in [each.platform for each in host.accelerators(host.ACCELERATORS)]
 
 
 def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,163 @@
+"""The file that `aotc build --tune --save-tuning` writes, and `--tuning` builds from again."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from aotc.errors import UsageError, raise_if
+from aotc.stages import ByTarget, CompileJob
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.labels import ExecutableKey
+from aotc_runtime.schema.manifest import MeasuredCandidate, Tuned
+from aotc_runtime.system.files import read_file
+
+type Positions = Mapping[ExecutableKey, int]
+"""The place of each profile among those of its entry point, for all targets: what a file names it
+by."""
+
+HEAD = b'{\n  "aotc_tuning": 1,\n'
+"""How every such file begins."""
+
+BYTES_MAX = 64 * 2**20
+"""Of a tuning file; one of 12 executables has about 20 KB."""
+
+
+class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
+    """module: digest of what was compiled, so that choices are not taken for another program."""
+
+    target: str
+    entry_point: str
+    profile: int
+    label: str
+    module: str
+    tuned: Tuned
+
+
+class TuningFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """jaxlib: whose compiler was measured.  not_tuned: target to why its host was another."""
+
+    aotc_tuning: Literal[1]
+    jaxlib: str
+    executables: tuple[TunedExecutable, ...]
+    not_tuned: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A tuning file that was read. where: for messages."""
+
+    file: TuningFile
+    where: str
+
+
+def begins(head: bytes) -> bool:
+    """Whether a file with these first bytes is one."""
+    return head.startswith(HEAD)
+
+
+def encode(file: TuningFile) -> bytes:
+    """The file's bytes: for people to read, and to keep in version control."""
+    return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def of(
+    tuned: ByTarget[Tuned],
+    jobs: ByTarget[CompileJob],
+    positions: Positions,
+    not_tuned: Mapping[str, str],
+    jaxlib: str,
+) -> TuningFile:
+    """What a build chose, as a file."""
+    return TuningFile(
+        aotc_tuning=1,
+        jaxlib=jaxlib,
+        executables=tuple(
+            TunedExecutable(
+                target, key.entry_point, positions[key], job.label, job.module.digest, choice
+            )
+            for target, each in tuned.items()
+            for key, choice in each.items()
+            for job in [jobs[target][key]]
+        ),
+        not_tuned=dict(not_tuned),
+    )
+
+
+def read(path: Path) -> Recorded:
+    """Read a tuning file. Raises UsageError (AOTC-E030)."""
+    try:
+        data = read_file(path, BYTES_MAX)
+        if len(data) > BYTES_MAX:
+            raise OSError(errno.EFBIG, f"more than {BYTES_MAX} bytes")
+        file = msgspec.json.decode(data, type=TuningFile)
+    except (OSError, ValueError, RecursionError) as error:  # MsgspecError is a ValueError
+        found = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(
+            Finding(
+                code="AOTC-E030",
+                where=str(path),
+                expected="a tuning file, as `aotc build --tune --save-tuning` writes it",
+                found=found,
+                hint="correct the path, or tune again",
+            )
+        ) from error
+    return Recorded(file, str(path))
+
+
+def choices(
+    recorded: Recorded, jobs: ByTarget[CompileJob], positions: Positions, jaxlib: str
+) -> ByTarget[Tuned]:
+    """What the file says of each job; targets that it says were not tuned have no choices.
+
+    Raises UsageError (AOTC-E031) if it is of another program, target or jaxlib.
+    """
+    known = {(e.target, e.entry_point, e.profile): e for e in recorded.file.executables}
+    named = {
+        target: {key: known.get((target, key.entry_point, positions[key])) for key in each}
+        for target, each in jobs.items()
+        if target not in recorded.file.not_tuned
+    }
+    raise_if(_misfits(recorded, named, jobs, jaxlib))
+    return {
+        target: {key: found.tuned for key, found in each.items() if found is not None}
+        for target, each in named.items()
+    }
+
+
+def _misfits(
+    recorded: Recorded,
+    named: ByTarget[TunedExecutable | None],
+    jobs: ByTarget[CompileJob],
+    jaxlib: str,
+) -> Iterable[Finding]:
+    def misfit(where: str, expected: str, found: str) -> Iterator[Finding]:
+        hint = "tune again: `aotc build --tune --save-tuning`"
+        yield Finding("AOTC-E031", f"{recorded.where}{where}", expected, found, hint)
+
+    if recorded.file.jaxlib != jaxlib:
+        yield from misfit("", f"choices for jaxlib {jaxlib}", f"those for {recorded.file.jaxlib}")
+    wanted = [
+        (jobs[target][key], found) for target in named for key, found in named[target].items()
+    ]
+    for job, found in wanted:
+        where = f", {job.label} for {job.target.name}"
+        if found is None:
+            yield from misfit(where, "a choice for every executable", "none")
+        elif found.module != job.module.digest:
+            yield from misfit(where, f"the program {job.module.digest}", found.module)
+        else:
+            tuned = found.tuned
+            names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
+            # Candidates that capture weights are named so.
+            if tuned.choice not in names or tuned.choice.startswith("captured") != bool(
+                tuned.captured
+            ):
+                captured = f", {len(tuned.captured)} weights captured"
+                yield from misfit(where, "a choice that was measured", f"{tuned.choice}{captured}")

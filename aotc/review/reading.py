@@ -1,0 +1,233 @@
+"""Everything that a reviewer wants to know of a bundle, as one value: what was built, from what,
+who says so, and the evidence of every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from aotc.evidence import Coverage, Evidence, ProfileEvidence
+from aotc.locations import EntryPointLines, read_locations
+from aotc_runtime import canonical
+from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.formats.statement import PROVENANCE_TYPE, Statement
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
+from aotc_runtime.schema.mesh import Mesh
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.contents import Contents, Envelopes, read_unverified
+from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.roles import roles_by_digest
+from aotc_runtime.verification.signatures import Trials, open_envelope, who_signed
+from aotc_runtime.verification.trust import policy_keys
+from aotc_runtime.verification.verify import vouch
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An attestation of a bundle. key_ids: that it claims to be signed by. counts: ids of the
+    policy's valid keys that did sign it; none without a policy. stated: JSON, the predicate as it
+    stands; made to values only while it is looked at, since these take many times its bytes.
+    """
+
+    key_ids: tuple[str, ...]
+    counts: tuple[str, ...]
+    predicate_type: str
+    stated: bytes
+
+    @property
+    def predicate(self) -> Any:
+        """What the statement says, such as SLSA provenance."""
+        return msgspec.json.decode(self.stated)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedExecutable:
+    """One executable. mesh: of its target, if it has one.  evidence: None for a bundle of a build
+    that left none.
+    """
+
+    target: str
+    mesh: Mesh | UnsetType
+    entry_point: str
+    description: EntryPoint
+    record: ProfileRecord
+    evidence: ProfileEvidence | None
+
+    @property
+    def label(self) -> str:
+        """predict[batch=8]."""
+        return label(self.entry_point, self.record.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedTarget:
+    """One target. evidence: None for a bundle of a build that left none."""
+
+    manifest: BundleManifest
+    evidence: Evidence | None
+
+    def coverage(self, entry_point: str) -> Coverage | None:
+        """What of the program went into an entry point."""
+        return self.evidence.entry_points[entry_point].coverage if self.evidence else None
+
+    def is_recorded(self, entry_point: str) -> bool:
+        """Whether the results of its fixtures were recorded elsewhere."""
+        known = self.evidence.entry_points[entry_point] if self.evidence else None
+        return bool(known and known.reference)
+
+    def executables(self) -> Iterator[ReviewedExecutable]:
+        """All of them, in the manifest's order."""
+        for name, entry_point in self.manifest.entry_points.items():
+            for index, record in enumerate(entry_point.profiles):
+                evidence = None
+                if self.evidence is not None:
+                    evidence = self.evidence.entry_points[name].profiles[index]
+                manifest = self.manifest
+                yield ReviewedExecutable(
+                    manifest.target.name, manifest.mesh, name, entry_point, record, evidence
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A bundle under review. verified: whether a policy accepted it; digests were checked in any
+    case. signers: ids of the keys that the policy counted. targets: by name. absent: targets that
+    this copy lacks. blobs: digest to role. sizes: bytes by media type. contents: to read blobs
+    from. envelopes: all attestations.
+    """
+
+    bundle: str
+    name: str
+    version: str
+    root_digest: str
+    verified: bool
+    signers: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    targets: Mapping[str, ReviewedTarget]
+    absent: tuple[str, ...]
+    blobs: Mapping[str, str]
+    sizes: Mapping[str, int]
+    contents: Contents
+    envelopes: Envelopes
+
+    def lines(self, entry_point: str) -> EntryPointLines:
+        """The source lines that the evidence of an entry point is about, from the first provenance
+        that states them; of a verified bundle, only from provenance that a counted key signed.
+        """
+        for claim in self.claims:
+            believed = claim.predicate_type == PROVENANCE_TYPE and (
+                claim.counts or not self.verified
+            )
+            if believed and (found := read_locations(msgspec.Raw(claim.stated)).get(entry_point)):
+                return found
+        return EntryPointLines()
+
+    def executables(self) -> Iterator[ReviewedExecutable]:
+        """Those of all targets."""
+        for target in self.targets.values():
+            yield from target.executables()
+
+
+def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Review:
+    """Read a bundle for review; nothing of it is loaded.
+
+    policy: must accept the bundle at this time, except for its rules on the host; None checks
+    digests and no signatures. Raises BundleFormatError (AOTC-E118: evidence that is not of these
+    executables), IntegrityError, TrustError.
+    """
+    signers: tuple[str, ...] = ()
+    keys: Mapping[str, PublicKey] = {}
+    if policy is None:
+        contents, envelopes = read_unverified(source)
+    else:
+        keys = policy_keys(policy)
+        with vouch(source, policy, now.timestamp()) as vouched:
+            contents, envelopes = vouched.finish(), vouched.signed.envelopes
+            signers = vouched.signed.signers
+    first = next(iter(contents.manifests.values()))
+    trials = Trials()
+    sizes: dict[str, int] = {}
+    for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():
+        sizes[layer.mediaType] = sizes.get(layer.mediaType, 0) + layer.size
+    return Review(
+        bundle=source.name,
+        name=first.name,
+        version=first.version,
+        root_digest=contents.root_digest,
+        verified=policy is not None,
+        signers=signers,
+        claims=tuple(_claim(envelope, keys, trials, now) for envelope in envelopes),
+        targets={
+            name: ReviewedTarget(manifest, evidence_of(manifest, contents))
+            for name, manifest in contents.manifests.items()
+        },
+        absent=contents.absent,
+        blobs=roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
+        sizes=dict(sorted(sizes.items())),
+        contents=contents,
+        envelopes=envelopes,
+    )
+
+
+def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
+    """The evidence of one target, if its build left any.
+
+    Raises BundleFormatError: AOTC-E101, E102; E118 if it is of other executables.
+    """
+    if manifest.evidence is UNSET:
+        return None
+    where = f"evidence of {manifest.target.name}"
+    evidence = canonical.decode(contents.blobs[manifest.evidence.digest], Evidence, where=where)
+    told = {
+        name: [profile.sizes for profile in entry_point.profiles]
+        for name, entry_point in evidence.entry_points.items()
+    }
+    known = {
+        name: [profile.sizes for profile in entry_point.profiles]
+        for name, entry_point in manifest.entry_points.items()
+    }
+    if told != known:
+        raise BundleFormatError(
+            Finding(
+                code="AOTC-E118",
+                where=where,
+                expected="the entry points and profiles of the bundle manifest",
+                found="others",
+                hint="the bundle was put together wrongly: build it again",
+            )
+        )
+    return evidence
+
+
+def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: datetime) -> Claim:
+    signed = open_envelope(data, "attestation")
+    statement = decode_foreign(signed.payload, Statement, where="attestation")
+    makers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
+    return Claim(
+        key_ids=tuple(key_id for key_id, _ in signed.signatures),
+        counts=tuple(
+            id for id, key in keys.items() if id in makers and key.state(now.timestamp()) == "valid"
+        ),
+        predicate_type=statement.predicateType,
+        stated=bytes(statement.predicate),
+    )
+
+
+KINDS = {
+    oci.WEIGHTS_TYPE: "weights",
+    oci.MODULE_TYPE: "modules",
+    oci.EXECUTABLE_TYPE: "executables",
+    oci.FIXTURE_TYPE: "fixtures",
+    oci.EVIDENCE_TYPE: "evidence",
+}
+"""Media types of blobs in words."""

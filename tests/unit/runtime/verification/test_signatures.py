@@ -1,0 +1,96 @@
+"""Who signed an envelope: by the signatures alone, whatever it claims, and within bounds."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from aotc.signing.signer import LocalSigner
+from aotc_runtime import limits
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.verification.keys import PublicKey, load_public_key
+from aotc_runtime.verification.signatures import (
+    SignedPayload,
+    Trials,
+    is_signed_by,
+    open_envelope,
+    vouchers_for,
+    who_signed,
+)
+from tests.hostile.tampering import (
+    authenticated,
+    envelope,
+    policy_for,
+    signed_envelope,
+    statement_about,
+    to_json,
+)
+
+ONE, TWO, STRANGER = (LocalSigner.ephemeral() for _ in range(3))
+KEYS = {signer.key_id: load_public_key(signer.public_pem(), "", "here") for signer in (ONE, TWO)}
+ROOT = sha256(b"root")
+
+
+def opened(*pairs: tuple[str, bytes], payload: bytes = b"payload") -> SignedPayload:
+    return open_envelope(envelope(payload, *pairs), "here")
+
+
+def makers(signed: SignedPayload, keys: dict[str, PublicKey] = KEYS) -> list[tuple[str, str]]:
+    return [
+        (claimed, maker.id if maker else "")
+        for claimed, maker in who_signed(signed, keys, Trials())
+    ]
+
+
+@pytest.mark.parametrize("claimed", ["", "unknown", ONE.key_id, TWO.key_id])
+def test_the_key_that_made_a_signature_is_found_whatever_is_claimed(claimed: str) -> None:
+    signed = opened((claimed, TWO.sign(authenticated(b"payload"))))
+    assert makers(signed) == [(claimed, TWO.key_id)]
+    assert [is_signed_by(signed, key) for key in KEYS.values()] == [False, True]
+
+
+def test_a_signature_by_another_key_or_over_something_else_has_no_maker() -> None:
+    message = authenticated(b"payload")
+    signed = opened((ONE.key_id, STRANGER.sign(message)), ("", ONE.sign(b"payload")))
+    assert makers(signed) == [(ONE.key_id, ""), ("", "")]
+    assert not any(is_signed_by(signed, key) for key in KEYS.values())
+    assert makers(opened(("", ONE.sign(message))), {}) == [("", "")]
+
+
+def test_each_signature_is_judged_by_itself_in_the_order_of_the_envelope() -> None:
+    message = authenticated(b"payload")
+    pairs = [("x", each.sign(message)) for each in (TWO, STRANGER, ONE)]
+    assert makers(opened(*pairs)) == [("x", TWO.key_id), ("x", ""), ("x", ONE.key_id)]
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_as_much_is_tried_as_the_limit_says(spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = authenticated(b"payload")
+    signed = opened(("", STRANGER.sign(message)))
+    enough = len(KEYS) * (len(message) + limits.TRIAL_BYTES)
+    monkeypatch.setattr(limits, "TRIED_BYTES_MAX", enough + spare)
+    if spare == 0:
+        assert makers(signed) == [("", "")]
+        return
+    with pytest.raises(BundleFormatError) as caught:
+        makers(signed)
+    assert caught.value.code == "AOTC-E119"
+
+
+def test_as_many_signatures_as_the_limit_says_are_read() -> None:
+    pairs = [("", number.to_bytes(64)) for number in range(limits.SIGNATURES_MAX + 1)]
+    assert len(opened(*pairs[1:]).signatures) == limits.SIGNATURES_MAX
+    with pytest.raises(BundleFormatError) as caught:
+        opened(*pairs)
+    assert caught.value.code == "AOTC-E119"
+
+
+@pytest.mark.parametrize("claimed", ["", "unknown"])
+def test_a_signature_that_names_no_key_of_the_policy_counts_for_the_key_that_made_it(
+    claimed: str,
+) -> None:
+    signed = signed_envelope(to_json(statement_about(ROOT)), ONE, keyid=claimed)
+    (voucher,) = vouchers_for([signed], ROOT, policy_for(ONE, TWO), "here", time.time())
+    assert voucher.signers == {ONE.key_id}
