@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from aotc.config.inputs import InputLeaf, check_input, dimensions_of, leaf_paths
-from aotc.config.policies import CompileSpec, check_policies
+from aotc.config.policies import CompileSpec, FailSpec, check_policies
 from aotc.config.problem import Problem, Refused, duplicates, spell, unknown_reference
 from aotc.config.profile_relations import (
     check_dimensions,
