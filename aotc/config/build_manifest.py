@@ -8,47 +8,44 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from aotc.config import document as toml
 from aotc.config import relations
-from aotc.config.dimensions import DimensionSpec, sizes_of
+from aotc.config.dimensions import DimensionSpec
 from aotc.config.document import Document
-from aotc.config.fields import Name, Size, bytes_of
-from aotc.config.gates import gates_of
+from aotc.config.fields import Name, Size
 from aotc.config.inputs import (
     InputDict,
     InputLeaf,
     InputLike,
     InputList,
-    InputReader,
     InputTree,
     dimensions_of,
     leaf_paths,
 )
-from aotc.config.models import BuildManifestModel, EntryPointModel, TargetProfilesModel
-from aotc.config.policies import at_once, policy_of
-from aotc.config.problem import Problem
-from aotc.config.profiles import Inputs, Sizes, normalized
-from aotc.config.shardings import assign, read_shardings
+from aotc.config.policies import at_once
+from aotc.config.problem import Problem, Refused
+from aotc.config.shardings import assign
 from aotc.config.specs import (
     BuildManifest,
     EntryPointSpec,
     FixtureSpec,
+    ManifestKeys,
     Overrides,
     SourceFile,
     WeightsSpec,
     profiles_of,
 )
-from aotc.config.tables import declared, table, tables
-from aotc.config.validation import validate
+from aotc.config.validation import Reading, read_section
 from aotc.errors import raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.manifest import Dimension
 
 __all__ = [
     "BuildManifest",
@@ -74,6 +71,7 @@ __all__ = [
 
 SCHEMA = 1
 KIND = "build manifest"
+_KEYS = TypeAdapter(ManifestKeys)
 
 
 def read_build_manifest(path: Path) -> BuildManifest:
@@ -89,17 +87,18 @@ def read_build_manifest(path: Path) -> BuildManifest:
 
 def _checked(document: Document) -> BuildManifest:
     toml.require_schema(document, SCHEMA)
-    path = document.path
-    data = document.data
-    root = path.resolve().parent
-    model, problems = validate(data, BuildManifestModel)
-    inputs, input_problems = _read_inputs(data)
-    problems.extend(input_problems)
-    problems.extend(relations.check(data, inputs))
-    problems.extend(_missing_files(data, root))
+    reading = Reading(document.path.resolve().parent)
+    keys, problems = read_section(document.data, _KEYS, reading)
+    problems.extend(relations.check(keys, Refused(problems)))
+    problems.extend(_missing_files(keys))
     raise_if(document.findings(problems))
-    assert model is not None, "without problems there is a model"
-    manifest = _manifest(document, root, model, inputs)
+    manifest = BuildManifest(
+        **{field.name: getattr(keys, field.name) for field in fields(keys)},
+        path=document.path,
+        root=reading.root,
+        text=document.source,
+        lines=document.lines,
+    )
     raise_if(_untiled(manifest))
     return manifest
 
@@ -127,39 +126,20 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
         yield from assign(spec.input_shardings, manifest.mesh, calls, where)[1]
 
 
-def _read_inputs(data: Mapping[str, Any]) -> tuple[Inputs, list[Problem]]:
-    enable_x64 = data.get("enable_x64", False)
-    reader = InputReader(
-        dimensions=declared(data, "dimensions"),
-        enable_x64=enable_x64 if isinstance(enable_x64, bool) else None,
-    )
-    inputs = {
-        name: {
-            parameter: reader.read(raw, ("entry_points", name, "inputs", parameter))
-            for parameter, raw in table(entry.get("inputs")).items()
-        }
-        for name, entry in tables(data.get("entry_points"))
+def _missing_files(manifest: ManifestKeys) -> Iterator[Problem]:
+    named: dict[KeyPath, SourceFile | None] = {
+        ("weights", name, "source"): weights.source for name, weights in manifest.weights.items()
     }
-    return inputs, reader.problems
-
-
-def _missing_files(data: Mapping[str, Any], root: Path) -> Iterator[Problem]:
-    named: dict[KeyPath, object] = {
-        ("weights", name, "source"): weights.get("source")
-        for name, weights in tables(data.get("weights"))
-    }
-    named |= {
-        ("entry_points", name, "fixtures", key): table(entry.get("fixtures")).get(key)
-        for name, entry in tables(data.get("entry_points"))
-        for key in ("file", "results")
-    }
-    for path, text in named.items():
-        if isinstance(text, str) and text and (reason := _why_no_file(root / text)):
+    for name, entry in manifest.entry_points.items():
+        named["entry_points", name, "fixtures", "file"] = entry.fixtures.file
+        named["entry_points", name, "fixtures", "results"] = entry.fixtures.results
+    for path, file in named.items():
+        if file is not None and (reason := _why_no_file(file.path)):
             yield Problem(
                 code="AOTC-E808",
                 path=path,
                 expected="a file; a relative path starts at the manifest's folder",
-                found=f"{text}: {reason}",
+                found=f"{file.text}: {reason}",
                 hint="create the file, or correct the path",
             )
 
@@ -173,106 +153,3 @@ def _why_no_file(path: Path) -> str | None:
     if not stat.S_ISREG(mode):
         return "a folder" if stat.S_ISDIR(mode) else "no regular file"
     return None if os.access(path, os.R_OK) else "not readable"
-
-
-def _manifest(
-    document: Document, root: Path, model: BuildManifestModel, inputs: Inputs
-) -> BuildManifest:
-    accepted = {
-        name: Dimension(
-            minimum=dimension.range[0],
-            maximum=dimension.range[1],
-            multiple_of=dimension.multiple_of,
-        )
-        for name, dimension in sorted(model.dimensions.items())
-    }
-    return BuildManifest(
-        path=document.path,
-        root=root,
-        text=document.source,
-        lines=document.lines,
-        name=model.name,
-        version=model.version,
-        targets=tuple(model.targets),
-        enable_x64=model.enable_x64,
-        weights={
-            name: WeightsSpec(
-                source=_file(weights.source, root),
-                init=weights.init,
-                shardings=read_shardings(weights.shardings),
-            )
-            for name, weights in sorted(model.weights.items())
-        },
-        dimensions={
-            name: DimensionSpec(known, sizes_of(model.dimensions[name].profiles, known))
-            for name, known in accepted.items()
-        },
-        entry_points={
-            name: _entry_point(entry, inputs[name], root)
-            for name, entry in sorted(model.entry_points.items())
-        },
-        overrides={
-            target: _overrides(override, accepted)
-            for target, override in sorted(model.target.items())
-        },
-        gates=gates_of(model.gates),
-        mesh=model.mesh,
-    )
-
-
-def _file(text: str | None, root: Path) -> SourceFile | None:
-    # Not resolved: whoever records what was read shall hear of the link, not of its target.
-    return None if text is None else SourceFile(text, root / text)
-
-
-def _entry_point(
-    entry: EntryPointModel, inputs: Mapping[str, InputTree | None], root: Path
-) -> EntryPointSpec:
-    ranges = {leaf: (low, high) for leaf, (low, high) in sorted(entry.fixtures.ranges.items())}
-    return EntryPointSpec(
-        function=entry.function,
-        bind=entry.bind,
-        inputs={key: tree for key, tree in inputs.items() if tree is not None},
-        static=entry.static,
-        donate=tuple(entry.donate),
-        profiles=_listed(entry.profiles),
-        relations=tuple(map(normalized, entry.relations)),
-        out_of_profile={
-            dimension: policy
-            for dimension, raw in sorted(entry.out_of_profile.items())
-            if (policy := policy_of(raw)) is not None
-        },
-        rtol=entry.tolerance.rtol,
-        atol=entry.tolerance.atol,
-        fixtures=FixtureSpec(
-            file=_file(entry.fixtures.file, root),
-            seed=entry.fixtures.seed or 0,
-            ranges=ranges,
-            results=_file(entry.fixtures.results, root),
-        ),
-        input_shardings=read_shardings(entry.shardings.inputs),
-        output_shardings=read_shardings(entry.shardings.outputs),
-    )
-
-
-def _overrides(override: TargetProfilesModel, accepted: Mapping[str, Dimension]) -> Overrides:
-    return Overrides(
-        dimensions={
-            name: sizes_of(changed.profiles, accepted[name])
-            for name, changed in sorted(override.dimensions.items())
-            if changed.profiles is not None
-        },
-        entry_points={
-            name: _listed(changed.profiles)
-            for name, changed in sorted(override.entry_points.items())
-            if changed.profiles
-        },
-        memory_limit=bytes_of(override.memory_limit),
-        devices=override.devices,
-    )
-
-
-def _listed(profiles: Iterable[Sizes]) -> tuple[Sizes, ...]:
-    """Profiles of a list, as a grid would have them."""
-    points = [dict(sorted(sizes.items())) for sizes in profiles]
-    return tuple(sorted(points, key=lambda sizes: tuple(sizes.values())))

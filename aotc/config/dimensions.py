@@ -9,12 +9,15 @@ Generated profiles always hold the largest accepted size, so that every other on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
 
-from aotc.config.fields import SIZE_EXPECTED
-from aotc.config.problem import Problem, duplicates, show, spell, unknown_key
+from pydantic import Field, PlainValidator, TypeAdapter
+
+from aotc.config.fields import Arrayed, Size, accepting, at_least_one, refusal
+from aotc.config.problem import Problem, Refused, duplicates, spell
+from aotc.config.validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import Dimension
 from aotc_runtime.words import closest
@@ -29,100 +32,127 @@ _EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}" or {{ {MULTIPLES_OF} = 128 }}
 
 
 @dataclass(frozen=True, slots=True)
-class DimensionSpec:
-    """accepted: the sizes that calls may have.  profiles: sizes compiled for, sorted; empty where
-    every entry point lists profiles of its own.
+class MultiplesOf(Section):
+    """Every multiple of a number."""
+
+    multiples_of: Annotated[Size, Field(description=f"write {{ {MULTIPLES_OF} = 128 }}")]
+
+
+type Rule = tuple[int, ...] | Literal["powers_of_two"] | MultiplesOf
+"""What `profiles` says: the sizes in the order of the file, or how they are found."""
+
+_LISTED = TypeAdapter[tuple[int, ...]](
+    Annotated[
+        tuple[Size, ...],
+        Arrayed,
+        at_least_one("at least one size", "name the sizes to compile for"),
+    ],
+    config=Section.__pydantic_config__,
+)
+_MULTIPLES = TypeAdapter(MultiplesOf)
+
+
+def _rule(raw: object) -> Rule:
+    match raw:
+        case list():
+            return _LISTED.validate_python(raw)
+        case dict():
+            return _MULTIPLES.validate_python(raw)
+        case "powers_of_two":
+            return "powers_of_two"
+    rules = [f'"{POWERS_OF_TWO}"', f"{{ {MULTIPLES_OF} = 128 }}"]
+    close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF))
+    meant = rules[close == MULTIPLES_OF]
+    hint = f"did you mean {meant}?" if close else "name the sizes to compile for, in brackets"
+    raise refusal(_EXPECTED, hint)
+
+
+SizesRule = Annotated[Rule, PlainValidator(_rule)]
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionSpec(Section):
+    """`[dimensions.NAME]`: a named size.
+
+    range: the smallest and the largest accepted size; only multiples of multiple_of.  rule: sizes
+    compiled for; None where every entry point lists profiles of its own.
     """
 
-    accepted: Dimension
-    profiles: tuple[int, ...]
+    range: Annotated[
+        tuple[Size, ...],
+        Arrayed,
+        accepting(lambda v: len(v) == 2, "[smallest, largest]", "give both ends"),
+        Field(examples=["range = [1, 64]"]),
+    ]
+    rule: Annotated[SizesRule | None, Field(alias="profiles")] = None
+    multiple_of: Size = 1
+
+    @property
+    def accepted(self) -> Dimension:
+        """The sizes that calls may have."""
+        smallest, largest = self.range
+        return Dimension(minimum=smallest, maximum=largest, multiple_of=self.multiple_of)
+
+    @property
+    def profiles(self) -> tuple[int, ...]:
+        """The sizes compiled for, sorted."""
+        return () if self.rule is None else sizes_of(self.rule, self.accepted)
 
 
-def is_size(value: object) -> bool:
-    """An integer of at least 1, and no boolean."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def accepted_by(dimension: Mapping[str, Any]) -> Dimension | None:
-    """What a `[dimensions.NAME]` table accepts; None if that cannot be told, or is nothing."""
-    ends, step = dimension.get("range"), dimension.get("multiple_of", 1)
-    if not isinstance(ends, list) or len(ends) != 2 or not all(map(is_size, [*ends, step])):
-        return None
-    accepted = _dimension(ends[0], ends[1], step)
-    return None if accepted.is_empty else accepted
-
-
-def _dimension(minimum: int, maximum: int, multiple_of: int) -> Dimension:
-    return Dimension(minimum=minimum, maximum=maximum, multiple_of=multiple_of)
-
-
-def sizes_of(raw: Any, accepted: Dimension) -> tuple[int, ...]:
+def sizes_of(rule: Rule, accepted: Dimension) -> tuple[int, ...]:
     """The sizes that a value of `profiles` without problems means, sorted."""
-    if raw is None:
-        return ()
-    if isinstance(raw, list):
-        return tuple(sorted(raw))
-    return tuple(sorted({*_generated(raw, accepted), accepted.largest}))
+    if isinstance(rule, tuple):
+        return tuple(sorted(rule))
+    return tuple(sorted({*_generated(rule, accepted), accepted.largest}))
 
 
-def check_range(dimension: Mapping[str, Any], path: KeyPath) -> Iterator[Problem]:
+def accepted_by(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Dimension | None:
+    """What a dimension accepts; None if that cannot be told, or is nothing."""
+    if refused.within(*path, "range") or refused.within(*path, "multiple_of"):
+        return None
+    return None if dimension.accepted.is_empty else dimension.accepted
+
+
+def check_range(dimension: DimensionSpec, path: KeyPath, refused: Refused) -> Iterator[Problem]:
     """Ends the right way round, with an accepted size between them."""
-    ends = dimension.get("range")
-    ends = ends if isinstance(ends, list) else []
-    whole = [end for end in ends if isinstance(end, int) and not isinstance(end, bool)]
-    if len(whole) != 2:
+    if refused.within(*path, "range"):
         return
-    low, high = whole
-    step = dimension.get("multiple_of", 1)
+    low, high = dimension.range
     if low > high:
         found = f"[{spell(low)}, {spell(high)}]"
         path = (*path, "range")
         yield Problem("AOTC-E805", path, "[smallest, largest]", found, "swap the two")
-    elif is_size(low) and is_size(step) and _dimension(low, high, step).is_empty:
+    elif dimension.accepted.is_empty:
         yield Problem(
             code="AOTC-E805",
             path=(*path, "multiple_of"),
             expected=f"a number with a multiple within range = [{low}, {high}]",
-            found=spell(step),
+            found=spell(dimension.multiple_of),
             hint="widen the range, or choose a smaller number",
         )
 
 
-def check_sizes(raw: Any, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
+def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
     """What is wrong with a value of `profiles`. accepted: None if that cannot be told."""
-    if isinstance(raw, list):
-        yield from _check_list(raw, path, accepted)
-    elif isinstance(raw, dict):
-        yield from _check_rule(raw, path, accepted)
-    elif raw != POWERS_OF_TWO:
-        rules = [f'"{POWERS_OF_TWO}"', f"{{ {MULTIPLES_OF} = 128 }}"]
-        close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF))
-        meant = rules[close == MULTIPLES_OF]
-        hint = f"did you mean {meant}?" if close else "name the sizes to compile for, in brackets"
-        yield Problem("AOTC-E805", path, _EXPECTED, show(raw), hint)
+    if isinstance(rule, tuple):
+        yield from duplicates(path, rule)
+        for index, size in enumerate(rule):
+            yield from check_size(size, (*path, index), accepted, "remove the profile")
     elif accepted is not None:
-        yield from _check_count(raw, path, accepted)
-
-
-def _check_list(raw: list[Any], path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
-    if not raw:
-        hint = "name the sizes to compile for"
-        yield Problem("AOTC-E805", path, "at least one size", show(raw), hint)
-    yield from duplicates(path, raw)
-    for index, size in enumerate(raw):
-        yield from check_size(size, (*path, index), accepted, "remove the profile")
+        path = (*path, MULTIPLES_OF) if isinstance(rule, MultiplesOf) else path
+        if isinstance(rule, MultiplesOf) and rule.multiples_of % accepted.multiple_of:
+            expected = f"a multiple of multiple_of = {accepted.multiple_of}"
+            found = spell(rule.multiples_of)
+            yield Problem("AOTC-E805", path, expected, found, "no call may have other sizes")
+        else:
+            yield from _check_count(rule, path, accepted)
 
 
 def check_size(
-    size: Any, path: KeyPath, accepted: Dimension | None, otherwise: str
+    size: int, path: KeyPath, accepted: Dimension | None, otherwise: str
 ) -> Iterator[Problem]:
     """What is wrong with one size. otherwise: what to do but change what is accepted."""
-    if isinstance(size, bool) or not isinstance(size, int):
-        hint = "write a whole number without quotes"
-        yield Problem("AOTC-E805", path, "an integer", show(size), hint)
-    elif size < 1:
-        yield Problem("AOTC-E805", path, SIZE_EXPECTED, show(size), "sizes start at 1")
-    elif accepted is not None and not accepted.minimum <= size <= accepted.maximum:
+    if accepted is not None and not accepted.minimum <= size <= accepted.maximum:
         expected = f"a size within range = [{accepted.minimum}, {accepted.maximum}]"
         hint = f"widen the range, or {otherwise}"
         yield Problem("AOTC-E805", path, expected, spell(size), hint)
@@ -131,29 +161,8 @@ def check_size(
         yield Problem("AOTC-E805", path, expected, spell(size), f"round it, or {otherwise}")
 
 
-def _check_rule(
-    raw: Mapping[str, Any], path: KeyPath, accepted: Dimension | None
-) -> Iterator[Problem]:
-    yield from (unknown_key((*path, key), (MULTIPLES_OF,)) for key in raw if key != MULTIPLES_OF)
-    at = (*path, MULTIPLES_OF)
-    if MULTIPLES_OF not in raw:
-        found, hint = "no such key", f"write {{ {MULTIPLES_OF} = 128 }}"
-        yield Problem("AOTC-E804", at, f"the key {MULTIPLES_OF}", found, hint)
-        return
-    step = raw[MULTIPLES_OF]
-    problems = list(check_size(step, at, None, ""))
-    yield from problems
-    if problems or accepted is None:
-        return
-    if step % accepted.multiple_of:
-        expected = f"a multiple of multiple_of = {accepted.multiple_of}"
-        yield Problem("AOTC-E805", at, expected, spell(step), "no call may have other sizes")
-    else:
-        yield from _check_count(raw, at, accepted)
-
-
-def _check_count(raw: Any, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
-    for number, _ in enumerate(_generated(raw, accepted)):
+def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
+    for number, _ in enumerate(_generated(rule, accepted)):
         if number >= PROFILES_MAX:
             yield Problem(
                 code="AOTC-E805",
@@ -165,10 +174,10 @@ def _check_count(raw: Any, path: KeyPath, accepted: Dimension) -> Iterator[Probl
             return
 
 
-def _generated(raw: Any, accepted: Dimension) -> Iterator[int]:
+def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
     """Sizes by a rule, in order and one at a time: there may be far too many."""
-    if isinstance(raw, dict):
-        step = raw[MULTIPLES_OF]
+    if isinstance(rule, MultiplesOf):
+        step = rule.multiples_of
         yield from range(-(-accepted.minimum // step) * step, accepted.maximum + 1, step)
         return
     size = accepted.multiple_of

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -40,7 +39,7 @@ class Document:
 
     path: Path
     source: bytes
-    data: dict[str, Any]
+    data: Mapping[str, object]
     lines: dict[KeyPath, int]
 
     def where(self, path: KeyPath) -> str:
@@ -199,9 +198,9 @@ def _too_deep(path: Path) -> BuildManifestError:
     )
 
 
-def _walk(data: dict[str, Any]) -> Iterable[tuple[KeyPath, Any]]:
+def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:
     """Every value with its key path, down to one step deeper than is allowed."""
-    pending: list[tuple[KeyPath, Any]] = [((), data)]
+    pending: list[tuple[KeyPath, object]] = [((), data)]
     while pending:
         path, value = pending.pop()
         yield path, value
@@ -213,7 +212,7 @@ def _walk(data: dict[str, Any]) -> Iterable[tuple[KeyPath, Any]]:
             pending.extend(((*path, index), item) for index, item in enumerate(value))
 
 
-def _wide_integers(data: dict[str, Any]) -> Iterable[Problem]:
+def _wide_integers(data: Mapping[str, object]) -> Iterable[Problem]:
     """TOML's integers have 64 bits; `tomllib` reads any."""
     for path, value in _walk(data):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:

@@ -9,12 +9,13 @@ import datetime
 import keyword
 import math
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, get_args
 
-from pydantic import AfterValidator, PlainValidator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, PlainValidator, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from aotc.config.problem import Problem
 from aotc_runtime.schema import manifest
 from aotc_runtime.schema.tree import INTEGER_MAX
 
@@ -28,9 +29,35 @@ _VERSION = re.compile(
 )
 
 
-def refusal(expected: str, hint: str) -> PydanticCustomError:
-    """What a validator raises."""
-    return PydanticCustomError(REFUSED, "{expected}", {"expected": expected, "hint": hint})
+def refusal(
+    expected: str, hint: str, *, found: str = "", code: str = "AOTC-E805", meant: str = ""
+) -> PydanticCustomError:
+    """What a validator raises. found: the value itself if empty.  meant: a key beside this one
+    that it was probably written for.
+    """
+    context = {"expected": expected, "hint": hint, "found": found, "code": code, "meant": meant}
+    return PydanticCustomError(REFUSED, "{expected}", context)
+
+
+def refused(problems: Iterable[Problem]) -> ValidationError:
+    """What a validator raises that found several problems, at paths below its value."""
+    return ValidationError.from_exception_data(
+        REFUSED,
+        [
+            InitErrorDetails(
+                type=refusal(
+                    p.expected,
+                    p.hint,
+                    found=p.found,
+                    code=p.code,
+                    meant=str(p.names[-1]) if p.names else "",
+                ),
+                loc=p.path,
+                input=None,
+            )
+            for p in problems
+        ],
+    )
 
 
 def accepting[T](
@@ -80,7 +107,11 @@ def bytes_of(value: object) -> int | None:
     return amount if 1 <= amount <= INTEGER_MAX else None
 
 
-def is_plain(value: Any) -> bool:
+type Plain = bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]
+"""What TOML writes without a date or a time."""
+
+
+def is_plain(value: object) -> bool:
     """Whether a TOML value is made of strings, numbers and booleans: no date, no time."""
     match value:
         case dict():
@@ -89,6 +120,19 @@ def is_plain(value: Any) -> bool:
             return all(is_plain(item) for item in value)
         case _:
             return not isinstance(value, datetime.date | datetime.time)
+
+
+def _plain(value: Plain) -> Plain:
+    if not is_plain(value):
+        raise refusal(PLAIN_EXPECTED, "write a date as a string")
+    return value
+
+
+def _bytes(value: object) -> int:
+    if (amount := bytes_of(value)) is None:
+        expected = 'a number of bytes, or a text such as "2 GiB"'
+        raise refusal(expected, "units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB")
+    return amount
 
 
 def _number(value: object) -> int | float:
@@ -131,12 +175,20 @@ Error = Annotated[
     ),
 ]
 Number = Annotated[int | float, PlainValidator(_number)]
-Bytes = Annotated[
-    Any,
-    accepting(
-        lambda v: bytes_of(v) is not None,
-        'a number of bytes, or a text such as "2 GiB"',
-        "units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB",
-    ),
-]
-Plain = Annotated[Any, accepting(is_plain, PLAIN_EXPECTED, "write a date as a string")]
+Bytes = Annotated[int, PlainValidator(_bytes)]
+PlainValue = Annotated[Plain, PlainValidator(_plain)]
+Arrayed = Field(strict=False)
+"""TOML's arrays become tuples."""
+
+
+def by_name[V](values: Mapping[str, V]) -> Mapping[str, V]:
+    """A table whose order means nothing."""
+    return dict(sorted(values.items()))
+
+
+ByName = AfterValidator(by_name)
+
+
+def at_least_one(expected: str, hint: str) -> AfterValidator:
+    """A validator of arrays and tables that hold something."""
+    return accepting(lambda values: bool(values), expected, hint)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
-
-from aotc.config.fields import Bytes, Error, accepting, bytes_of
+from aotc.config.fields import Arrayed, Bytes, Error, accepting
+from aotc.config.validation import Section
 from aotc.evidence import PLACES
 
 _OPERATION = re.compile(r"\A[a-z_]+\.[a-z0-9_]+\Z")
@@ -33,23 +32,8 @@ Operation = Annotated[
 ]
 
 
-class GatesModel(BaseModel):
-    """The table as it is written; docs/build-manifest.md has every key."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    max_artifact_size: Bytes | None = None
-    max_executable_size: Bytes | None = None
-    max_temp_memory: Bytes | None = None
-    max_custom_calls: Number | None = None
-    max_generated_kernels: Number | None = None
-    forbid_libraries: list[Library] = []
-    forbid_operations: list[Operation] = []
-    min_coverage: Part | None = None
-
-
 @dataclass(frozen=True, slots=True)
-class Gates:
+class Gates(Section):
     """What a build may come to; None and empty allow anything.
 
     max_artifact_size: bytes of all blobs of a target.  max_executable_size, max_temp_memory: bytes,
@@ -59,31 +43,17 @@ class Gates:
     each entry point, from 0 to 1.
     """
 
-    max_artifact_size: int | None = None
-    max_executable_size: int | None = None
-    max_temp_memory: int | None = None
-    max_custom_calls: int | None = None
-    max_generated_kernels: int | None = None
-    forbid_libraries: tuple[str, ...] = ()
-    forbid_operations: tuple[str, ...] = ()
-    min_coverage: float | None = None
+    max_artifact_size: Bytes | None = None
+    max_executable_size: Bytes | None = None
+    max_temp_memory: Bytes | None = None
+    max_custom_calls: Number | None = None
+    max_generated_kernels: Number | None = None
+    forbid_libraries: Annotated[tuple[Library, ...], Arrayed] = ()
+    forbid_operations: Annotated[tuple[Operation, ...], Arrayed] = ()
+    min_coverage: Part | None = None
 
     def stated(self) -> Iterator[str]:
         """The gates that there are, by name."""
         for field in fields(self):
             if getattr(self, field.name) not in (None, ()):
                 yield field.name
-
-
-def gates_of(model: GatesModel) -> Gates:
-    """The gates that a manifest states."""
-    return Gates(
-        max_artifact_size=bytes_of(model.max_artifact_size),
-        max_executable_size=bytes_of(model.max_executable_size),
-        max_temp_memory=bytes_of(model.max_temp_memory),
-        max_custom_calls=model.max_custom_calls,
-        max_generated_kernels=model.max_generated_kernels,
-        forbid_libraries=tuple(model.forbid_libraries),
-        forbid_operations=tuple(model.forbid_operations),
-        min_coverage=model.min_coverage,
-    )

@@ -13,17 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, PlainValidator, TypeAdapter, ValidationInfo
 
 from aotc.config.fields import (
     IDENTIFIER_EXPECTED,
-    PLAIN_EXPECTED,
     REFERENCE_EXPECTED,
+    Plain,
+    PlainValue,
+    accepting,
     is_function_reference,
     is_identifier,
-    is_plain,
+    refusal,
 )
-from aotc.config.problem import Problem, show, spell, unknown_key, unknown_reference
+from aotc.config.problem import Problem, show, spell, unknown_reference
+from aotc.config.validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
@@ -34,28 +39,85 @@ KEY_DTYPES = {impl.dtype_name: impl for impl in KeyImpl}
 """Implementations of typed random keys by the names of their dtypes."""
 
 _ARRAY_EXAMPLE = '{ shape = ["batch", 64], dtype = "float32" }'
+_ARRAY_HINT = f"an array input is {_ARRAY_EXAMPLE}"
+
+
+def _axis(raw: object) -> int | str:
+    if isinstance(raw, str) or (type(raw) is int and raw >= 0):
+        return raw
+    expected = "an integer of at least 0, or the name of a dimension"
+    raise refusal(expected, "write the size of the axis")
+
+
+_AXES = TypeAdapter(tuple[Annotated[int | str, PlainValidator(_axis)], ...])
+
+
+def _shape(raw: object) -> tuple[int | str, ...]:
+    if not isinstance(raw, list):
+        expected = "an array of sizes and dimension names; [] for a scalar"
+        raise refusal(expected, 'write shape = ["batch", 64]')
+    return _AXES.validate_python(raw)
+
+
+def _dtype(raw: object) -> DType | KeyImpl:
+    if isinstance(raw, str) and raw in KEY_DTYPES:
+        return KEY_DTYPES[raw]
+    if isinstance(raw, str) and raw in {known.value for known in DType}:
+        return DType(raw)
+    is_key = isinstance(raw, str) and raw.startswith("key")
+    expected = f"one of {', '.join([*(() if is_key else DType), *KEY_DTYPES])}"
+    raise refusal(expected, "write the dtype's name as jax does")
 
 
 @dataclass(frozen=True, slots=True)
-class InputLeaf:
+class InputLeaf(Section):
     """An array. shape: sizes, or names of dimensions; () for a scalar.
 
     dtype: for random keys with a type their implementation; the shape counts keys, not their words.
     """
 
-    shape: tuple[int | str, ...]
-    dtype: DType | KeyImpl
+    shape: Annotated[
+        tuple[int | str, ...],
+        PlainValidator(_shape),
+        Field(description=_ARRAY_HINT, examples=["shape = []"]),
+    ]
+    dtype: Annotated[
+        DType | KeyImpl,
+        PlainValidator(_dtype),
+        Field(description=_ARRAY_HINT, examples=['dtype = "bool"']),
+    ]
+
+
+_Argument = Annotated[
+    str, accepting(is_identifier, IDENTIFIER_EXPECTED, "give the function's keyword arguments")
+]
+_ARGUMENTS = TypeAdapter(dict[_Argument, PlainValue])
+
+
+def _arguments(raw: object) -> Mapping[str, Plain]:
+    if not isinstance(raw, dict):
+        expected = 'a table such as { batch = "batch", length = 128 }'
+        raise refusal(expected, "give the function's keyword arguments")
+    return _ARGUMENTS.validate_python(raw)
+
+
+def _like(raw: object) -> str:
+    if not isinstance(raw, str) or not is_function_reference(raw):
+        raise refusal(REFERENCE_EXPECTED, "name the function that returns such a structure")
+    return raw
 
 
 @dataclass(frozen=True, slots=True)
-class InputLike:
+class InputLike(Section):
     """A structure that a function tells: `function(**arguments)` returns a pytree of arrays.
 
     arguments: a string names a dimension, whose size is passed; anything else is passed as it is.
     """
 
-    function: str
-    arguments: Mapping[str, Any]
+    function: Annotated[str, PlainValidator(_like), Field(alias="like")]
+    arguments: Annotated[Mapping[str, Plain], PlainValidator(_arguments)] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,127 +137,88 @@ class InputList:
 type InputTree = InputLeaf | InputLike | InputDict | InputList
 
 
-@dataclass(slots=True)
-class InputReader:
-    """Reads the inputs of one manifest. dimensions: the declared names, or None if they cannot be
-    told.  enable_x64: None if it cannot be told.  problems: collected while reading.
+def _tree(raw: object, info: ValidationInfo) -> InputTree:
+    match raw:
+        case list():
+            return InputList(_TREES.validate_python(raw, context=info.context))
+        case dict() if "like" in raw:
+            return _LIKE.validate_python(raw, context=info.context)
+        case dict() if _is_leaf(raw):
+            return _LEAF.validate_python(raw, context=info.context)
+        case dict():
+            return InputDict(_ITEMS.validate_python(raw, context=info.context))
+    expected = f"{_ARRAY_EXAMPLE}, or a table or an array of such"
+    raise refusal(expected, "give the input's shape and dtype")
+
+
+def _input(raw: object, info: ValidationInfo) -> InputTree:
+    tree = _tree(raw, info)
+    if next(leaf_paths(tree, ""), None) is None:
+        hint = f"write {_ARRAY_EXAMPLE}, or remove the parameter"
+        raise refusal("at least one array", hint, found=spell(raw))
+    return tree
+
+
+def is_step(key: str) -> bool:
+    """Whether a key can be a step of a leaf's path."""
+    return bool(key) and key.isascii() and key.isprintable() and "/" not in key
+
+
+_Step = Annotated[
+    str,
+    accepting(
+        is_step,
+        "a key of printable ASCII characters without '/'",
+        "leaf paths join the keys with '/'; choose another key",
+    ),
+]
+_Tree = Annotated[InputTree, PlainValidator(_tree)]
+_TREES = TypeAdapter(tuple[_Tree, ...])
+_ITEMS = TypeAdapter(dict[_Step, _Tree])
+_LIKE, _LEAF = TypeAdapter(InputLike), TypeAdapter(InputLeaf)
+
+Input = Annotated[InputTree, PlainValidator(_input)]
+"""The input of one parameter."""
+
+
+def check_input(
+    tree: InputTree, path: KeyPath, dimensions: Collection[str] | None, *, enable_x64: bool | None
+) -> Iterator[Problem]:
+    """Dimensions that are declared, and dtypes that jax does not narrow. dimensions, enable_x64:
+    None if they cannot be told.
     """
+    match tree:
+        case InputDict(items=items):
+            for key, child in items.items():
+                yield from check_input(child, (*path, key), dimensions, enable_x64=enable_x64)
+        case InputList(items=children):
+            for index, child in enumerate(children):
+                yield from check_input(child, (*path, index), dimensions, enable_x64=enable_x64)
+        case InputLike(arguments=arguments):
+            for key, value in arguments.items():
+                if isinstance(value, str):
+                    yield from _undeclared((*path, "arguments", key), value, dimensions)
+        case InputLeaf(shape=shape, dtype=dtype):
+            for index, axis in enumerate(shape):
+                if isinstance(axis, str):
+                    yield from _undeclared((*path, "shape", index), axis, dimensions)
+            if dtype in WIDE_DTYPES and enable_x64 is False:
+                allowed = [known for known in DType if known not in WIDE_DTYPES]
+                yield Problem(
+                    code="AOTC-E805",
+                    path=(*path, "dtype"),
+                    expected=f"one of {', '.join(allowed)}, while enable_x64 is false",
+                    found=show(dtype.value),
+                    hint="add enable_x64 = true at the top of the file, or use a narrower dtype",
+                )
 
-    dimensions: Collection[str] | None
-    enable_x64: bool | None
-    problems: list[Problem] = field(default_factory=list)
 
-    def read(self, raw: Any, path: KeyPath) -> InputTree | None:
-        """The input of one parameter, or None if any part of it has a problem."""
-        before = len(self.problems)
-        tree = self._tree(raw, path)
-        if len(self.problems) == before and next(leaf_paths(tree, ""), None) is None:
-            hint = f"write {_ARRAY_EXAMPLE}, or remove the parameter"
-            self._refuse(path, "at least one array", spell(raw), hint)
-        return tree if len(self.problems) == before else None
-
-    def _tree(self, raw: Any, path: KeyPath) -> InputTree:
-        if isinstance(raw, list):
-            return InputList(tuple(self._tree(item, (*path, i)) for i, item in enumerate(raw)))
-        if not isinstance(raw, dict):
-            expected = f"{_ARRAY_EXAMPLE}, or a table or an array of such"
-            self._refuse(path, expected, show(raw), "give the input's shape and dtype")
-            return InputList(())
-        if "like" in raw:
-            return self._like(raw, path)
-        if _is_leaf(raw):
-            return self._leaf(raw, path)
-        for key in raw:
-            if not is_step(key):
-                expected = "a key of printable ASCII characters without '/'"
-                hint = "leaf paths join the keys with '/'; choose another key"
-                self._refuse((*path, key), expected, show(key), hint)
-        return InputDict({key: self._tree(item, (*path, key)) for key, item in raw.items()})
-
-    def _leaf(self, raw: Mapping[str, Any], path: KeyPath) -> InputLeaf:
-        self._keys(raw, path, required=("shape", "dtype"))
-        shape = raw.get("shape", [])
-        if not isinstance(shape, list):
-            expected = "an array of sizes and dimension names; [] for a scalar"
-            self._refuse((*path, "shape"), expected, show(shape), 'write shape = ["batch", 64]')
-            shape = []
-        for index, axis in enumerate(shape):
-            self._axis(axis, (*path, "shape", index))
-        return InputLeaf(tuple(shape), self._dtype(raw.get("dtype", "bool"), (*path, "dtype")))
-
-    def _axis(self, axis: Any, path: KeyPath) -> None:
-        if isinstance(axis, str):
-            self._dimension(axis, path)
-        elif isinstance(axis, bool) or not isinstance(axis, int) or axis < 0:
-            expected = "an integer of at least 0, or the name of a dimension"
-            self._refuse(path, expected, show(axis), "write the size of the axis")
-
-    def _dimension(self, name: str, path: KeyPath) -> None:
-        if self.dimensions is not None and name not in self.dimensions:
-            hint = f"declare [dimensions.{name}]"
-            if not is_identifier(name):
-                hint = "use a size or the name of a dimension; expressions are not possible here"
-            self.problems.append(unknown_reference(path, "dimension", name, self.dimensions, hint))
-
-    def _dtype(self, name: Any, path: KeyPath) -> DType | KeyImpl:
-        if isinstance(name, str) and name in KEY_DTYPES:
-            return KEY_DTYPES[name]
-        if not isinstance(name, str) or name not in {known.value for known in DType}:
-            is_key = isinstance(name, str) and name.startswith("key")
-            expected = f"one of {', '.join([*(() if is_key else DType), *KEY_DTYPES])}"
-            self._refuse(path, expected, show(name), "write the dtype's name as jax does")
-            return DType.BOOL
-        dtype = DType(name)
-        if dtype in WIDE_DTYPES and self.enable_x64 is False:
-            allowed = [known for known in DType if known not in WIDE_DTYPES]
-            self._refuse(
-                path,
-                f"one of {', '.join(allowed)}, while enable_x64 is false",
-                show(name),
-                "add enable_x64 = true at the top of the file, or use a narrower dtype",
-            )
-        return dtype
-
-    def _like(self, raw: Mapping[str, Any], path: KeyPath) -> InputLike:
-        self._keys(raw, path, required=("like",), optional=("arguments",))
-        function, arguments = raw["like"], raw.get("arguments", {})
-        if not isinstance(function, str) or not is_function_reference(function):
-            hint = "name the function that returns such a structure"
-            self._refuse((*path, "like"), REFERENCE_EXPECTED, show(function), hint)
-        if not isinstance(arguments, dict):
-            expected = 'a table such as { batch = "batch", length = 128 }'
-            hint = "give the function's keyword arguments"
-            self._refuse((*path, "arguments"), expected, show(arguments), hint)
-            arguments = {}
-        for key, value in arguments.items():
-            where = (*path, "arguments", key)
-            if not is_identifier(key):
-                hint = "give the function's keyword arguments"
-                self._refuse(where, IDENTIFIER_EXPECTED, show(key), hint)
-            if isinstance(value, str):
-                self._dimension(value, where)
-            elif not is_plain(value):
-                self._refuse(where, PLAIN_EXPECTED, show(value), "write a date as a string")
-        return InputLike(function, arguments)
-
-    def _keys(
-        self,
-        raw: Mapping[str, Any],
-        path: KeyPath,
-        required: tuple[str, ...],
-        optional: tuple[str, ...] = (),
-    ) -> None:
-        known = (*required, *optional)
-        self.problems.extend(unknown_key((*path, key), known) for key in raw if key not in known)
-        for key in required:
-            if key not in raw:
-                expected, hint = f"the key {key}", f"an array input is {_ARRAY_EXAMPLE}"
-                self._refuse((*path, key), expected, "no such key", hint, code="AOTC-E804")
-
-    def _refuse(
-        self, path: KeyPath, expected: str, found: str, hint: str, *, code: str = "AOTC-E805"
-    ) -> None:
-        self.problems.append(Problem(code, path, expected, found, hint))
+def _undeclared(path: KeyPath, name: str, dimensions: Collection[str] | None) -> Iterator[Problem]:
+    if dimensions is not None and name not in dimensions:
+        hint = f"declare [dimensions.{name}]"
+        if not is_identifier(name):
+            hint = "use a size or the name of a dimension; expressions are not possible here"
+        yield unknown_reference(path, "dimension", name, dimensions, hint)
 
 
 def dimensions_of(tree: InputTree) -> set[str]:
@@ -227,7 +250,7 @@ def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | In
             yield path, tree
 
 
-def _is_leaf(raw: Mapping[str, Any]) -> bool:
+def _is_leaf(raw: Mapping[str, object]) -> bool:
     """Whether a table is an array input, or was meant to be one: it has one of the two keys and
     nothing that could be an input of its own.
     """
@@ -238,7 +261,3 @@ def _is_leaf(raw: Mapping[str, Any]) -> bool:
         or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value))
         for value in raw.values()
     )
-
-
-def is_step(key: str) -> bool:
-    return bool(key) and key.isascii() and key.isprintable() and "/" not in key

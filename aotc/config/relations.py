@@ -1,83 +1,68 @@
 """Checks of a build manifest that compare several of its keys.
 
-The checks take the parsed TOML, not the models, so that a file with a wrong type in one place is
-still told about everything else. They pass over values of a wrong type: the models report those.
+They take what could be read of it, so that a file with a wrong type in one place is still told
+about everything else, and keep to what was not refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
-from aotc.config.inputs import InputLeaf, InputTree, dimensions_of, leaf_paths
-from aotc.config.models import EntryPointModel
-from aotc.config.policies import check_policies
-from aotc.config.problem import Problem, duplicates, spell, unknown_reference
-from aotc.config.profiles import (
-    Inputs,
+from aotc.config.inputs import InputLeaf, check_input, dimensions_of, leaf_paths
+from aotc.config.policies import CompileSpec, FailSpec, check_policies
+from aotc.config.problem import Problem, Refused, duplicates, spell, unknown_reference
+from aotc.config.profile_relations import (
     check_dimensions,
     check_entry_points,
     check_targets_profiles,
+    used_dimensions,
 )
-from aotc.config.shardings import check_mesh_policies, check_shardings
-from aotc.config.tables import declared, table, tables
+from aotc.config.shardings import Shardings, check_sharding
+from aotc.config.specs import EntryPointSpec, ManifestKeys
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import DType, KeyImpl
 
-type Check = Callable[[Mapping[str, Any], Inputs], Iterator[Problem]]
+type Check = Callable[[ManifestKeys, Refused], Iterator[Problem]]
 
 
-def _array(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, float) or _is_integer(value)
-
-
-def check_targets(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
+def check_targets(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     """No target twice."""
-    yield from duplicates(("targets",), _array(data.get("targets")))
+    yield from duplicates(("targets",), manifest.targets)
 
 
-def check_origins(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
-    """Every weights set comes from somewhere."""
-    for name, weights in tables(data.get("weights")):
-        if not weights.keys() & {"source", "init"}:
-            yield Problem(
-                code="AOTC-E804",
-                path=("weights", name),
-                expected="source (a safetensors file), init (a function), or both",
-                found="neither",
-                hint='add source = "params.safetensors", or init = "package.module:function"',
-            )
+def check_inputs(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
+    """Inputs have declared dimensions, and dtypes that jax keeps."""
+    dimensions = refused.declared(manifest.dimensions, "dimensions")
+    enable_x64 = None if refused.at("enable_x64") else manifest.enable_x64
+    for name, entry in manifest.entry_points.items():
+        for parameter, tree in entry.inputs.items():
+            path = ("entry_points", name, "inputs", parameter)
+            yield from check_input(tree, path, dimensions, enable_x64=enable_x64)
 
 
-def check_bindings(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
+def check_bindings(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     """Every bound parameter takes a declared weights set."""
-    known = declared(data, "weights")
-    for name, entry in tables(data.get("entry_points")):
-        for parameter, owner in table(entry.get("bind")).items():
-            if isinstance(owner, str) and known is not None and owner not in known:
+    known = refused.declared(manifest.weights, "weights")
+    for name, entry in manifest.entry_points.items():
+        for parameter, owner in entry.bind.items():
+            if known is not None and owner not in known:
                 path = ("entry_points", name, "bind", parameter)
                 hint = f"declare [weights.{owner}]"
                 yield unknown_reference(path, "weights set", owner, known, hint)
 
 
-def check_parameters(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
+def check_parameters(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     """Every parameter in one of bind, inputs and static."""
-    for name, entry in tables(data.get("entry_points")):
+    for name, entry in manifest.entry_points.items():
         owners: dict[str, str] = {}
-        for kind in ("bind", "inputs", "static"):
-            for parameter in table(entry.get(kind)):
+        kinds = {"bind": entry.bind, "inputs": entry.inputs, "static": entry.static}
+        for kind, parameters in kinds.items():
+            path = ("entry_points", name, kind)
+            for parameter in refused.declared(parameters, *path) or ():
                 if parameter in owners:
                     yield Problem(
                         code="AOTC-E807",
-                        path=("entry_points", name, kind, parameter),
+                        path=(*path, parameter),
                         expected="each parameter in one of bind, inputs and static",
                         found=f"{parameter} is in {owners[parameter]} as well",
                         hint="remove one of the two",
@@ -85,89 +70,105 @@ def check_parameters(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Proble
                 owners.setdefault(parameter, kind)
 
 
-def check_donations(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
+def check_donations(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     """Only inputs are donated, each once."""
-    for name, entry in tables(data.get("entry_points")):
+    for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "donate")
-        names = _array(entry.get("donate"))
-        yield from duplicates(path, names)
-        known = declared(entry, "inputs")
-        for index, parameter in enumerate(names):
-            if isinstance(parameter, str) and known is not None and parameter not in known:
+        yield from duplicates(path, entry.donate)
+        known = refused.declared(entry.inputs, "entry_points", name, "inputs")
+        for index, parameter in enumerate(entry.donate):
+            if known is not None and parameter not in known:
                 hint = f"add inputs.{parameter}, or donate an input"
-                if parameter in table(entry.get("bind")):
+                if parameter in entry.bind:
                     hint = "bound weights serve every call and cannot be donated"
                 yield unknown_reference((*path, index), "input", parameter, known, hint)
 
 
-def check_fixtures(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
-    """Recorded or random inputs, not both; ranges for leaves that are drawn at random; recorded
-    results of recorded inputs alone, without policies, whose proof has to run the program.
+def check_out_of_profile(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
+    """Policies of dimensions that the entry point has, whose inputs are what the policy needs;
+    nothing is compiled for a mesh while it serves.
     """
-    for name, entry in tables(data.get("entry_points")):
-        path: KeyPath = ("entry_points", name, "fixtures")
-        fixtures = table(entry.get("fixtures"))
-        for key in ("seed", "ranges"):
-            if "file" in fixtures and key in fixtures:
+    for name, entry in manifest.entry_points.items():
+        path: KeyPath = ("entry_points", name, "out_of_profile")
+        for dimension, policy in entry.policies.items():
+            if manifest.mesh and isinstance(policy, CompileSpec):
                 yield Problem(
                     code="AOTC-E807",
-                    path=(*path, key),
-                    expected="either file, or seed and ranges",
-                    found=f"{key} beside file",
-                    hint="remove one of the two",
+                    path=(*path, dimension),
+                    expected="fail, pad or split for a program with a mesh",
+                    found="compile, which compiles for one device",
+                    hint="add profiles, or choose another policy",
                 )
-        for leaf, bounds in table(fixtures.get("ranges")).items():
-            yield from _check_range((*path, "ranges", leaf), bounds, inputs.get(name, {}))
-        if "results" in fixtures:
-            yield from _check_results((*path, "results"), fixtures, entry)
+        used = used_dimensions(entry, path[:2], refused)
+        if used is None:
+            continue
+        for dimension in {*(refused.declared(entry.policies, *path) or ())} - used:
+            hint = "name a dimension of the entry point's inputs"
+            yield unknown_reference((*path, dimension), "dimension", dimension, used, hint)
+        policies = {at: policy for at, policy in entry.policies.items() if at in used}
+        yield from check_policies(policies, path, entry.inputs, entry.donate)
 
 
-def _check_results(
-    path: KeyPath, fixtures: Mapping[str, Any], entry: Mapping[str, Any]
-) -> Iterator[Problem]:
-    if "file" not in fixtures:
-        yield Problem(
-            code="AOTC-E804",
-            path=path,
-            expected="the recorded inputs that these are the results of",
-            found="results without file",
-            hint='add file = "inputs.npz"',
-        )
-    policies = {
-        dimension: policy
-        for dimension, raw in table(entry.get("out_of_profile")).items()
-        if (policy := table(raw).get("policy", raw)) in ("pad", "split", "compile")
+def check_shardings(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
+    """Every sharding is over axes of the mesh."""
+    tables: dict[KeyPath, Shardings] = {
+        ("weights", name, "shardings"): weights.shardings
+        for name, weights in manifest.weights.items()
     }
-    for dimension, policy in [*policies.items()][:1]:
+    for name, entry in manifest.entry_points.items():
+        path: KeyPath = ("entry_points", name, "shardings")
+        tables[*path, "inputs"] = entry.shardings.inputs
+        tables[*path, "outputs"] = entry.shardings.outputs
+    for path, shardings in tables.items():
+        for pattern, sharding in shardings.items() if not refused.within("mesh") else ():
+            yield from check_sharding(sharding, (*path, pattern), manifest.mesh)
+
+
+def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
+    """Ranges for leaves that are drawn at random; recorded results without policies, whose proof
+    has to run the program.
+    """
+    for name, entry in manifest.entry_points.items():
+        path: KeyPath = ("entry_points", name, "fixtures")
+        leaves = {
+            at: leaf
+            for parameter, tree in entry.inputs.items()
+            for at, leaf in leaf_paths(tree, parameter)
+            if isinstance(leaf, InputLeaf)
+        }
+        for leaf in refused.declared(entry.fixtures.ranges, *path, "ranges") or ():
+            at = (*path, "ranges", leaf)
+            is_broken = refused.within(*path[:2], "inputs", leaf.split("/")[0])
+            if leaf not in leaves and not is_broken:
+                hint = "name an array; the values of a `like` input come from its function"
+                yield unknown_reference(at, "input array", leaf, leaves, hint)
+            dtype = leaves[leaf].dtype if leaf in leaves and not is_broken else None
+            if ends := entry.fixtures.ranges.get(leaf):
+                yield from _check_range(at, ends, dtype)
+        if entry.fixtures.results is not None:
+            yield from _check_results((*path, "results"), entry)
+
+
+def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
+    tried = [(d, p) for d, p in entry.policies.items() if not isinstance(p, FailSpec)]
+    for dimension, policy in tried[:1]:
         yield Problem(
             code="AOTC-E807",
             path=path,
             expected=f"the policy fail for {dimension}: others are tried in plain JAX",
-            found=f"recorded results beside the policy {policy}",
+            found=f"recorded results beside the policy {policy.policy}",
             hint="leave the policy at fail, or remove the results",
         )
 
 
 def _check_range(
-    path: KeyPath, bounds: object, inputs: Mapping[str, InputTree | None]
+    path: KeyPath, ends: tuple[float, float], dtype: DType | KeyImpl | None
 ) -> Iterator[Problem]:
-    leaf = str(path[-1])
-    leaves = {
-        at: found
-        for parameter, tree in inputs.items()
-        if tree is not None
-        for at, found in leaf_paths(tree, parameter)
-        if isinstance(found, InputLeaf)
-    }
-    parameter = leaf.split("/")[0]
-    is_broken = parameter in inputs and inputs[parameter] is None
-    if leaf not in leaves and not is_broken:
-        hint = "name an array; the values of a `like` input come from its function"
-        yield unknown_reference(path, "input array", leaf, leaves, hint)
-    numbers = [bound for bound in _array(bounds) if _is_number(bound)]
-    if len(numbers) == 2 and numbers[0] > numbers[1]:
-        yield _reversed(path, "[lowest, highest]", *numbers)
-    dtype = leaves[leaf].dtype if leaf in leaves else None
+    """dtype: of the leaf; None if it cannot be told."""
+    lowest, highest = ends
+    if lowest > highest:
+        found = f"[{spell(lowest)}, {spell(highest)}]"
+        yield Problem("AOTC-E805", path, "[lowest, highest]", found, "swap the two")
     if dtype is DType.BOOL:
         yield Problem(
             code="AOTC-E807",
@@ -185,46 +186,44 @@ def _check_range(
             hint="remove it",
         )
     elif dtype is not None and "int" in dtype:
-        for index, bound in enumerate(_array(bounds)):
+        for index, bound in enumerate(ends):
             if isinstance(bound, float):
                 yield Problem(
                     code="AOTC-E805",
                     path=(*path, index),
-                    expected=f"an integer, since {leaf} is {dtype}",
+                    expected=f"an integer, since {path[-1]} is {dtype}",
                     found=spell(bound),
                     hint="write it without a fraction",
                 )
 
 
-def check_use(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
+def check_use(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     """Every declared dimension and weights set serves some entry point.
 
-    Nothing is said where a name that nobody declared, or an entry point that is no table, may be
-    what was meant to use it: that has a problem of its own. So has a key that entry points do not
-    have, such as a misspelt `bind`.
+    Nothing is said where a name that nobody declared, or what cannot be read, may be what was meant
+    to use it: that has a problem of its own. So has a key that entry points do not have, such as a
+    misspelt `bind`.
     """
-    entries = dict(tables(data.get("entry_points")))
-    if not entries or len(entries) != len(table(data.get("entry_points"))):
+    kept = [p.path for p in refused.problems if p.path[:1] == ("entry_points",)]
+    unknown = [p.path for p in refused.problems if p.code == "AOTC-E803"]
+    if any(len(path) < 3 or (len(path) == 3 and path in unknown) for path in kept):
         return
-    if any(entry.keys() - EntryPointModel.model_fields for entry in entries.values()):
-        return
-    used: set[str] = set()
-    for name, entry in entries.items():
-        for parameter, raw in table(entry.get("inputs")).items():
-            tree = inputs.get(name, {}).get(parameter)
-            used |= _strings(raw) if tree is None else dimensions_of(tree)
-    bound = {
-        owner
+    entries = manifest.entry_points
+    used = {
+        name
         for entry in entries.values()
-        for owner in table(entry.get("bind")).values()
-        if isinstance(owner, str)
+        for tree in entry.inputs.values()
+        for name in dimensions_of(tree)
     }
-    for kind, names, user in (
-        ("dimensions", used, "the shape of an input"),
-        ("weights", bound, "the bind table of an entry point"),
-    ):
-        known = declared(data, kind) or ()
-        for name in known if names.issubset(known) else ():
+    bound = {owner for entry in entries.values() for owner in entry.bind.values()}
+    is_unread = any(path[2] == "inputs" for path in kept)
+    kinds: tuple[tuple[str, set[str], str, Mapping[str, object]], ...] = (
+        ("dimensions", used, "the shape of an input", {} if is_unread else manifest.dimensions),
+        ("weights", bound, "the bind table of an entry point", manifest.weights),
+    )
+    for kind, names, user, known in kinds:
+        declared = refused.declared(known, kind) or () if known else ()
+        for name in declared if names.issubset(declared) else ():
             if name not in names:
                 yield Problem(
                     code="AOTC-E809",
@@ -235,28 +234,14 @@ def check_use(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
                 )
 
 
-def _strings(value: object) -> set[str]:
-    """Every string in an input that cannot be read: a dimension named there counts as used."""
-    if isinstance(value, str):
-        return {value}
-    children = table(value).values() or _array(value)
-    return {text for child in children for text in _strings(child)}
-
-
-def _reversed(path: KeyPath, expected: str, low: Any, high: Any) -> Problem:
-    found = f"[{spell(low)}, {spell(high)}]"
-    return Problem("AOTC-E805", path, expected, found, "swap the two")
-
-
 CHECKS: tuple[Check, ...] = (
     check_targets,
-    check_origins,
     check_dimensions,
     check_targets_profiles,
+    check_inputs,
     check_entry_points,
-    check_policies,
+    check_out_of_profile,
     check_shardings,
-    check_mesh_policies,
     check_bindings,
     check_parameters,
     check_donations,
@@ -265,6 +250,6 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def check(data: Mapping[str, Any], inputs: Inputs) -> Iterator[Problem]:
+def check(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     """Every problem that all the checks find."""
-    return (problem for one in CHECKS for problem in one(data, inputs))
+    return (problem for one in CHECKS for problem in one(manifest, refused))

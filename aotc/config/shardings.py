@@ -18,10 +18,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Annotated
 
-from aotc.config.problem import Problem, show, spell, unknown_reference
-from aotc.config.tables import table, tables
+from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
+
+from aotc.config.fields import refusal
+from aotc.config.problem import Problem, spell, unknown_reference
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.mesh import Sharding
@@ -35,64 +37,38 @@ type Leaf = tuple[str, Sequence[int]]
 """Path and shape."""
 
 
-def check_shardings(data: Mapping[str, Any], _: object) -> Iterator[Problem]:
-    """Every sharding is over axes of the mesh, each once."""
-    mesh = table(data.get("mesh"))
-    for path, raw in _all(data):
-        if not mesh:
-            yield Problem(
-                code="AOTC-E807",
-                path=path,
-                expected="shardings in a manifest with a mesh",
-                found="no mesh",
-                hint="add mesh = { data = 2 } at the top of the file, or remove the shardings",
-            )
-        elif not isinstance(raw, list) or not all(map(_is_axis, raw)):
-            yield Problem(
-                code="AOTC-E805",
-                path=path,
-                expected="for each axis of the array the name of an axis of the mesh, an array of "
-                "names, or []",
-                found=show(raw),
-                hint='write for example ["data", []]',
-            )
-        else:
-            yield from _check_names(path, raw, mesh)
+_AXES = TypeAdapter(list[str | list[str]], config=ConfigDict(strict=True))
 
 
-def check_mesh_policies(data: Mapping[str, Any], _: object) -> Iterator[Problem]:
-    """Nothing is compiled for a mesh while it serves."""
-    for name, entry in tables(data.get("entry_points") if data.get("mesh") else None):
-        for dimension, raw in table(entry.get("out_of_profile")).items():
-            if raw == "compile" or table(raw).get("policy") == "compile":
-                yield Problem(
-                    code="AOTC-E807",
-                    path=("entry_points", name, "out_of_profile", dimension),
-                    expected="fail, pad or split for a program with a mesh",
-                    found="compile, which compiles for one device",
-                    hint="add profiles, or choose another policy",
-                )
+def _sharding(raw: object) -> Sharding:
+    try:
+        axes = _AXES.validate_python(raw)
+    except ValidationError:
+        expected = (
+            "for each axis of the array the name of an axis of the mesh, an array of names, or []"
+        )
+        raise refusal(expected, 'write for example ["data", []]') from None
+    return tuple((axis,) if isinstance(axis, str) else tuple(axis) for axis in axes)
 
 
-def _all(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
-    for name, weights in tables(data.get("weights")):
-        for pattern, raw in table(weights.get("shardings")).items():
-            yield ("weights", name, "shardings", pattern), raw
-    for name, entry in tables(data.get("entry_points")):
-        for kind in ("inputs", "outputs"):
-            for pattern, raw in table(table(entry.get("shardings")).get(kind)).items():
-                yield ("entry_points", name, "shardings", kind, pattern), raw
+Shardings = Mapping[str, Annotated[Sharding, PlainValidator(_sharding)]]
+"""By pattern of leaf paths."""
 
 
-def _is_axis(value: Any) -> bool:
-    names = value if isinstance(value, list) else [value]
-    return all(isinstance(name, str) for name in names)
-
-
-def _check_names(path: KeyPath, raw: list[Any], mesh: Mapping[str, Any]) -> Iterator[Problem]:
+def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -> Iterator[Problem]:
+    """A sharding is over axes of the mesh, each once."""
+    if not mesh:
+        yield Problem(
+            code="AOTC-E807",
+            path=path,
+            expected="shardings in a manifest with a mesh",
+            found="no mesh",
+            hint="add mesh = { data = 2 } at the top of the file, or remove the shardings",
+        )
+        return
     seen: set[str] = set()
-    for index, value in enumerate(raw):
-        for name in value if isinstance(value, list) else [value]:
+    for index, names in enumerate(sharding):
+        for name in names:
             if name not in mesh:
                 hint = "name an axis of `mesh`, or write [] for an axis that is not cut"
                 yield unknown_reference((*path, index), "mesh axis", name, mesh, hint)
@@ -105,16 +81,6 @@ def _check_names(path: KeyPath, raw: list[Any], mesh: Mapping[str, Any]) -> Iter
                     hint="an array is cut only once by an axis of the mesh; write [] here",
                 )
             seen.add(name)
-
-
-def read_shardings(raw: Mapping[str, Any]) -> dict[str, Sharding]:
-    """The shardings of a table without problems, by pattern."""
-    return {
-        pattern: tuple(
-            tuple(value) if isinstance(value, list) else (str(value),) for value in written
-        )
-        for pattern, written in raw.items()
-    }
 
 
 def matches(pattern: str, path: str) -> bool:

@@ -1,22 +1,61 @@
-"""What a build manifest asks for, as frozen values; `aotc.config.build_manifest` reads them."""
+"""What a build manifest asks for: each section's keys with their types and defaults, as frozen
+values that `aotc.config.build_manifest` reads.
+
+`aotc.config.relations` checks what needs more than one section to judge.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from aotc.config.dimensions import DimensionSpec
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationInfo,
+)
+
+from aotc.config.dimensions import DimensionSpec, Rule, SizesRule
+from aotc.config.fields import (
+    Arrayed,
+    ByName,
+    Bytes,
+    Error,
+    FileText,
+    FunctionReference,
+    Identifier,
+    Name,
+    Number,
+    PlainValue,
+    Size,
+    Version,
+    accepting,
+    at_least_one,
+    refusal,
+    refused,
+)
 from aotc.config.gates import Gates
-from aotc.config.inputs import InputTree, dimensions_of
-from aotc.config.profiles import Sizes, grid
+from aotc.config.inputs import Input, dimensions_of
+from aotc.config.policies import PolicyValue
+from aotc.config.problem import Problem, duplicates
+from aotc.config.profiles import Sizes, grid, normalized
+from aotc.config.shardings import Shardings
+from aotc.config.validation import Reading, Section
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.expressions import parse_relation
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import DimensionPolicy
-from aotc_runtime.schema.mesh import Sharding
+from aotc_runtime.schema.mesh import DEVICES_MAX, Sharding
+
+RESERVED_WEIGHTS = "closure"
+"""The weights set that a build makes of the arrays which functions close over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,99 +69,307 @@ class SourceFile:
     path: Path
 
 
+_FILE_TEXT = TypeAdapter[str](FileText)
+
+
+def _file(raw: object, info: ValidationInfo) -> SourceFile:
+    text = _FILE_TEXT.validate_python(raw, strict=True)
+    assert isinstance(info.context, Reading), "who reads a manifest says where it is"
+    # Not resolved: whoever records what was read shall hear of the link, not of its target.
+    return SourceFile(text, info.context.root / text)
+
+
+File = Annotated[SourceFile, PlainValidator(_file)]
+
+
 @dataclass(frozen=True, slots=True)
-class WeightsSpec:
-    """A weights set, with a source or an init function or both.
+class WeightsSpec(Section):
+    """`[weights.NAME]`: where bound parameters come from, a source or an init function or both.
 
     source: a safetensors file with the values.  init: a function whose result gives the structure,
     and the values where there is no source.  shardings: by pattern of tensor names.
     """
 
-    source: SourceFile | None
-    init: str | None
-    shardings: Mapping[str, Sharding]
+    source: File | None = None
+    init: FunctionReference | None = None
+    shardings: Shardings = field(default_factory=dict)
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """A weights set comes from somewhere."""
+        if not {"source", "init"} & {*keys}:
+            yield Problem(
+                code="AOTC-E804",
+                path=(),
+                expected="source (a safetensors file), init (a function), or both",
+                found="neither",
+                hint='add source = "params.safetensors", or init = "package.module:function"',
+            )
+
+
+Profiles = Annotated[
+    tuple[Mapping[Identifier, Size], ...],
+    Arrayed,
+    at_least_one("at least one profile", "name the sizes to compile for"),
+]
+"""An entry point's own list of profiles: each a size for every dimension."""
 
 
 @dataclass(frozen=True, slots=True)
-class FixtureSpec:
-    """Recorded inputs (file) or, without a file, random ones (seed).
+class ToleranceSpec(Section):
+    """|actual - expected| <= atol + rtol * |expected|."""
 
-    ranges: path of an array to the inclusive [low, high] its numbers are drawn from; integers for
-    an array of integers.  results: what the function gives for the recorded inputs, by whoever
-    could run it; None if plain JAX runs it here.
+    rtol: Error = 1e-5
+    atol: Error = 1e-6
+
+
+_NUMBERS = TypeAdapter[tuple[float, ...]](
+    Annotated[
+        tuple[Number, ...],
+        accepting(lambda v: len(v) == 2, "[lowest, highest]", "give both ends"),
+    ]
+)
+
+
+def _ends(raw: object) -> tuple[float, float]:
+    lowest, highest = _NUMBERS.validate_python(raw)
+    return lowest, highest
+
+
+@dataclass(frozen=True, slots=True)
+class FixtureSpec(Section):
+    """`[entry_points.NAME.fixtures]`: the inputs that every executable is checked with, recorded
+    ones (file) or random ones (seed).
+
+    results: what the function gives for the recorded inputs, by whoever could run it; None if plain
+    JAX runs it here.  ranges: path of an array to the inclusive [low, high] its numbers are drawn
+    from; integers for an array of integers.
     """
 
-    file: SourceFile | None
-    seed: int
-    ranges: Mapping[str, tuple[float, float]]
-    results: SourceFile | None = None
+    file: File | None = None
+    results: File | None = None
+    seed: Annotated[
+        int, accepting(lambda v: v >= 0, "an integer of at least 0", "choose another")
+    ] = 0
+    ranges: Annotated[
+        Mapping[str, Annotated[tuple[float, float], PlainValidator(_ends)]], ByName
+    ] = field(default_factory=dict)
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """Inputs are recorded or random, not both; results are of recorded inputs."""
+        for key in ("seed", "ranges"):
+            if "file" in keys and key in keys:
+                yield Problem(
+                    code="AOTC-E807",
+                    path=(key,),
+                    expected="either file, or seed and ranges",
+                    found=f"{key} beside file",
+                    hint="remove one of the two",
+                )
+        if "results" in keys and "file" not in keys:
+            yield Problem(
+                code="AOTC-E804",
+                path=("results",),
+                expected="the recorded inputs that these are the results of",
+                found="results without file",
+                hint='add file = "inputs.npz"',
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class EntryPointSpec:
-    """A function to build; every parameter is in one of bind, inputs and static.
+class ShardingsSpec(Section):
+    """`[entry_points.NAME.shardings]`, by leaf path: see `aotc.config.shardings`."""
 
-    bind: parameter to weights set.  static: parameter to the value it is fixed to.  donate: inputs
-    whose buffers a call may reuse.  profiles: in place of the grid of its dimensions, if any.
-    relations: as bundles write them; they hold for every profile and every accepted call.
-    out_of_profile: by dimension; `fail` for one that is not listed.  rtol, atol: the tolerance its
-    executables are held to.  input_shardings, output_shardings: by pattern of leaf paths.
+    inputs: Shardings = field(default_factory=dict)
+    outputs: Shardings = field(default_factory=dict)
+
+
+def _distinct(raw: object) -> object:
+    if problems := [*duplicates((), raw)] if isinstance(raw, list) else []:
+        raise refused(problems)
+    return raw
+
+
+def _relation(text: str) -> str:
+    try:
+        parse_relation(normalized(text))
+    except ValueError:
+        expected = 'two sizes over dimensions and <=, >= or ==: "batch*seq <= 16384"'
+        raise refusal(expected, "sizes are made of dimensions, whole numbers, +, - and *") from None
+    return normalized(text)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPointSpec(Section):
+    """`[entry_points.NAME]`: a pure function to compile; every parameter is in one of bind, inputs
+    and static.
+
+    bind: parameter to weights set.  inputs: see `aotc.config.inputs`.  static: parameter to the
+    value it is fixed to.  donate: inputs whose buffers a call may reuse.  profiles: in place of the
+    grid of its dimensions, if any.  relations: as bundles write them; they hold for every profile
+    and every accepted call.  policies: by dimension.  tolerance: what its executables are held to.
+    shardings: by pattern of leaf paths.
     """
 
-    function: str
-    bind: Mapping[str, str]
-    inputs: Mapping[str, InputTree]
-    static: Mapping[str, Any]
-    donate: tuple[str, ...]
-    profiles: tuple[Sizes, ...]
-    relations: tuple[str, ...]
-    out_of_profile: Mapping[str, DimensionPolicy]
-    rtol: float
-    atol: float
-    fixtures: FixtureSpec
-    input_shardings: Mapping[str, Sharding]
-    output_shardings: Mapping[str, Sharding]
+    function: Annotated[FunctionReference, Field(examples=['function = "digits.model:predict"'])]
+    bind: Mapping[Identifier, str] = field(default_factory=dict)
+    inputs: Mapping[Identifier, Input] = field(default_factory=dict)
+    static: Mapping[Identifier, PlainValue] = field(default_factory=dict)
+    donate: Annotated[tuple[str, ...], Arrayed] = ()
+    profiles: Profiles = ()
+    relations: Annotated[
+        tuple[Annotated[str, AfterValidator(_relation)], ...], Arrayed, BeforeValidator(_distinct)
+    ] = ()
+    policies: Annotated[Mapping[Identifier, PolicyValue], ByName, Field(alias="out_of_profile")] = (
+        field(default_factory=dict)
+    )
+    shardings: ShardingsSpec = ShardingsSpec()
+    tolerance: ToleranceSpec = ToleranceSpec()
+    fixtures: FixtureSpec = FixtureSpec()
+
+    @property
+    def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
+        """By dimension, not proven yet; `fail` for one that is not listed."""
+        asked = {name: policy.asked() for name, policy in self.policies.items()}
+        return {name: policy for name, policy in asked.items() if policy is not None}
+
+    @property
+    def rtol(self) -> float:
+        """The relative tolerance."""
+        return self.tolerance.rtol
+
+    @property
+    def atol(self) -> float:
+        """The absolute tolerance."""
+        return self.tolerance.atol
+
+    @property
+    def input_shardings(self) -> Mapping[str, Sharding]:
+        """By pattern of the inputs' paths."""
+        return self.shardings.inputs
+
+    @property
+    def output_shardings(self) -> Mapping[str, Sharding]:
+        """By pattern of the results' paths."""
+        return self.shardings.outputs
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
-    """What a manifest says of one target alone.
+class TargetDimension(Section):
+    """`[target.NAME.dimensions.NAME]`."""
 
-    dimensions: sizes to compile for, by dimension.  entry_points: profiles, by entry point.
-    memory_limit: bytes that the weights and a call of any profile may take together; None for no
-    limit.  devices: how many the target has, instead of what its file says.
+    profiles: SizesRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEntryPoint(Section):
+    """`[target.NAME.entry_points.NAME]`."""
+
+    profiles: Profiles = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides(Section):
+    """`[target.NAME]`: what a manifest says of one target alone.
+
+    devices: how many the target has, instead of what its file says.  memory_limit: bytes that the
+    weights and a call of any profile may take together; None for no limit.  of_dimensions,
+    of_entry_points: profiles in place of those for all targets.
     """
 
-    dimensions: Mapping[str, tuple[int, ...]]
-    entry_points: Mapping[str, tuple[Sizes, ...]]
-    memory_limit: int | None = None
-    devices: int | None = None
+    devices: Annotated[Size, Field(le=DEVICES_MAX)] | None = None
+    memory_limit: Bytes | None = None
+    of_dimensions: Annotated[Mapping[str, TargetDimension], ByName, Field(alias="dimensions")] = (
+        field(default_factory=dict)
+    )
+    of_entry_points: Annotated[
+        Mapping[str, TargetEntryPoint], ByName, Field(alias="entry_points")
+    ] = field(default_factory=dict)
+
+    @property
+    def dimensions(self) -> Mapping[str, Rule]:
+        """The sizes to compile for, by dimension that has others for this target."""
+        changed = self.of_dimensions.items()
+        return {name: own.profiles for name, own in changed if own.profiles is not None}
+
+    @property
+    def entry_points(self) -> Mapping[str, tuple[Mapping[str, int], ...]]:
+        """The profiles, by entry point that has others for this target."""
+        changed = self.of_entry_points.items()
+        return {name: own.profiles for name, own in changed if own.profiles}
 
 
 @dataclass(frozen=True, slots=True)
-class BuildManifest:
+class ManifestKeys(Section):
+    """What a build manifest says, every key of it.
+
+    targets: as written.  mesh: size by axis, in their order; empty for programs on one device.
+    overrides: by target, as written.  gates: what the build may come to.
+    """
+
+    schema: Annotated[
+        int,
+        accepting(lambda v: v == 1, "1", "write schema = 1"),
+        Field(examples=["schema = 1"]),
+    ]
+    name: Annotated[Name, Field(examples=['name = "digits"'])]
+    version: Annotated[Version, Field(examples=['version = "1.0.0"'])]
+    targets: Annotated[
+        tuple[FileText, ...],
+        Arrayed,
+        at_least_one("at least one target", "`aotc targets list` shows them"),
+        Field(examples=['targets = ["cpu-x86-64-v3"]']),
+    ]
+    enable_x64: bool = False
+    weights: Annotated[
+        Mapping[
+            Annotated[
+                Name,
+                accepting(
+                    lambda v: v != RESERVED_WEIGHTS,
+                    f"a name other than {RESERVED_WEIGHTS}",
+                    "the build keeps arrays under it that functions close over; "
+                    "choose another name",
+                ),
+            ],
+            WeightsSpec,
+        ],
+        ByName,
+    ] = field(default_factory=dict)
+    dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
+    mesh: Annotated[
+        Mapping[Identifier, Size],
+        accepting(
+            lambda v: prod(v.values()) <= DEVICES_MAX,
+            f"axes that make at most {DEVICES_MAX} devices",
+            "the sizes of the axes are multiplied",
+        ),
+    ] = field(default_factory=dict)
+    overrides: Annotated[Mapping[str, Overrides], ByName, Field(alias="target")] = field(
+        default_factory=dict
+    )
+    gates: Gates = field(default_factory=Gates)
+    entry_points: Annotated[
+        Mapping[Identifier, EntryPointSpec],
+        ByName,
+        at_least_one("at least one entry point", "add [entry_points.predict]"),
+        Field(examples=["[entry_points.predict]"]),
+    ] = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildManifest(ManifestKeys):
     """What a person asked for.
 
     path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
-    text: the file's bytes.  lines: by key path.  targets: as written.  overrides: by target, as
-    written.  gates: what the build may come to.  mesh: size by axis, in their order; empty for
-    programs on one device.
+    text: the file's bytes.  lines: by key path.
     """
 
     path: Path
     root: Path
     text: bytes
     lines: Mapping[KeyPath, int]
-    name: str
-    version: str
-    targets: tuple[str, ...]
-    enable_x64: bool
-    weights: Mapping[str, WeightsSpec]
-    dimensions: Mapping[str, DimensionSpec]
-    entry_points: Mapping[str, EntryPointSpec]
-    overrides: Mapping[str, Overrides]
-    gates: Gates
-    mesh: Mapping[str, int]
 
     def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
         """The profiles that an entry point is compiled for, sorted; a single empty one if it uses
@@ -131,7 +378,7 @@ class BuildManifest:
         spec, dimensions = self.entry_points[entry_point], self.dimensions
         if changed := self.overrides.get(target):
             dimensions = {
-                name: replace(known, profiles=changed.dimensions.get(name, known.profiles))
+                name: replace(known, rule=changed.dimensions.get(name, known.rule))
                 for name, known in dimensions.items()
             }
             spec = replace(spec, profiles=changed.entry_points.get(entry_point, spec.profiles))
@@ -166,7 +413,8 @@ def profiles_of(
 ) -> tuple[Sizes, ...]:
     """The profiles of an entry point for targets without overrides, as `BuildManifest.profiles`."""
     if entry_point.profiles:
-        return entry_point.profiles
+        points = [dict(sorted(sizes.items())) for sizes in entry_point.profiles]
+        return tuple(sorted(points, key=lambda sizes: tuple(sizes.values())))
     used = {name for tree in entry_point.inputs.values() for name in dimensions_of(tree)}
     sizes = {name: dimensions[name].profiles for name in used}
     return grid(used, sizes, map(parse_relation, entry_point.relations))

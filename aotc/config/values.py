@@ -16,19 +16,20 @@ from typing import Any
 from msgspec import Struct, UnsetType
 from msgspec.structs import asdict
 
-from aotc.config import inputs, specs
-from aotc.config.dimensions import DimensionSpec
+from aotc.config import inputs, policies, specs
+from aotc.config.dimensions import DimensionSpec, MultiplesOf
 from aotc.config.gates import Gates
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import CompileHere, Dimension, DType, KeyImpl, Pad, Split
+from aotc_runtime.schema.manifest import DType, KeyImpl
 
 _TYPES: Mapping[str, type[Any]] = {
     each.__name__: each
     for each in (
         *(specs.BuildManifest, specs.EntryPointSpec, specs.FixtureSpec, specs.Overrides),
-        *(specs.SourceFile, specs.WeightsSpec, DimensionSpec, Gates),
+        *(specs.ShardingsSpec, specs.SourceFile, specs.TargetDimension, specs.TargetEntryPoint),
+        *(specs.ToleranceSpec, specs.WeightsSpec, DimensionSpec, MultiplesOf, Gates, ExecutableKey),
         *(inputs.InputDict, inputs.InputLeaf, inputs.InputLike, inputs.InputList),
-        *(CompileHere, Dimension, ExecutableKey, Pad, Split),
+        *(policies.CompileSpec, policies.FailSpec, policies.PadSpec, policies.SplitSpec),
     )
 }
 _ENUMS: Mapping[str, type[Enum]] = {each.__name__: each for each in (DType, KeyImpl)}

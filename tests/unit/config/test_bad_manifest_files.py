@@ -93,6 +93,33 @@ def test_every_problem_is_reported_at_once_in_the_order_of_the_file(
     ]
 
 
+@pytest.mark.parametrize(
+    "edits",
+    [
+        ((' "digits.model:predict"', " 3"), ('params = "params"', 'params = "parms"')),
+        (("[1, 64]", '[1, "x"]'), ('params = "params"', 'params = "parms"')),
+        (('"params.safetensors"', "3"), ('["batch", 64]', '["bath", 64]')),
+        (('"float32"', '"f32"'), ('["batch", 64]', '["bath", 64]')),
+        (("seed = 0", "seed = 0\nfile = 3"), ("tolerance", 'donate = ["imag"]\ntolerance')),
+        (("seed = 0", "seed = 0\nresults = 3"), ("1e-5", "-1")),
+        (('["cpu-x86-64-v3"]', "[3]"), ("[1, 8, 64]", "[1, 8, 65]")),
+        (("tolerance", "inputs.x = 3\ntolerance"), ("tolerance", "static.image = 3\ntolerance")),
+        (("tolerance", 'inputs.x = 3\ndonate = ["x"]\ntolerance'), ("[1, 64]", "[64, 1]")),
+    ],
+)
+def test_what_cannot_be_read_neither_hides_nor_makes_other_problems(
+    findings_of: Findings, good: str, edits: tuple[tuple[str, str], tuple[str, str]]
+) -> None:
+    both = good
+    alone: set[str] = set()
+    for old, new in edits:
+        alone |= {
+            finding.code + finding.expected for finding in findings_of(good.replace(old, new))
+        }
+        both = both.replace(old, new, 1)
+    assert {finding.code + finding.expected for finding in findings_of(both)} == alone
+
+
 def test_a_misspelled_table_is_told_apart_from_the_names_it_leaves_undeclared(
     spoiled: Callable[[str, str], list[Finding]],
 ) -> None:

@@ -6,31 +6,25 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
-from pydantic import BaseModel
 
-from aotc.config.models import (
-    BuildManifestModel,
-    DimensionModel,
-    EntryPointModel,
-    TargetProfilesModel,
-    WeightsModel,
-)
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, Overrides, WeightsSpec
 from aotc.config.sections import APART, NAMED, program_sections
+from aotc.config.specs import ManifestKeys
+from aotc.config.validation import Section, keys_of
 
-MODELS: dict[str, type[BaseModel]] = {
-    "weights": WeightsModel,
-    "dimensions": DimensionModel,
-    "target": TargetProfilesModel,
-    "entry_points": EntryPointModel,
+SECTIONS: dict[str, type[Section]] = {
+    "weights": WeightsSpec,
+    "dimensions": DimensionSpec,
+    "target": Overrides,
+    "entry_points": EntryPointSpec,
 }
 
 
 def keys() -> Iterator[tuple[str, ...]]:
     """Every key path that a manifest may have, down to those of named tables; "*" is a name."""
-    for name, field in BuildManifestModel.model_fields.items():
-        key = field.alias or name
+    for key in keys_of(ManifestKeys):
         if key in NAMED:
-            yield from ((key, "*", inner) for inner in MODELS[key].model_fields)
+            yield from ((key, "*", inner) for inner in keys_of(SECTIONS[key]))
         else:
             yield (key,)
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.dimensions import sizes_of
+from aotc.config.dimensions import MultiplesOf, Rule, sizes_of
 from aotc.pipeline.plan import every_executable
 from aotc_runtime.schema.manifest import CompileHere, Dimension, Pad, Split
 
@@ -54,20 +54,20 @@ def accepting(minimum: int, maximum: int, multiple_of: int) -> Dimension:
 
 
 @pytest.mark.parametrize(
-    ("raw", "accepted", "sizes"),
+    ("rule", "accepted", "sizes"),
     [
         ("powers_of_two", accepting(3, 100, 1), (4, 8, 16, 32, 64, 100)),
         ("powers_of_two", accepting(1, 64, 1), (1, 2, 4, 8, 16, 32, 64)),
         ("powers_of_two", accepting(1, 100, 24), (24, 48, 96)),
-        ({"multiples_of": 128}, accepting(1, 500, 1), (128, 256, 384, 500)),
-        ({"multiples_of": 16}, accepting(20, 70, 8), (32, 48, 64)),
-        ([8, 1], accepting(1, 8, 1), (1, 8)),
+        (MultiplesOf(128), accepting(1, 500, 1), (128, 256, 384, 500)),
+        (MultiplesOf(16), accepting(20, 70, 8), (32, 48, 64)),
+        ((8, 1), accepting(1, 8, 1), (1, 8)),
     ],
 )
 def test_rules_make_the_sizes_within_the_range_and_the_largest_accepted_one(
-    raw: object, accepted: Dimension, sizes: tuple[int, ...]
+    rule: Rule, accepted: Dimension, sizes: tuple[int, ...]
 ) -> None:
-    assert sizes_of(raw, accepted) == sizes
+    assert sizes_of(rule, accepted) == sizes
     assert all(size in accepted for size in sizes)
 
 

@@ -25,6 +25,52 @@ def test_a_manifest_is_read_back_as_it_was(path: Path) -> None:
     assert again.where("name") == manifest.where("name")
 
 
+EVERY_KIND = """\
+schema = 1
+name = "every"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+mesh = { data = 2 }
+
+[weights.params]
+init = "m:init"
+shardings = { "**" = [["data"], []] }
+
+[dimensions]
+batch = { range = [2, 64], multiple_of = 2, profiles = { multiples_of = 16 } }
+seq = { range = [8, 100], profiles = "powers_of_two" }
+width = { range = [1, 9], profiles = [9] }
+
+[entry_points.f]
+function = "m:f"
+bind = { params = "params" }
+relations = ["batch*seq <= 512"]
+inputs.x = [{ y = { shape = ["batch", "seq", "width"], dtype = "float32" } }]
+inputs.key = { like = "m:key", arguments = { n = "batch" } }
+out_of_profile.batch = "split"
+out_of_profile.width = "fail"
+out_of_profile.seq = { policy = "pad", fill = { "x/0/y" = -1 } }
+
+[target.cpu-x86-64-v3]
+dimensions.batch.profiles = { multiples_of = 32 }
+entry_points.f.profiles = [{ batch = 2, seq = 8, width = 1 }]
+"""
+
+
+def test_every_kind_of_value_is_read_back(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(EVERY_KIND)
+    (tmp_path / "one.toml").write_text(
+        EVERY_KIND.replace("mesh = { data = 2 }\n", "")
+        .replace('shardings = { "**" = [["data"], []] }\n', "")
+        .replace('"split"', '{ policy = "compile", meanwhile = "pad" }')
+    )
+    for name in ("m.toml", "one.toml"):
+        manifest = read_build_manifest(tmp_path / name)
+        again = values.decode(values.encode(manifest))
+        assert again == manifest
+        assert again.entry_points["f"].out_of_profile == manifest.entry_points["f"].out_of_profile
+
+
 def test_static_values_keep_their_types_and_their_bits() -> None:
     manifest = read_build_manifest(ROOT / "manifests" / "digits.toml")
     entry_point = manifest.entry_points["predict"]

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from aotc.config.build_manifest import EntryPointSpec, FixtureSpec, InputLeaf
+from aotc.config.policies import PadSpec
+from aotc.config.specs import ToleranceSpec
 from aotc.shapes.run import Array
 from aotc.shapes.samples import sampled
-from aotc_runtime.schema.manifest import DType, Pad, TensorSpec
+from aotc_runtime.schema.manifest import DType, TensorSpec
 
 type Tensors = tuple[TensorSpec, ...]
 
@@ -38,12 +40,9 @@ def numbers(
         donate=(),
         profiles=(),
         relations=(),
-        out_of_profile={"rows": Pad(fill={}, mask="mask", length="", proof=())},
-        rtol=1e-5,
-        atol=0.0,
+        policies={"rows": PadSpec(fill={}, mask="mask", length="")},
+        tolerance=ToleranceSpec(rtol=1e-5, atol=0.0),
         fixtures=FixtureSpec(file=None, seed=0, ranges=ranges or {}),
-        input_shardings={},
-        output_shardings={},
     )
     return sampled({each.path: at_five_rows(each) for each in tensors}, tensors, spec, sample)
 
