@@ -11,6 +11,7 @@ from aotc.backends.registry import backend_for
 from aotc.build.requirements import device_requirements
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Module
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
@@ -19,7 +20,7 @@ from aotc_runtime.schema.manifest import (
     Requirements,
     Target,
 )
-from aotc_runtime.system import host, processor
+from aotc_runtime.system import processor
 from aotc_runtime.verification.compatibility import check_host
 
 
@@ -67,7 +68,7 @@ def check_target(target: Target) -> TargetCheck:
         jaxlib=built_with.jaxlib,
         seconds=seconds,
         isa=required,
-        host=tuple(check_host(_bundle_for(target, built_with), host.detect_all())),
+        host=tuple(check_host(_bundle_for(target, built_with), detect_all())),
         notes=notes(target, built_with.jaxlib),
     )
 

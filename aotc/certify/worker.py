@@ -124,7 +124,9 @@ def _compile_symbolic(entry_point: Any, say: Callable[..., None]) -> None:
 
     profile = entry_point.profiles[0]
     say(doing=f"compiling {profile.label} from its module")
-    compiled = CompiledHere(entry_point.name, entry_point.spec, entry_point.symbolic)
+    compiled = CompiledHere(
+        entry_point.device, entry_point.name, entry_point.spec, entry_point.symbolic
+    )
     compiled(dict(profile.record.sizes))
 
 

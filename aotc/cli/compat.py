@@ -45,12 +45,12 @@ def compat(
     from aotc.compat.host_files import read_hosts
     from aotc.config.target import known_targets
     from aotc.report.compat import compat_document, compat_findings, compat_lines
-    from aotc_runtime.system import host
+    from aotc_runtime.engines.facts import detect_all
 
     named = (*hosts, *facts)
 
     def described() -> Mapping[str, HostFacts]:
-        return read_hosts(named) if named else {"this host": host.detect_all()}
+        return read_hosts(named) if named else {"this host": detect_all()}
 
     contents, rows = judge(bundle, described, jaxlibs, known_targets(Path.cwd()), trust)
     document = compat_document(str(bundle), contents, rows, is_verified=trust is not None)

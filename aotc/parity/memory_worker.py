@@ -14,13 +14,14 @@ import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
 from aotc.processes import answers_only, end_with_parent
+from aotc_runtime.engines.facts import detect_all
+from aotc_runtime.engines.xla import engine
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
 from aotc_runtime.serving.signature import arguments_of
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import examine
@@ -48,8 +49,8 @@ def main() -> int:
     bundle, policy, target, threads = sys.argv[1:5]
 
     def start(devices: int) -> HostFacts:
-        pjrt.processor_device(int(threads), devices)
-        return host.detect_all(devices)
+        engine.processor(int(threads), devices)
+        return detect_all(devices)
 
     verdict = examine(open_bundle(Path(bundle)), read_policy(Path(policy)), start, target=target)
     found: dict[str, int] = {}

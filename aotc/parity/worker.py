@@ -18,10 +18,10 @@ from aotc.parity.isolated import Differing
 from aotc.parity.trials import try_entry
 from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import AotcError, ReadinessError, raise_if
 from aotc_runtime.serving.readiness import make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import examine
@@ -35,7 +35,7 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
-    verdict = examine(open_bundle(bundle), read_policy(policy), host.detect_all, target=target)
+    verdict = examine(open_bundle(bundle), read_policy(policy), detect_all, target=target)
     if verdict.manifest is None:
         # A gate that does not open says nothing about the host: the build itself is broken.
         raise_if(verdict.findings)

@@ -21,6 +21,7 @@ from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import BackendError, Finding, family_of
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
@@ -57,7 +58,7 @@ def measure(
     per measurement. Raises what `aotc_runtime.load` and a call raise; UsageError (AOTC-E014) for a
     profile the bundle does not have; BackendError (AOTC-E759) if a measuring process dies.
     """
-    verified = verify(open_bundle(bundle), read_policy(trust), host.detect_all(), target=target)
+    verified = verify(open_bundle(bundle), read_policy(trust), detect_all(), target=target)
     manifest = verified.manifest
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
         work = list(_work(verified, entry_point, profile, Path(folder)))

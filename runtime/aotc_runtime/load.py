@@ -8,6 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from aotc_runtime.engines import facts as engine_facts
+from aotc_runtime.engines import registry
+from aotc_runtime.engines.protocol import Executable
+from aotc_runtime.engines.xla import engine as xla
+from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
 from aotc_runtime.errors import Finding, ResourceError, TrustError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
@@ -18,15 +23,12 @@ from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import Place, load_executables, make_resident
 from aotc_runtime.serving.states import State
-from aotc_runtime.system import host, pjrt
-from aotc_runtime.system.pjrt import Executable
+from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
 Trust = str | os.PathLike[str] | TrustPolicy
-
-_DEVICES_MAX = pjrt.PROCESSOR_DEVICES_MAX
 
 
 @overload
@@ -116,9 +118,9 @@ def _load(
     def start_runtime(wanted: int) -> HostFacts:
         lap("verify")
         count = wanted if devices is None else devices
-        if count > _DEVICES_MAX:
-            raise _refused_devices(f"a bundle that needs at most {_DEVICES_MAX} devices", count)
-        started = pjrt.processor_device(threads, count)
+        if count > DEVICES_MAX:
+            raise _refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+        started = xla.processor(threads, count)
         if devices is not None and started.device_count < devices:
             raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
         facts = host.detect(memory_limit, count)
@@ -129,7 +131,8 @@ def _load(
 
     def deserialize(manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]) -> None:
         enter(State.LOADING)
-        executables.update(load_executables(manifest, blobs))
+        device = registry.start(manifest.target.platform, threads, devices)
+        executables.update(load_executables(device, manifest, blobs))
         lap("deserialize")
 
     # XLA is started only for a bundle that is trusted, and nothing runs before all is verified.
@@ -139,7 +142,7 @@ def _load(
         start_runtime,
         target=target,
         meanwhile=deserialize,
-        accelerators=host.accelerator,
+        accelerators=engine_facts.accelerator,
     )
     resident = make_resident(verified, executables)
     lap("weights")
@@ -163,8 +166,8 @@ def _require_numbers(threads: int | None, devices: int | None, memory_limit: int
         raise _refused(
             "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
-    if devices is not None and not (_is_number(devices, 1) and devices <= _DEVICES_MAX):
-        raise _refused_devices(f"1 to {_DEVICES_MAX} devices, as an int", devices)
+    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
+        raise _refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
 
 
 def _policy_path(trust: object) -> Path:

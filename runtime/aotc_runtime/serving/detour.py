@@ -47,9 +47,11 @@ class Detour:
     def on_device(self, shapes: Shapes, leaves: list[Any], started: int) -> Any:
         """DeviceArrays; what had to be cut or joined is put back on the device."""
         way = self._outside.find(shapes)
-        put = self._execution.device.put
+        device = self._execution.device
         arrays = [
-            DeviceArray(put(result, aval) if type(result) is np.ndarray else result, aval)
+            DeviceArray(
+                device, device.put(result, aval) if type(result) is np.ndarray else result, aval
+            )
             for result, aval in zip(way.run(leaves), way.outputs, strict=True)
         ]
         self._count(way, started)
@@ -80,7 +82,8 @@ class Detour:
         self._outside.close()
 
     def _finished(self, way: Way, results: list[Result], is_jax: bool, started: int) -> Any:
-        arrays = [on_host(r, aval) for r, aval in zip(results, way.outputs, strict=True)]
+        device = self._execution.device
+        arrays = [on_host(device, r, aval) for r, aval in zip(results, way.outputs, strict=True)]
         leaves = foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays
         result = self._build(leaves)
         self._count(way, started)

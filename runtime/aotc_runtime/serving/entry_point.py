@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotc_runtime.engines.protocol import Buffer, Device
 from aotc_runtime.errors import AotcError, Finding, ShapeError
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.schema.tree import Leaf
@@ -33,8 +34,6 @@ from aotc_runtime.serving.signature import (
 )
 from aotc_runtime.serving.tallies import Exact, Tallies
 from aotc_runtime.serving.threads import Threads
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Buffer
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -72,7 +71,12 @@ class LoadedEntryPoint:
         self.passed = passed_leaves(spec)
         self._is_all_passed = len(self.passed) == len(spec.inputs)
         served = [
-            Served(profile, spec.result, () if self._is_all_passed else _supplied(spec, profile))
+            Served(
+                resident.device,
+                profile,
+                spec.result,
+                () if self._is_all_passed else _supplied(resident.device, spec, profile),
+            )
             for profile in resident.profiles
         ]
         self._table: dict[Shapes, Served] = {
@@ -101,6 +105,7 @@ class LoadedEntryPoint:
         self._expected = [(leaf, first.inputs[leaf].dtype) for leaf in self.passed]
         self._scalars = [aval.shape == () for aval in first.inputs]
         self._execution = Execution(
+            resident.device,
             resident.name,
             [
                 index
@@ -125,7 +130,7 @@ class LoadedEntryPoint:
             try:
                 result = served.finish(served.direct(*args))
             except self._device.error as error:
-                failure = failed(served.label, error)
+                failure = failed(self._device, served.label, error)
                 self.tallies.refused(failure.code)
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
@@ -177,7 +182,7 @@ class LoadedEntryPoint:
             self.tallies.refused(error.code)
             raise
         result = self._build(
-            [DeviceArray(b, a) for b, a in zip(buffers, served.outputs, strict=True)]
+            [DeviceArray(self._device, b, a) for b, a in zip(buffers, served.outputs, strict=True)]
         )
         served.counter.observe(perf_counter_ns() - started)
         return result
@@ -319,7 +324,8 @@ class LoadedEntryPoint:
     def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
         if not is_jax:
             return served.finish(results)
-        arrays = [pjrt.to_numpy(b, a) for b, a in zip(results, served.outputs, strict=True)]
+        read = self._device.to_numpy
+        arrays = [read(b, a) for b, a in zip(results, served.outputs, strict=True)]
         return self._build(foreign_arrays.to_jax(arrays, self.spec.outputs))
 
     def _closed_error(self) -> ShapeError:
@@ -347,9 +353,11 @@ class LoadedEntryPoint:
         return f"<entry point {self.name}{self.signature}: {labels}>"
 
 
-def _supplied(spec: EntryPoint, profile: ResidentProfile) -> Sequence[tuple[int, DeviceArray]]:
+def _supplied(
+    device: Device, spec: EntryPoint, profile: ResidentProfile
+) -> Sequence[tuple[int, DeviceArray]]:
     """What the loader passes to a profile for calls of exactly its sizes."""
     from aotc_runtime.serving.supplied import on_device, supplied_inputs
 
     record = profile.record
-    return on_device(supplied_inputs(spec), record.input_shapes, record.sizes)
+    return on_device(device, supplied_inputs(spec), record.input_shapes, record.sizes)

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from aotc_runtime.engines.protocol import Aval, Buffer, Device
 from aotc_runtime.errors import AotcError, BackendError, Finding, ResourceError, ShapeError
 from aotc_runtime.schema.tree import Leaf, Tree
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.resident import ResidentExecutable
 from aotc_runtime.serving.telemetry import CallCounter
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Buffer
 
 Array = np.ndarray[Any, Any]
 _MODULES = sys.modules
@@ -25,13 +24,15 @@ _MODULES = sys.modules
 class Served:
     """An executable as calls use it, with its counter.
 
-    supplied: inputs that the loader passes, by leaf, for a call of exactly its sizes.
+    device: that it runs on.  supplied: inputs that the loader passes, by leaf, for a call of
+    exactly its sizes.
     """
 
     __slots__ = ("counter", "direct", "executable", "finish", "label", "outputs", "supplied")
 
     def __init__(
         self,
+        device: Device,
         executable: ResidentExecutable,
         result: Tree,
         supplied: Sequence[tuple[int, DeviceArray]] = (),
@@ -42,47 +43,55 @@ class Served:
         self.direct = executable.direct
         self.supplied = supplied
         self.counter = CallCounter()
-        self.finish = _finisher(result, executable.outputs)
+        self.finish = _finisher(device, result, executable.outputs)
 
 
-def _finisher(result: Tree, outputs: tuple[pjrt.Aval, ...]) -> Callable[[list[Buffer]], Any]:
+def _finisher(
+    device: Device, result: Tree, outputs: tuple[Aval, ...]
+) -> Callable[[list[Buffer]], Any]:
     """From device buffers to the result of a call with numpy arrays."""
     if isinstance(result, Leaf):
-        return pjrt.reader_of_one(outputs[0])
-    read, build = pjrt.reader(outputs), trees.builder(result)
+        return device.reader_of_one(outputs[0])
+    read, build = device.reader(outputs), trees.builder(result)
     return lambda buffers: build(read(buffers))
 
 
 class Execution:
     """Runs the executables of one entry point. donated: the leaves that its calls use up."""
 
-    def __init__(self, name: str, donated: Sequence[int]) -> None:
+    def __init__(self, device: Device, name: str, donated: Sequence[int]) -> None:
+        self.device = device
         self._name = name
         self.donated = frozenset(donated)
-        self.device = pjrt.device()
 
     def execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
         """Run it on the calling thread. leaves: numpy arrays and DeviceArrays of its shapes.
 
         Raises BackendError (AOTC-E754, E755), ShapeError (AOTC-E631, E632).
         """
+        device = self.device
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
-        if served.direct is None or "jax" in _MODULES or self.device.was_forked:
+        if (
+            served.direct is None
+            or "jax" in _MODULES
+            or device.was_forked
+            or any(type(leaf) is DeviceArray and leaf.device is not device for leaf in leaves)
+        ):
             arguments, claimed = self.arguments(served.executable, leaves)
             return self.run(served.executable, arguments, claimed)
         buffers = [leaf.buffer() if type(leaf) is DeviceArray else leaf for leaf in leaves]
         try:
             return served.direct(*buffers)
-        except self.device.error as error:
-            raise failed(served.label, error) from error
+        except device.error as error:
+            raise failed(device, served.label, error) from error
 
     def arguments(
         self, executable: ResidentExecutable, leaves: list[Any]
     ) -> tuple[list[Buffer], list[DeviceArray]]:
         """Every argument of the executable on the device, and the arrays this call uses up."""
-        if self.device.was_forked:
-            pjrt.device()  # raises
-        put = self.device.put
+        device = self.device
+        device.require_unforked()
+        put = device.put
         claimed = self.claim(leaves, executable.label, self.donated) if self.donated else []
         claimed_ids = {id(array) for array in claimed}
         buffers: list[Any] = [None] * len(leaves)
@@ -94,8 +103,8 @@ class Execution:
                     leaf, aval = leaves[argument], executable.inputs[argument]
                     if type(leaf) is DeviceArray:
                         is_claimed = id(leaf) in claimed_ids
-                        if leaf.placement is not aval.placement:
-                            # Every client has one placement of a kind, so these differ.
+                        if leaf.device is not device or leaf.placement is not aval.placement:
+                            # Every device has one placement of a kind, so these differ.
                             buffer = put(_on_host(leaf, is_claimed), aval)
                         else:
                             buffer = leaf.claimed() if is_claimed else leaf.buffer()
@@ -112,11 +121,11 @@ class Execution:
     ) -> list[Buffer]:
         """Run it on arguments that are on the device. Raises BackendError (AOTC-E755)."""
         try:
-            results = pjrt.execute(executable.executable, arguments)
+            results = self.device.execute(executable.executable, arguments)
         except self.device.error as error:
             for array in claimed:
                 array.give_back()
-            raise failed(executable.label, error) from error
+            raise failed(self.device, executable.label, error) from error
         for array in claimed:
             array.delete()
         return results
@@ -202,13 +211,13 @@ def _on_host(leaf: Any, claimed: bool) -> Any:
     return leaf.read_claimed() if claimed else np.asarray(leaf)
 
 
-def failed(label: str, error: Exception) -> BackendError:
-    """XLA's error as ours (AOTC-E755)."""
+def failed(device: Device, label: str, error: Exception) -> BackendError:
+    """The engine's error as ours (AOTC-E755)."""
     return BackendError(
         Finding(
             code="AOTC-E755",
             where=label,
-            expected="XLA to run the executable",
+            expected=f"{device.engine} to run the executable",
             found=str(error).strip().splitlines()[0],
             hint="the bundle stays usable; if memory ran out, free some or call with less",
         )

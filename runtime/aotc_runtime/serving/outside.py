@@ -166,7 +166,7 @@ def _compiler(resident: ResidentEntryPoint) -> Compiler:
     return Compiler(
         resident.name,
         symbolic.module.digest,
-        CompiledHere(resident.name, resident.spec, symbolic),
+        CompiledHere(resident.device, resident.name, resident.spec, symbolic),
         min(policy.most for policy in policies),
         min(policy.seconds for policy in policies),
     )

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
+from aotc_runtime.engines.protocol import Aval, Buffer, Device
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.execution import Execution, Served
@@ -20,8 +21,6 @@ from aotc_runtime.serving.padding import cut, pad
 from aotc_runtime.serving.splitting import axis_of, join, piece
 from aotc_runtime.serving.supplied import Length, Mask
 from aotc_runtime.serving.tallies import Padding, Path
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer
 
 Array = np.ndarray[Any, Any]
 Result = Buffer | Array
@@ -120,8 +119,9 @@ class PaddedWay:
             for each in self._supplied:
                 given[each.leaf] = each.array(self._shapes[each.leaf], self._sizes)
             buffers = execution.execute(served, given)
+            read = execution.device.to_numpy
             return [
-                buffer if shape is None else cut(pjrt.to_numpy(buffer, aval), shape)
+                buffer if shape is None else cut(read(buffer, aval), shape)
                 for buffer, shape, aval in zip(buffers, self._cuts, served.outputs, strict=True)
             ]
 
@@ -156,6 +156,7 @@ class SplitWay:
 
     def run(self, leaves: list[Any]) -> list[Result]:
         with self._execution.on_host(leaves, self.executable, self._leaves) as given:
+            device = self._execution.device
             parts: list[list[Array]] = []
             start = 0
             for size, way in self._ways:
@@ -166,16 +167,16 @@ class SplitWay:
                     for index, leaf in enumerate(given)
                 ]
                 results = zip(way.run(pieces), way.outputs, strict=True)
-                parts.append([on_host(result, aval) for result, aval in results])
+                parts.append([on_host(device, result, aval) for result, aval in results])
                 start += size
             return [
                 join([part[index] for part in parts], axis) for index, axis in enumerate(self._out)
             ]
 
 
-def on_host(result: Result, aval: Aval) -> Array:
+def on_host(device: Device, result: Result, aval: Aval) -> Array:
     """A result as numpy."""
-    return result if type(result) is np.ndarray else pjrt.to_numpy(result, aval)
+    return result if type(result) is np.ndarray else device.to_numpy(result, aval)
 
 
 def shapes_at(

@@ -7,25 +7,20 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from aotc_runtime.schema.facts import Accelerator, HostFacts
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
 from aotc_runtime.system import processor
 from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
 
-ACCELERATORS = ("cuda", "tpu")
-"""Platforms beside the processor's of which facts can be gathered."""
-
 LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
 def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
-    """The facts of this process' host. Starts jaxlib; raises what `pjrt.processor_device` raises,
-    and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
+    """The facts of this process' host. Starts jaxlib; raises what XLA's `processor` raises, and
+    before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
@@ -33,9 +28,9 @@ def detect(memory_limit: int | None = None, devices: int | None = None) -> HostF
     """
     processor.require()
     # It imports numpy, which dies of SIGILL on processors that the line above refuses.
-    from aotc_runtime.system import pjrt
+    from aotc_runtime.engines.xla import engine
 
-    device = pjrt.processor_device(devices=devices)
+    device = engine.processor(devices=devices)
     triple, cpu, features = device.machine()
     if memory_limit is None:
         memory_limit = free_memory()
@@ -66,33 +61,6 @@ def _can_be_imported(package: str) -> bool:
         return find_spec(package) is not None
     except (ImportError, ValueError):  # of a finder that refuses it, or of None in sys.modules
         return False
-
-
-def detect_all(devices: int | None = None) -> HostFacts:
-    """As `detect`, with what there is beside the processor."""
-    return replace(detect(devices=devices), accelerators=accelerators())
-
-
-def accelerator(platform: str) -> Accelerator | None:
-    """The devices of a platform that this process may use. Without devices where there are none;
-    None for a platform that aotc cannot ask about. May start the driver of these devices.
-    """
-    match platform:
-        case "cuda":
-            from aotc_runtime.system import cuda
-
-            return cuda.detect()
-        case "tpu":
-            from aotc_runtime.system import tpu
-
-            return tpu.detect()
-    return None
-
-
-def accelerators() -> tuple[Accelerator, ...]:
-    """Those of every platform of which there is a device or a plugin."""
-    found = (accelerator(platform) for platform in ACCELERATORS)
-    return tuple(each for each in found if each and (each.devices or each.plugin))
 
 
 def libc() -> str:

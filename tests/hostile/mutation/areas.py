@@ -71,8 +71,8 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("system/xla_flags.py",),
-        ("tests/unit/runtime/system/test_xla_flags.py",),
+        ("engines/xla/flags.py",),
+        ("tests/unit/runtime/engines/test_flags.py",),
         in_file=True,
         decisions=True,
     ),
