@@ -3,7 +3,7 @@
 import errno
 import os
 
-CAPTURE_WORKER = "aotc.build.children.capture_worker"
+CAPTURE_WORKER = "aotc.pipeline.children.capture_worker"
 """The module that traces the program."""
 
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"

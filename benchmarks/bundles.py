@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from aotc.build.pipeline import build
+from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from benchmarks.measure import OUT, ROOT

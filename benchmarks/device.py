@@ -117,7 +117,7 @@ def _target_of_this_device() -> str:
 
 
 def _build(folder: Path, target: str) -> None:
-    from aotc.build.pipeline import build
+    from aotc.pipeline.build import build
     from aotc.signing.signer import LocalSigner
     from aotc.signing.trust_file import policy_text
 

@@ -11,7 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from aotc.build.pipeline import build
+from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from benchmarks.measure import OUT, ROOT, machine

@@ -53,7 +53,7 @@ def built(once: Once) -> Callable[[str], Bundle]:
 
     def build(name: str) -> Bundle:
         def fill(folder: Path) -> None:
-            from aotc.build.pipeline import build as build_bundle
+            from aotc.pipeline.build import build as build_bundle
             from aotc.signing.signer import LocalSigner
             from aotc.signing.trust_file import policy_text
 

@@ -17,7 +17,7 @@ NATIVE = frozenset(
     {"jaxlib", "numpy", "pydantic_core", "scipy", "scikit-learn", "cryptography", "cffi", "regex"}
 )
 """Distributions whose native code opens no files but through Python's `open`, although its symbols
-do not show it (`aotc.build.watching.native_code`)."""
+do not show it (`aotc.pipeline.watching.native_code`)."""
 
 OPENERS: Mapping[str, frozenset[str] | None] = {
     "h5py.h5f": frozenset({"create", "is_hdf5", "open"}),

@@ -18,9 +18,9 @@ from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_op
 from aotc_runtime.errors import AotcError
 
 if TYPE_CHECKING:
-    from aotc.build.pipeline import Built
-    from aotc.build.tasks.unfinished import Unfinished
     from aotc.cache.tasks import Done
+    from aotc.pipeline.build import Built
+    from aotc.pipeline.tasks.unfinished import Unfinished
 
 
 @click.command()
@@ -113,11 +113,11 @@ def build(
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
-    from aotc.build.children.child import ignored_variables
-    from aotc.build.pipeline import build as build_bundle
-    from aotc.build.reproducing.build_again import BuildAgain
-    from aotc.build.tuning.tune import Measure
     from aotc.packing.bundle import Form
+    from aotc.pipeline.build import build as build_bundle
+    from aotc.pipeline.children.child import ignored_variables
+    from aotc.pipeline.reproducing.build_again import BuildAgain
+    from aotc.pipeline.tuning.tune import Measure
     from aotc.tuning import tuning_file as tuning_files
 
     if ignored := ignored_variables():

@@ -69,10 +69,10 @@ def certify(
     """
     import os
 
-    from aotc.build.build_time import stated_time, time_of_build
     from aotc.bundles.certify import certify as run_certification
     from aotc.certify.environments import Environments, cache_folder
     from aotc.cli.progress import progress
+    from aotc.pipeline.build_time import stated_time, time_of_build
     from aotc.processes import Processes
     from aotc.report.certify import certify_document, certify_findings, certify_lines
     from aotc_runtime.errors import family_of

@@ -27,7 +27,7 @@ def executor_of(url: str | None) -> Iterator[Executor | None]:
     if url is None:
         yield None
         return
-    from aotc.build.distributed.dask_cluster import connect
+    from aotc.pipeline.distributed.dask_cluster import connect
 
     with connect(url) as executor:
         yield executor

@@ -13,7 +13,7 @@ from aotc.cli.completion import target_names
 from aotc.cli.progress import progress
 
 if TYPE_CHECKING:
-    from aotc.build.draft import Checked, Drafted
+    from aotc.pipeline.draft import Checked, Drafted
 
 
 @click.command(short_help="Write a first build manifest for a function.")
@@ -78,8 +78,8 @@ def init(
     aotc init digits.model:predict --weights params=digits/params.safetensors \\
         --input 'image=float32[batch,64]' --static temperature=1.0
     """
-    from aotc.build.draft import check, draft_manifest, write
     from aotc.drafting.request import read_request
+    from aotc.pipeline.draft import check, draft_manifest, write
     from aotc_runtime.errors import AotcError
 
     request = read_request(

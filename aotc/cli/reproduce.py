@@ -12,7 +12,7 @@ from aotc.cli.progress import progress
 from aotc.cli.verified import verified_options
 
 if TYPE_CHECKING:
-    from aotc.build.reproducing.reproduce import Reproduced
+    from aotc.pipeline.reproducing.reproduce import Reproduced
 
 
 @click.command(short_help="Build a bundle again from its sources, and compare.")
@@ -56,8 +56,8 @@ def reproduce(
     """
     if trust and untrusted:
         raise click.UsageError("--trust and --untrusted exclude each other: ask a policy, or not")
-    from aotc.build.reproducing.reproduce import Install
-    from aotc.build.reproducing.reproduce import reproduce as run
+    from aotc.pipeline.reproducing.reproduce import Install
+    from aotc.pipeline.reproducing.reproduce import reproduce as run
     from aotc_runtime.verification.trust import read_policy
 
     installing = Install.UNTRUSTED if untrusted else Install.TRUSTED

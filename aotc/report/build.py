@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc.build.pipeline import Built
+from aotc.pipeline.build import Built
 from aotc.report.inspect import manifest_report
 from aotc.report.tasks import task_report
 

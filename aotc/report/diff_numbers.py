@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from aotc.build.memory import call_bytes
+from aotc.pipeline.memory import call_bytes
 from aotc.report.review import ReviewedExecutable
 from aotc_runtime.schema.manifest import ParityRan
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, UnsetType
 
-from aotc.build.memory import call_bytes, total_bytes
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
 from aotc.locations import EntryPointLines, read_locations
+from aotc.pipeline.memory import call_bytes, total_bytes
 from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures

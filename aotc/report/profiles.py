@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.build.profiles.suggest import Suggestion
+from aotc.pipeline.profiles.suggest import Suggestion
 from aotc.report.histogram import histogram
 from aotc.report.text import printable, size
 from aotc.traffic.check import Checked, Offender

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from aotc.build.profiles.suggest import Suggestion
+from aotc.pipeline.profiles.suggest import Suggestion
 from aotc.report.drawing import Drawing, Line, Rect, Shape, Text
 from aotc.report.histogram import bins
 from aotc.traffic.space import Axis

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from aotc.build.target_check import TargetCheck
+from aotc.pipeline.target_check import TargetCheck
 from aotc_runtime.errors import render
 from aotc_runtime.schema.manifest import Target
 

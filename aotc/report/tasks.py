@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotc.build.tasks.unfinished import Unfinished
-from aotc.build.watching.remembered import unkept
 from aotc.cache.tasks import Done, End, Undone
+from aotc.pipeline.tasks.unfinished import Unfinished
+from aotc.pipeline.watching.remembered import unkept
 
 REASONS_MAX = 8
 """Shown of one task."""

@@ -20,7 +20,7 @@ from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
 
 if TYPE_CHECKING:
-    from aotc.build.pipeline import Built
+    from aotc.pipeline.build import Built
 
 
 def size(count: int) -> str:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.build.pipeline import build
-from aotc.build.target_check import check_target
 from aotc.config.target import list_targets, read_target
+from aotc.pipeline.build import build
+from aotc.pipeline.target_check import check_target
 from aotc.report.explain import Stage, explain
 from aotc.report.review import Review, review
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc.build.pipeline import Built, build
-from aotc.build.tasks import cached_backend
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done, OnDone
 from aotc.errors import BudgetExceededError, CaptureError, CompileError
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.tasks import cached_backend
 
 MANIFEST = """
 schema = 1

@@ -14,8 +14,8 @@ import pytest
 from msgspec import UNSET
 
 from aotc.backends.cuda import descriptions, disassembly, wheels
-from aotc.build.target_check import check_target, self_contained
 from aotc.config.target import file_text, read_target
+from aotc.pipeline.target_check import check_target, self_contained
 from aotc.report.explain import Stage, explain
 from aotc.report.review import Review
 from aotc_runtime.schema.device import CudaDevice

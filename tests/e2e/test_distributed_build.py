@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from aotc.build.distributed.dask_cluster import connect
-from aotc.build.pipeline import Built, build
 from aotc.errors import CompileError, UsageError
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.distributed.dask_cluster import connect
 from tests.waiting import until
 
 pytest.importorskip("distributed")
@@ -223,14 +223,14 @@ def test_a_url_that_names_no_scheduler_is_refused(url: str, code: str) -> None:
 
 
 def test_a_missing_dask_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotc.build.distributed.dask_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("aotc.pipeline.distributed.dask_cluster.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
     assert "'.[dask]'" in caught.value.findings[0].hint
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotc.build.distributed.dask_cluster.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("aotc.pipeline.distributed.dask_cluster.CONNECT_SECONDS", 1.0)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
     assert caught.value.code == "AOTC-E065"

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aotc.build.pipeline import build
+from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 

@@ -10,8 +10,8 @@ import pytest
 
 from aotc.backends.xla.compile import XlaBackend
 from aotc.backends.xla.objects import Contents, contents
-from aotc.build.pipeline import build
 from aotc.config.target import read_target
+from aotc.pipeline.build import build
 from aotc.stages import CompileJob, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.store import MappedBundle, open_bundle

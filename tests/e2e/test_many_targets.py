@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.build.pipeline import build
 from aotc.bundles.merge import merge_bundles
 from aotc.compat.matrix import matrix
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form
 from aotc.packing.extracting import extract
+from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.errors import IncompatibleHostError

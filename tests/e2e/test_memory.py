@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from aotc.build.memory import call_bytes, over_limit
 from aotc.parity import memory
 from aotc.parity.peak import MALLOC
+from aotc.pipeline.memory import call_bytes, over_limit
 from aotc_runtime.schema.labels import label as label_of
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle

@@ -17,7 +17,7 @@ import pytest
 from jax_free import Array, Arrays
 from small_programs import build_signed
 
-from aotc.build.pipeline import build
+from aotc.pipeline.build import build
 from aotc_runtime import LoadedBundle
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.build.pipeline import build
+from aotc.pipeline.build import build
 from aotc.processes import inherited
 
 PROGRAM = "def f(x):\n    return x * 2\n"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.build.pipeline import Built, build
 from aotc.errors import ParityError
+from aotc.pipeline.build import Built, build
 from aotc.report.inspect import bundle_report
 from aotc.report.page.hosts import Asked
 from aotc.report.page.page import page_of

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from aotc.build.pipeline import build
-from aotc.build.reproducing.build_again import BuildAgain
-from aotc.build.reproducing.reproduce import Install, reproduce
-from aotc.build.tasks import identity
 from aotc.cache.store import LocalStore
 from aotc.errors import CaptureError, ReproducibilityError
 from aotc.packing.attestations import with_attestations
+from aotc.pipeline.build import build
+from aotc.pipeline.reproducing.build_again import BuildAgain
+from aotc.pipeline.reproducing.reproduce import Install, reproduce
+from aotc.pipeline.tasks import identity
 from aotc.report.inspect import bundle_report
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotc.build.pipeline import Built, build
 from aotc.errors import CaptureError, ParityError
+from aotc.pipeline.build import Built, build
 from aotc_runtime.schema.manifest import Pad, Split, TrialRan
 
 TARGETS = Path(__file__).parents[2] / "targets"

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from aotc.build.pipeline import Built, build
 from aotc.cache.sharing import share
 from aotc.cache.store import LocalStore
 from aotc.cli.group import cli
+from aotc.pipeline.build import Built, build
 from aotc.signing.keys import generate_key_pair
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.verification.keys import load_public_key

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from aotc.build.pipeline import Built, build
 from aotc.errors import CaptureError
+from aotc.pipeline.build import Built, build
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256
 

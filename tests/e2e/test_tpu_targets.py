@@ -14,11 +14,11 @@ import pytest
 
 from aotc.backends.tpu import wheels
 from aotc.backends.tpu.compile import TpuBackend
-from aotc.build.pipeline import build
-from aotc.build.target_check import check_target
 from aotc.config.target import read_target
 from aotc.errors import CaptureError, CompileError
 from aotc.lowering.stablehlo import portable
+from aotc.pipeline.build import build
+from aotc.pipeline.target_check import check_target
 from aotc.report.explain import Stage, explain
 from aotc.stages import CompileJob, Module
 from aotc_runtime.schema.kernels import is_tpu_call

@@ -12,13 +12,13 @@ import pytest
 
 import aotc_runtime
 from aotc.backends.xla.compile import XlaBackend
-from aotc.build.pipeline import Built, build
-from aotc.build.tuning.tune import Measure, Tuning
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done
 from aotc.config.target import builtin_folder
 from aotc.errors import CompileError
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.tuning.tune import Measure, Tuning
 from aotc.report.build import build_report
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
@@ -228,7 +228,7 @@ class FaultyBackend(XlaBackend):
 def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_with_the_reason(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc.build.backends.backend_for", lambda platform: FaultyBackend())
+    monkeypatch.setattr("aotc.pipeline.backends.backend_for", lambda platform: FaultyBackend())
     built = place.again("faulty", Measure())
     left_out = {
         each.name: each.reason

@@ -15,10 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from aotc.backends.cuda.disassembly import cubins
 from aotc.backends.xla import elf, objects, records
-from aotc.build.distributed.executor_backend import _executable
-from aotc.build.distributed.wire import _digest, decode_answer
-from aotc.build.reproducing.recipe import recipe_of
-from aotc.build.reproducing.source_check import check_files, find_manifest
 from aotc.cache.bounded import HEAD_BYTES_MAX
 from aotc.cache.oci_blobs import layer_of
 from aotc.cache.seal import Refusal, Seals
@@ -30,6 +26,10 @@ from aotc.config.target import read_target
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
 from aotc.locations import read_locations
+from aotc.pipeline.distributed.executor_backend import _executable
+from aotc.pipeline.distributed.wire import _digest, decode_answer
+from aotc.pipeline.reproducing.recipe import recipe_of
+from aotc.pipeline.reproducing.source_check import check_files, find_manifest
 from aotc.processes import StoppedError
 from aotc.report.page import origins
 from aotc.report.page.parts import Mark, Page, Section

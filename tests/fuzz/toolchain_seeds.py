@@ -13,9 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from aotc.backends.xla import objects
-from aotc.build.distributed.wire import Answer
 from aotc.cache.store import MAGIC, _digest
 from aotc.config.target import builtin_folder
+from aotc.pipeline.distributed.wire import Answer
 from aotc.signing.openssf import model_signature
 from aotc.stages import Executable
 from aotc.tuning import tuning_file

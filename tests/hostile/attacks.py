@@ -27,7 +27,7 @@ from .weakening import Arms, Check, outcome
 
 
 def build(bundle: Path, policy: Path) -> None:
-    from aotc.build.pipeline import build as build_bundle
+    from aotc.pipeline.build import build as build_bundle
 
     signer = LocalSigner.ephemeral()
     build_bundle(Path("manifests/digits.toml"), output=bundle, signer=signer)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from aotc.build.reproducing.recipe import read_recipe
-from aotc.build.reproducing.reproduce import Install, _module_text, reproduce
 from aotc.errors import ReproducibilityError, UsageError
 from aotc.packing.attestations import with_attestations
+from aotc.pipeline.reproducing.recipe import read_recipe
+from aotc.pipeline.reproducing.reproduce import Install, _module_text, reproduce
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.digest import sha256

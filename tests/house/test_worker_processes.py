@@ -11,12 +11,14 @@ import aotc
 ROOT = Path(aotc.__path__[0])
 
 ENDING = ("end_with_parent()", "asking.answer(", "answer(Job, ")
-"""The last two call the first one: `aotc.build.children.asking`, `aotc.backends.worker_folder`."""
+"""The last two call the first one: see `aotc.pipeline.children.asking` and
+`aotc.backends.worker_folder`.
+"""
 
 OTHERS = {
     "cli/main.py": "the command itself",
-    "build/children/capture_worker.py": "runs in aotc.build.children.recorded",
-    "build/children/reference_worker.py": "runs in aotc.build.children.recorded",
+    "pipeline/children/capture_worker.py": "runs in aotc.pipeline.children.recorded",
+    "pipeline/children/reference_worker.py": "runs in aotc.pipeline.children.recorded",
     "certify/worker.py": "has the runtime only",
     "process_guard.py": "goes on to end the others",
 }

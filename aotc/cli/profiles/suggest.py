@@ -68,11 +68,11 @@ def suggest(
         raise click.UsageError("--measure and --cost elements exclude each other")
     if max_bytes and cost == "elements":
         raise click.UsageError("--max-bytes needs compiled probes, not --cost elements")
-    from aotc.build.children.child import ignored_variables
-    from aotc.build.profiles.probe import CostKind
-    from aotc.build.profiles.suggest import suggest as find
-    from aotc.build.profiles.write_profiles import write_profiles
     from aotc.packing.files import prepared
+    from aotc.pipeline.children.child import ignored_variables
+    from aotc.pipeline.profiles.probe import CostKind
+    from aotc.pipeline.profiles.suggest import suggest as find
+    from aotc.pipeline.profiles.write_profiles import write_profiles
     from aotc.report.drawing import drawn, require_drawable
     from aotc.report.profiles import print_suggestion, suggestion_document
     from aotc.report.profiles_picture import picture

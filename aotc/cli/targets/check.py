@@ -18,9 +18,9 @@ def check(out: Output, name: str) -> int | None:
 
     Ends with 0 if this machine can compile for the target, whether or not it can run the code.
     """
-    from aotc.build.plan import resolve_target
-    from aotc.build.target_check import check_target
     from aotc.errors import CompileError
+    from aotc.pipeline.plan import resolve_target
+    from aotc.pipeline.target_check import check_target
     from aotc.report.targets import check_document, print_check
 
     checked = check_target(resolve_target(name, Path.cwd(), "aotc targets check"))

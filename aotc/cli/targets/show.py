@@ -20,9 +20,9 @@ def show(out: Output, name: str, toml: bool) -> None:
     With --toml, a target file; that of an NVIDIA GPU brings the description that the CUDA plugin
     has of it, for plugins that have none (jaxlib 0.11.2).
     """
-    from aotc.build.plan import resolve_target
-    from aotc.build.target_check import self_contained
     from aotc.config.target import file_text
+    from aotc.pipeline.plan import resolve_target
+    from aotc.pipeline.target_check import self_contained
     from aotc.report.targets import target_document
     from aotc.report.text import print_target
 

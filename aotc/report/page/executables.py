@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import UNSET
 
-from aotc.build.memory import call_bytes
+from aotc.pipeline.memory import call_bytes
 from aotc.report.diff_numbers import NUMBERS, numbers_of
 from aotc.report.page.parts import (
     Cell,
@@ -80,7 +80,7 @@ def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator
 
 
 def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
-    """Bytes of a call, by what they are for; their sum is `aotc.build.memory.call_bytes`."""
+    """Bytes of a call, by what they are for; their sum is `aotc.pipeline.memory.call_bytes`."""
     memory = executable.record.memory
     total = call_bytes(executable.record, executable.description.inputs, executable.mesh)
     outputs = max(0, memory.output_bytes - memory.alias_bytes)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotc.build.tuning.tune import Tuning
+    from aotc.pipeline.tuning.tune import Tuning
 
 
 def prepare(case: Path, name: str = "model", tuning: Tuning | None = None) -> Sequence[Path]:
-    from aotc.build.pipeline import build
+    from aotc.pipeline.build import build
     from aotc.signing.signer import LocalSigner
     from aotc.signing.trust_file import policy_text
 

@@ -15,7 +15,7 @@ NAME = "tuned"
 
 
 def prepare(case: Path) -> Sequence[Path]:
-    from aotc.build.tuning.tune import Measure
+    from aotc.pipeline.tuning.tune import Measure
 
     return aotc.prepare(case, NAME, Measure())
 

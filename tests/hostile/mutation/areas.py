@@ -65,7 +65,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("process_guard.py",),
-        ("tests/unit/build/test_process_guard.py", "tests/unit/build/test_processes.py"),
+        ("tests/unit/pipeline/test_process_guard.py", "tests/unit/pipeline/test_processes.py"),
         in_file=True,
         decisions=True,
     ),
@@ -101,22 +101,22 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("build/watching/remembered.py",),
-        ("tests/unit/build/watching/test_remembered.py",),
+        ("pipeline/watching/remembered.py",),
+        ("tests/unit/pipeline/watching/test_remembered.py",),
     ),
     Area(
         TOOLCHAIN,
-        ("build/reproducing/recipe.py", "build/reproducing/source_check.py"),
-        ("tests/unit/build/reproducing", "tests/hostile/test_hostile_recipes.py"),
+        ("pipeline/reproducing/recipe.py", "pipeline/reproducing/source_check.py"),
+        ("tests/unit/pipeline/reproducing", "tests/hostile/test_hostile_recipes.py"),
     ),
     Area(
         TOOLCHAIN,
         (
-            "build/distributed/wire.py",
-            "build/distributed/worker.py",
-            "build/distributed/executor_backend.py",
+            "pipeline/distributed/wire.py",
+            "pipeline/distributed/worker.py",
+            "pipeline/distributed/executor_backend.py",
         ),
-        ("tests/unit/build/distributed/test_distributed.py",),
+        ("tests/unit/pipeline/distributed/test_distributed.py",),
     ),
     Area(
         TOOLCHAIN,
@@ -209,14 +209,14 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "build/children/child.py",
-            "build/children/recorded.py",
-            "build/children/capture_worker.py",
-            "build/children/reference_worker.py",
-            "build/children/trial_reference.py",
+            "pipeline/children/child.py",
+            "pipeline/children/recorded.py",
+            "pipeline/children/capture_worker.py",
+            "pipeline/children/reference_worker.py",
+            "pipeline/children/trial_reference.py",
         ),
         (
-            "tests/unit/build/children",
+            "tests/unit/pipeline/children",
             "tests/unit/capture/test_capture_refusals.py::"
             "test_a_program_that_sets_what_the_manifest_says_is_refused",
             "tests/unit/capture/test_capture_refusals.py::"
@@ -249,7 +249,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("build/gates.py",),
-        ("tests/unit/build/test_gates.py", "-k", "not a_build"),
+        ("tests/unit/pipeline/test_gates.py", "-k", "not a_build"),
         decisions=True,
     ),
     # Read when a module is imported.

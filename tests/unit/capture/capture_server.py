@@ -12,7 +12,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from aotc.build.children import capture_worker
+from aotc.pipeline.children import capture_worker
 
 
 def serve_one(manifest: str, folder: str) -> int:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from aotc.build.staging import Staging
+from aotc.pipeline.staging import Staging
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.errors import Finding
 

@@ -14,8 +14,8 @@ import pytest
 from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
 
 from aotc import constants
-from aotc.build.children import child
-from aotc.build.staging import Staging
+from aotc.pipeline.children import child
+from aotc.pipeline.staging import Staging
 from aotc_runtime.errors import Finding
 
 

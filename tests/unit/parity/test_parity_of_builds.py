@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.build.pipeline import build
 from aotc.errors import ParityError
 from aotc.parity import isolated
+from aotc.pipeline.build import build
 from aotc.processes import Processes
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text

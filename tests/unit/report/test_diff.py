@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from aotc.build.pipeline import build
 from aotc.errors import UsageError
 from aotc.evidence import Place
+from aotc.pipeline.build import build
 from aotc.report.changes import Change
 from aotc.report.diff import Diff, diff
 from aotc.report.diff_rules import parse_rules, violations

@@ -11,8 +11,8 @@ import pytest
 from aotc.backends.xla import objects, protobuf
 from aotc.backends.xla.protobuf import BYTES, Field
 from aotc.backends.xla.texts import Form, texts
-from aotc.build.pipeline import build
 from aotc.errors import UsageError
+from aotc.pipeline.build import build
 from aotc.report.explain import Explained, Stage, explain, explain_lines, explain_report
 from aotc.report.review import Review, review
 from aotc_runtime.errors import TrustError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.build.tasks.unfinished import Unfinished
-from aotc.build.watching.remembered import NEVER_KEPT
 from aotc.cache.keys import Kind, Task
 from aotc.cache.tasks import Done, End, Undone
+from aotc.pipeline.tasks.unfinished import Unfinished
+from aotc.pipeline.watching.remembered import NEVER_KEPT
 from aotc.report.tasks import (
     FAILED_MAX,
     REASONS_MAX,

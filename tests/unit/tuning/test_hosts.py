@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aotc.build.tuning.tune import Measure, not_tuned
 from aotc.errors import CompileError
+from aotc.pipeline.tuning.tune import Measure, not_tuned
 from aotc.tuning.hosts import unsuited
 from aotc_runtime.schema.manifest import Target
 

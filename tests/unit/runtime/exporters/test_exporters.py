@@ -76,7 +76,7 @@ def test_opentelemetry_reads_what_was_counted(bundle: LoadedBundle) -> None:
 
 @pytest.fixture(scope="module")
 def padding_bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedBundle]:
-    from aotc.build.pipeline import build
+    from aotc.pipeline.build import build
     from aotc.signing.signer import LocalSigner
     from aotc.signing.trust_file import policy_text
 

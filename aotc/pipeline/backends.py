@@ -1,0 +1,36 @@
+"""The backends of a build: those of its targets' platforms whose toolchain is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.backends.protocol import Backend
+from aotc.backends.registry import backend_for
+from aotc.errors import CompileError
+from aotc.pipeline.tasks.failures import Failures
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import Target
+
+
+def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Backend]:
+    """The backend of each platform, with its toolchain checked before anything of the build runs.
+
+    Where a platform's toolchain is missing: with --keep-going a collected failure, as long as there
+    is another platform to build for.
+    Raises CompileError, everything that is missing at once: AOTC-E907 packages that are missing or
+    do not fit, E909 no such backend.
+    """
+    found: dict[str, Backend] = {}
+    findings: list[Finding] = []
+    for platform in dict.fromkeys(target.platform for target in targets):
+        try:
+            backend = backend_for(platform)
+            backend.toolchain()
+        except CompileError as error:
+            findings.extend(error.findings)
+        else:
+            found[platform] = backend
+    failures.add(findings)
+    if not found:
+        failures.raise_collected()
+    return found

@@ -1,0 +1,207 @@
+"""A build from end to end, and what it gives back. The stages themselves: `aotc.pipeline.running`.
+
+manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.cache.keys import Kind, Task
+from aotc.cache.store import Cache
+from aotc.cache.tasks import ALWAYS, Done, OnDone
+from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.packing.bundle import Form, TargetParts, default_path, require_place
+from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
+from aotc.packing.places import Kind as FileKind
+from aotc.pipeline.assembler import Assembler
+from aotc.pipeline.build_time import stated_time, time_of_build
+from aotc.pipeline.capturing import OnOutput
+from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
+from aotc.pipeline.materials import builder_id, gather
+from aotc.pipeline.plan import resolve_targets, wanted_profiles
+from aotc.pipeline.running import Request, capture_and_compile, check, open_running, tune_targets
+from aotc.pipeline.tasks.meter import OnStage
+from aotc.pipeline.tasks.unfinished import OnFailed
+from aotc.pipeline.tuning import tune
+from aotc.pipeline.watching.remembered import unkept
+from aotc.pipeline.writing import write_bundle
+from aotc.signing.signer import Signer
+from aotc.stages import Attestation, Bundle, CapturedProgram
+from aotc.tuning import tuning_file
+from aotc.tuning.tuning_file import TuningFile
+
+type BeforePacking = Callable[[Sequence[TargetParts]], None]
+
+TUNING_FILE = FileKind("a tuning file", tuning_file.begins)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A finished build.
+
+    sbom: CycloneDX JSON, if it was made.  compile_seconds: by job.  seconds: by stage; `compile`
+    and `reference` overlap.  notes: sentences for whoever asked for the build.  tuning_file: what
+    was chosen, if the build was tuned.  diagnostics: what the compiler printed, by job.  tasks:
+    every task, whether it was run or taken from the cache, and why.  compared: in words, the
+    earlier build with which `tasks` were compared.
+    """
+
+    bundle: Bundle
+    attestation: Attestation | None
+    sbom: bytes | None
+    program: CapturedProgram
+    compile_seconds: dict[str, float]
+    seconds: dict[str, float]
+    notes: tuple[str, ...]
+    tuning_file: TuningFile | None
+    diagnostics: dict[str, tuple[str, ...]]
+    tasks: tuple[Done, ...]
+    compared: str
+
+
+def build(
+    manifest_path: Path,
+    *,
+    output: Path | None = None,
+    form: Form = Form.ARCHIVE,
+    targets: Sequence[str] = (),
+    signer: Signer | None = None,
+    jobs: int | None = None,
+    on_stage: OnStage = lambda stage, done, total: None,
+    on_output: OnOutput = lambda process, text: None,
+    tuning: tune.Tuning | None = None,
+    cache: Cache | None = None,
+    keep_going: bool = False,
+    on_done: OnDone = lambda done: None,
+    on_failed: OnFailed = lambda unfinished: None,
+    builder: str | None = None,
+    sbom: Path | None = None,
+    save_tuning: Path | None = None,
+    before_packing: BeforePacking | None = None,
+    executor: Executor | None = None,
+) -> Built:
+    """Build a bundle from a build manifest.
+
+    output: where to write; NAME-VERSION.aotb in the current folder by default.
+    targets: build for these instead of the manifest's.
+    signer: signs the provenance; a bundle that nobody signed does not load.
+    jobs: compilations at a time; by default one for each CPU of this process.
+    on_stage: told of progress.  on_done: told of each task that ended, from any thread.
+    on_failed: told what became of all tasks, before findings that end the build are raised.
+    on_output: given what the program printed, and the traceback if it raised.
+    tuning: measure candidates on this host, or take the choices of a tuning file.
+    cache: where earlier builds kept their results; none by default.
+    keep_going: after a failure, build what does not depend on it, then raise all findings at once.
+    builder: the URI that provenance names as the builder.
+    sbom: where to write the bill of materials, signed or not, beside what the bundle holds.
+    save_tuning: where to write what was tuned.
+    before_packing: called with what is about to be written; an exception from it ends the build.
+    executor: its workers compile instead of this host; the caller shuts it down.
+
+    Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
+    BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
+    BudgetExceededError: AOTC-E973 for a profile beyond its target's memory limit, E975 for a gate
+    of the manifest.
+    """
+    stated = stated_time(os.environ)
+    started = time_of_build(None)
+    builder = builder_id(builder)
+    manifest = read_build_manifest(manifest_path)
+    path = output or default_path(manifest.name, manifest.version)
+    require_place(path, form)
+    if save_tuning:
+        require_file_place(save_tuning, TUNING_FILE)
+    if sbom:
+        require_file_place(sbom, BILL_OF_MATERIALS)
+    require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
+    request = _resolve(manifest, targets, tuning, keep_going=keep_going)
+    with open_running(
+        request, cache, jobs, executor, on_stage, on_output, on_done, on_failed
+    ) as running:
+        program, compiled = capture_and_compile(running)
+        built_with = {name: backend.toolchain() for name, backend in running.backends.items()}
+        parts = Assembler(manifest, program, built_with, running.staging)
+        if isinstance(tuning, tune.Measure):
+            compiled = tune_targets(running, program, compiled, parts)
+        checked = check(running, program, compiled, parts)
+        if before_packing:
+            with running.times.stage("again"):
+                on_stage("again", 0, 0)
+                before_packing(checked)
+        executables = compiled.executables
+        file = tune.file_of(executables, compiled.jobs, request.not_tuned) if tuning else None
+        with (
+            running.times.stage("pack"),
+            running.tasks.attempt(Kind.PACK, ""),
+            running.tasks.timed(Task(Kind.PACK, "", {}), ALWAYS),
+        ):
+            on_stage("pack", 0, 0)
+            written = write_bundle(
+                path,
+                form,
+                checked,
+                manifest,
+                program,
+                signer,
+                lambda: gather(
+                    manifest,
+                    program.made_from,
+                    request.names,
+                    None if stated else started,
+                    time_of_build(stated),
+                    file,
+                    builder,
+                    running.staging.read_variables(),
+                ),
+                sbom_path=sbom,
+                beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
+            )
+        notes = (
+            *not_computed(program),
+            *unproven(program, running.staging),
+            *specialized(program),
+            *flags_ignored(program),
+            *never_split(written.bundle.manifests),
+            *tune.notes(request.not_tuned, executables),
+            *unkept(running.tasks.done()),
+            *(cache.notes() if cache else ()),
+        )
+    labels = {key: f"{job.label} for {job.target.name}" for key, job in compiled.jobs.items()}
+    return Built(
+        bundle=written.bundle,
+        attestation=written.attestation,
+        sbom=written.sbom,
+        program=program,
+        compile_seconds={labels[key]: e.compile_seconds for key, e in executables.items()},
+        seconds=running.times.seconds,
+        notes=notes,
+        tuning_file=file,
+        diagnostics={labels[key]: e.diagnostics for key, e in executables.items() if e.diagnostics},
+        tasks=running.tasks.done(),
+        compared=running.compared,
+    )
+
+
+def _resolve(
+    manifest: BuildManifest,
+    targets: Sequence[str],
+    tuning: tune.Tuning | None,
+    *,
+    keep_going: bool,
+) -> Request:
+    names = tuple(targets) or manifest.targets
+    resolved = resolve_targets(manifest, targets)
+    return Request(
+        manifest=manifest,
+        names=names,
+        targets=resolved,
+        wanted=wanted_profiles(manifest, names, resolved),
+        tuning=tuning,
+        not_tuned=tune.not_tuned(tuning, resolved),
+        keep_going=keep_going,
+    )

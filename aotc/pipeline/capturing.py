@@ -1,0 +1,217 @@
+"""The two processes of a build that run the user's code: the capture, and plain JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+from aotc import constants
+from aotc.cache.keys import Kind
+from aotc.cache.tasks import Tasks
+from aotc.capture.source_files import changed
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.sections import program_sections
+from aotc.errors import raise_if
+from aotc.pipeline.children import child
+from aotc.pipeline.staging import Staging, variables_file
+from aotc.pipeline.tasks import identity
+from aotc.pipeline.tasks.failures import Failures
+from aotc.pipeline.tasks.meter import OnStage
+from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.watching import remembered
+from aotc.pipeline.watching.reads import native_parts
+from aotc.pipeline.watching.remembered import Worker
+from aotc.stages import CapturedEntryPoint, CapturedProgram
+from aotc_runtime.digest import sha256
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.system.files import read_file
+
+type OnOutput = Callable[[str, str], None]
+"""Given what a process printed that ran the user's code: the name of the process, and the text."""
+
+type Keep = Callable[[], None]
+"""Puts the result of a task into the cache; called once the result is known to be reproducible."""
+
+REFERENCE = "aotc.pipeline.children.reference_worker"
+
+CAPTURED = (
+    *("program.msgpack", "read.msgpack", variables_file(constants.CAPTURE_WORKER)),
+    *("inputs.*.safetensors", "results.*.safetensors", "weights.*/*.safetensors"),
+)
+_NAMES = {
+    "program.msgpack": "the captured program",
+    "read.msgpack": "the list of files that the program read",
+    variables_file(constants.CAPTURE_WORKER): "the list of variables that the program read",
+    "trials.msgpack": "the plan of calls to try",
+}
+"""Files of which a build has one, as `--explain` calls them."""
+
+REFERRED = (
+    *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
+    variables_file(REFERENCE),
+)
+"""Patterns of the files that the reference process leaves in the staging folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The program to run. targets: as the manifest or the caller writes them."""
+
+    manifest: BuildManifest
+    targets: Sequence[str]
+    staging: Staging
+
+    def worker(
+        self, kind: Kind, module: str, leaves: tuple[str, ...], variables: Mapping[str, str]
+    ) -> Worker:
+        """The process of a task. leaves: patterns of the files that it writes.  variables: to add
+        to the environment that every such process has.
+        """
+        environment = child.clean_environment({"JAX_PLATFORMS": "cpu", **variables})
+        known = {
+            **program_sections(self.manifest.text),
+            "targets": ", ".join(self.targets),
+            **identity.toolchain_code(),
+            **identity.host_parts(),
+            **identity.library_parts(environment),
+            **native_parts(environment, self.manifest.root),
+        }
+        root, folder = self.manifest.root, self.staging.folder
+        return Worker(kind, module, root, folder, known, leaves, environment)
+
+    def execute(
+        self,
+        worker: Worker,
+        workers: Workers,
+        *,
+        failure_code: str,
+        doing: str,
+        on_line: Callable[[str], None],
+        on_output: OnOutput,
+    ) -> None:
+        """Run the process to its end, as `child.run`. Raises CaptureError (AOTC-E840) besides, if
+        the build manifest is then another file than the one that was read.
+        """
+        self.staging.write_manifest(self.manifest.text)
+        child.run(
+            "aotc.pipeline.children.recorded",
+            [worker.module, str(self.manifest.path), str(worker.folder), *self.targets],
+            worker.folder,
+            worker.environment,
+            failure_code=failure_code,
+            doing=doing,
+            on_line=on_line,
+            on_output=lambda text: on_output(str(worker.kind), text),
+            processes=workers.processes,
+        )
+        raise_if(_edited(self.manifest))
+
+
+def capture(
+    source: Source,
+    tasks: Tasks,
+    workers: Workers,
+    on_captured: Callable[[CapturedEntryPoint], None],
+    on_stage: OnStage,
+    on_output: OnOutput,
+    failures: Failures,
+) -> tuple[CapturedProgram, Keep]:
+    """Trace every entry point, or take from the cache what an earlier build traced.
+
+    on_captured: given each entry point as soon as it is traced.  failures: if it collects them,
+    those of entry points that cannot be captured, without which the program is returned then.
+    Raises CaptureError, BuildManifestError.
+    """
+    if failures.are_collected:
+        source.staging.keep_going()
+    total, done = len(source.manifest.entry_points), 0
+
+    def advance(name: str) -> None:
+        nonlocal done
+        done += 1
+        if done < total:  # after the last one, fixtures are made and weights written
+            on_stage("capture", done, total)
+        on_captured(source.staging.read_entry_point(name))
+
+    variables = {
+        constants.CONSTANTS_AS_ARGUMENTS: "1",
+        "JAX_NUM_CPU_DEVICES": str(prod(source.manifest.mesh.values())),
+    }
+    worker = source.worker(Kind.CAPTURE, constants.CAPTURE_WORKER, CAPTURED, variables)
+
+    def trace() -> None:
+        source.execute(
+            worker,
+            workers,
+            failure_code="AOTC-E835",
+            doing="the capture process",
+            on_line=advance,
+            on_output=on_output,
+        )
+
+    on_stage("capture", 0, total)
+    captured = workers.submit(lambda: remembered.run(worker, tasks, trace), urgent=True)
+    try:
+        keep = captured.result()
+    except AotcError as error:
+        if not failures.are_collected or not source.staging.program.exists():
+            raise
+        failures.add(error.findings)
+        return source.staging.read_program(), remembered.nothing
+    on_stage("capture", total, total)
+    return replace(source.staging.read_program(), read=source.staging.read_files()), keep
+
+
+def reference(source: Source, tasks: Tasks, workers: Workers, on_output: OnOutput) -> Future[Keep]:
+    """Begin to run the fixtures and trials in plain JAX; the future's result keeps what it found.
+
+    The future raises CaptureError, ParityError.
+    """
+    plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
+
+    def compute() -> Keep:
+        source.staging.write_threads(max(1, workers.jobs - 1))
+        worker = replace(plain, known={**plain.known, **dict(_given(source.staging))})
+        return remembered.run(
+            worker,
+            tasks,
+            lambda: source.execute(
+                worker,
+                workers,
+                failure_code="AOTC-E836",
+                doing="plain JAX on the fixtures",
+                on_line=lambda _: None,
+                on_output=on_output,
+            ),
+        )
+
+    return workers.submit(compute, urgent=True)
+
+
+def _edited(manifest: BuildManifest) -> Iterator[Finding]:
+    try:
+        now = sha256(read_file(manifest.path, len(manifest.text)))
+    except OSError as error:
+        now = error.strerror or str(error)
+    return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])
+
+
+def _given(staging: Staging) -> Iterator[tuple[str, str]]:
+    """The files that the reference process reads, as parts of its key."""
+    for pattern in ("trials.msgpack", *CAPTURED):
+        for path in sorted(staging.folder.glob(pattern)):
+            name = path.relative_to(staging.folder).as_posix()
+            yield _NAMES.get(name) or _numbered(path), sha256(path.read_bytes())
+
+
+def _numbered(path: Path) -> str:
+    """A name for people of `inputs.predict.0.safetensors`, `weights.params/000000.safetensors`."""
+    kind, _, rest = path.stem.partition(".")
+    if path.stem.isdecimal():
+        return f"weights {path.parent.name.partition('.')[2]}, part {int(path.stem) + 1}"
+    entry_point, _, number = rest.rpartition(".")
+    what = "fixture inputs" if kind == "inputs" else "recorded results"
+    return f"{what} of {entry_point}, profile {int(number) + 1}"

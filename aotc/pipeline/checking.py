@@ -1,0 +1,231 @@
+"""Parity: the executables of each target run their fixtures and trials in a process of their own.
+
+What the same executables gave in an earlier build on this host comes from the cache.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from aotc.cache.keys import Kind, Task
+from aotc.cache.tasks import Tasks
+from aotc.packing.bundle import TargetParts
+from aotc.parity import isolated, structures
+from aotc.pipeline import trials
+from aotc.pipeline.policies import Proofs
+from aotc.pipeline.staged import BUNDLE, StagedBundle, stage
+from aotc.pipeline.staging import Staging
+from aotc.pipeline.tasks import identity
+from aotc.pipeline.tasks.workers import Workers
+from aotc.shapes import files
+from aotc.shapes.trials import Outcome
+from aotc.shapes.verdict import At
+from aotc_runtime.digest import sha256
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, Parity, ParityNotRun, ParityRan
+
+PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
+"""Packages that a process which loads a bundle imports: their versions are parts of the key."""
+
+CACHED_PLATFORMS = ("cpu",)
+"""Platforms whose parity is cached. Of others, what runs the executables (devices, drivers) is in
+no key here."""
+
+
+class Ran(Struct, frozen=True):
+    """What the cache keeps of `isolated.Ran` and `NotRun`. fixtures: by entry point and profile."""
+
+    fixtures: tuple[tuple[str, int, ParityRan], ...] = ()
+    trials: list[list[Outcome]] = []
+    not_run: ParityNotRun | None = None
+
+
+type Profile = tuple[str, int]
+"""An entry point, and the index of a profile in it."""
+
+type Parities = dict[str, dict[Profile, Parity]]
+
+
+class Checking:
+    """The parity of every target of a build."""
+
+    def __init__(self, tasks: Tasks, workers: Workers, staging: Staging) -> None:
+        self._tasks, self._workers, self._staging = tasks, workers, staging
+        self._plans = files.read_plans(staging.folder)
+
+    def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
+        """Start the targets whose result is not in the cache; the result of each, by target.
+
+        The futures raise ParityError.
+        """
+        tasks = {part.manifest.target.name: self._task(part) for part in parts}
+        known = {target: self._recall(task) for target, task in tasks.items()}
+        staged: StagedBundle | None = None
+        if None in known.values():
+            staged = stage(parts, self._staging.folder)
+        started: dict[str, Future[Ran]] = {}
+        for target, task in tasks.items():
+            ran = known[target]
+            if ran is not None:
+                self._tasks.note(task, cached=True)
+                started[target] = Future()
+                started[target].set_result(ran)
+            elif staged is not None:
+                started[target] = self._workers.submit(partial(self._run, task, target, staged))
+        return started
+
+    def judge(
+        self,
+        found: Mapping[str, Ran],
+        keys: Mapping[str, Mapping[Profile, Profile]],
+        at: At,
+    ) -> tuple[Parities, dict[str, Proofs]]:
+        """Parity by target and captured profile, and the proofs of each target's policies.
+
+        keys: as of `captured_profiles`.  Raises ParityError: AOTC-E955 a padded call, E956 a split
+        one that gives another result.
+        """
+        (self._staging.folder / BUNDLE).unlink(missing_ok=True)
+        parities: Parities = {}
+        for target, ran in found.items():
+            by_key = {(name, index): parity for name, index, parity in ran.fixtures}
+            parities[target] = {
+                captured: ran.not_run or by_key[key] for key, captured in keys[target].items()
+            }
+        tried = {t: None if ran.not_run else ran.trials for t, ran in found.items()}
+        return parities, trials.judge(self._staging, tried, at)
+
+    def _recall(self, task: Task) -> Ran | None:
+        return self._tasks.recall(task.key, Ran)
+
+    def _run(self, task: Task, target: str, staged: StagedBundle) -> Ran:
+        with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
+            outcome = isolated.run(
+                staged.bundle,
+                staged.policy,
+                target,
+                self._staging.folder,
+                self._workers.processes,
+            )
+            ran = _ran(outcome)
+            lasting = not isinstance(outcome, isolated.NotRun) or outcome.lasting
+            if lasting and task.parts["platform"] in CACHED_PLATFORMS:
+                keeping(ran)
+        return ran
+
+    def _task(self, part: TargetParts) -> Task:
+        target = part.manifest.target.name
+        parts = {
+            **identity.toolchain_code(),
+            **dict(identity.package_parts(PACKAGES)),
+            **identity.host_parts(),
+            **identity.library_parts(os.environ),
+            **dict(manifest_parts(part.manifest)),
+            **dict(self._plain_parts(part.manifest)),
+            **dict(self._trial_parts(target)),
+        }
+        return Task(Kind.PARITY, f"of {target}", parts)
+
+    def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
+        """Parts of a key: the calls of plain JAX, which are made again."""
+        for name in manifest.entry_points:
+            for index, path in enumerate(structures.call_files(self._staging.folder, name)):
+                yield f"call {name} {index}", _file(path)
+
+    def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
+        """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
+        for entry in self._plans.get(target, []):
+            plan = sha256(msgspec.msgpack.encode(entry))
+            yield f"trials of {entry.entry_point}", plan
+            for trial in entry.trials:
+                path = files.call_file(self._staging.folder, entry.entry_point, trial)
+                where = label(entry.entry_point, trial.sizes)
+                yield f"call {where} of {trial.inputs}", _file(path)
+
+
+def captured_profiles(
+    parts: Sequence[TargetParts], executables: Collection[tuple[str, str, int]]
+) -> dict[str, dict[Profile, Profile]]:
+    """By target: each profile of its bundle manifest to the captured profile that it is.
+
+    The two differ in their index, since a target may have some of the captured profiles only.
+    executables: keys of all executables (target, entry point, index of the captured profile).
+    """
+    return {
+        part.manifest.target.name: dict(
+            zip(
+                _profile_keys(part.manifest),
+                sorted(key[1:] for key in executables if key[0] == part.manifest.target.name),
+                strict=True,
+            )
+        )
+        for part in parts
+    }
+
+
+def _profile_keys(manifest: BundleManifest) -> list[Profile]:
+    return [
+        (name, index)
+        for name, entry_point in manifest.entry_points.items()
+        for index in range(len(entry_point.profiles))
+    ]
+
+
+def _file(path: Path) -> str:
+    return sha256(path.read_bytes())
+
+
+def _ran(outcome: isolated.Ran | isolated.NotRun) -> Ran:
+    if isinstance(outcome, isolated.NotRun):
+        return Ran(not_run=outcome.why)
+    fixtures = sorted((*key, parity) for key, parity in outcome.fixtures.items())
+    return Ran(fixtures=tuple(fixtures), trials=outcome.trials)
+
+
+def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
+    """What a bundle manifest says that parity depends on: every blob by its name, and the rest."""
+    yield "platform", manifest.target.platform
+    for name, entry_point in manifest.entry_points.items():
+        for profile in entry_point.profiles:
+            where = label(name, profile.sizes)
+            yield f"executable {where}", profile.executable.digest
+            yield f"fixture {where}", profile.fixture.digest
+    for name, weights in manifest.weights.items():
+        yield f"weights {name}", sha256("\n".join(ref.digest for ref in weights.blobs).encode())
+    rest = _without_blobs(msgspec.to_builtins(manifest))
+    for told in ("name", "version", "built_with", "format_version"):
+        rest.pop(told)
+    for name, entry_point in sorted(rest.pop("entry_points").items()):
+        yield f"memory and cost of {name}", _digest(entry_point.pop("profiles"))
+        yield f"signature and tolerance of {name}", _digest(entry_point)
+    for key, value in sorted(rest.items()):
+        yield _NAMES.get(key, key), _digest(value)
+
+
+_NAMES = {"weights": "shapes of weights", "requires": "requirements of the host"}
+"""Keys of a bundle manifest as `--explain` calls them, where they do not speak for themselves."""
+
+
+def _digest(document: Any) -> str:
+    return sha256(msgspec.json.encode(document, order="sorted"))
+
+
+def _without_blobs(document: Any) -> Any:
+    """A document without the digests and sizes of blobs, which are parts of the key by
+    themselves.
+    """
+    if isinstance(document, dict):
+        if document.keys() == {"digest", "size"}:
+            return None
+        return {key: _without_blobs(value) for key, value in document.items()}
+    if isinstance(document, list | tuple):
+        return [_without_blobs(value) for value in document]
+    return document

@@ -1,0 +1,259 @@
+"""`python -m aotc.pipeline.children.capture_worker MANIFEST FOLDER [TARGET...]`: trace into a
+staging folder.
+
+Runs in a process of its own because it imports jax and the user's code, and because jax must be
+imported with closed-over constants as arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc import private
+from aotc.capture import explain, fixtures, own_files, raised, spreading
+from aotc.capture.arguments import CallPlan
+from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
+from aotc.capture.packages import imported_packages
+from aotc.capture.source_files import changed
+from aotc.capture.trace import HOST, Platforms, TracedProfile, profile_label
+from aotc.capture.weights import CLOSURE, Weights, load, read_shards
+from aotc.config.build_manifest import BuildManifest, all_profiles_of, build_manifest_of
+from aotc.config.target import NATIVE, read_target
+from aotc.errors import CaptureError, raise_if
+from aotc.lowering.stablehlo import portable
+from aotc.packing.weights import write_shards, write_tensors
+from aotc.parity import plain_jax
+from aotc.pipeline.children import child
+from aotc.pipeline.children.progress import Progress
+from aotc.pipeline.staging import Staging
+from aotc.pipeline.watching import sources_only
+from aotc.stages import (
+    CapturedEntryPoint,
+    CapturedProfile,
+    CapturedProgram,
+    CapturedSymbolic,
+    Module,
+)
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.mesh import Mesh, mesh_of
+
+TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
+"""Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
+
+
+def capture(
+    manifest_path: Path, targets: Sequence[str], staging: Staging, progress: Progress
+) -> None:
+    """Trace everything the manifest names, and write it to the staging folder: entry points,
+    weights and fixtures as they are made, at last the program.
+
+    If the build keeps going, the program is written without the entry points that were refused;
+    their findings are raised at the end. Raises CaptureError and BuildManifestError.
+    """
+    assert private.constants_are_arguments(), "the parent sets the environment variable"
+    manifest = build_manifest_of(manifest_path, staging.read_manifest())
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    weights = {name: _load(name, manifest, progress) for name in manifest.weights}
+    platforms = _platforms(manifest, targets)
+    mesh = mesh_of(manifest.mesh) if manifest.mesh else None
+    cuts = spreading.weight_shardings(manifest, weights)
+    captured: dict[str, CapturedEntryPoint] = {}
+    plans: dict[str, CallPlan] = {}
+    closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
+    failed: list[Finding] = []
+    for name, spec in manifest.entry_points.items():
+        progress.started(f"tracing {name} ({spec.function})")
+        sizes = all_profiles_of(manifest, name, targets)
+        lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
+        try:
+            with spreading.under_mesh(manifest.mesh):
+                traced = trace_entry_point(name, manifest, weights, sizes, cuts, lowered_for)
+            _check_x64(manifest)
+            captured[name] = _freeze(traced, mesh, manifest.root)
+        except AotcError as error:
+            failed += _collected(error, staging)
+            continue
+        plans[name] = traced.plan
+        closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
+        staging.write_entry_point(captured[name])
+        progress.finished(name)
+    files: dict[str, str] = {}
+    for name, given in manifest.weights.items():
+        if given.source:
+            _note(files, given.source.text, weights[name].source)
+    # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
+    for name, entry_point in [*captured.items()]:
+        progress.started(f"making fixtures of {name} ({entry_point.function})")
+        try:
+            _write_fixtures(entry_point, plans[name], manifest, staging, files)
+            _check_x64(manifest)
+        except AotcError as error:
+            failed += _collected(error, staging)
+            del captured[name]
+    if not captured:
+        raise_if(failed)
+    sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
+    origins = {name: loaded.origin for name, loaded in weights.items()}
+    if closure := {key: value for name in captured for key, value in closures[name].items()}:
+        sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
+    for name, tensors in sets.items():
+        where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
+        staging.write_weights(name, write_shards(tensors, where=where))
+        if name in weights and weights[name].made is not None:
+            written = read_shards(staging.weights(name))
+            raise_if(plain_jax.misrecorded(weights[name].made, written, where))
+    staging.write_program(
+        CapturedProgram(
+            entry_points=captured,
+            weights=origins,
+            sources=own_files.sources(manifest.root, sources_only.IMPORTED),
+            files=dict(sorted(files.items())),
+            packages=imported_packages(also=TOOLCHAIN),
+            shardings=cuts,
+            xla_flags=os.environ.get("XLA_FLAGS", ""),
+        )
+    )
+    raise_if(failed)
+
+
+def _collected(error: AotcError, staging: Staging) -> tuple[Finding, ...]:
+    """The findings of an entry point, if the build goes on without it; raises them otherwise."""
+    if not staging.keeps_going:
+        raise error
+    raised.show_cause(error)
+    return error.findings
+
+
+def _write_fixtures(
+    entry_point: CapturedEntryPoint,
+    plan: CallPlan,
+    manifest: BuildManifest,
+    staging: Staging,
+    files: dict[str, str],
+) -> None:
+    """Write the fixtures' inputs at every profile, and their results if those were recorded.
+
+    files: gets the digests of what was read. Raises CaptureError.
+    """
+    name = entry_point.name
+    where = manifest.where("entry_points", name, "fixtures")
+    recorded = fixtures.recorded_inputs(name, manifest)
+    if recorded:
+        _note(files, recorded.file, recorded.digest)
+    for index, frozen in enumerate(entry_point.profiles):
+        inputs = fixtures.fixture_inputs(plan, manifest, frozen.sizes, recorded)
+        staging.inputs(name, index).write_bytes(write_tensors(inputs, where=where))
+    results = fixtures.recorded_results(name, manifest)
+    if results:
+        _note(files, results.file, results.digest)
+        at = manifest.where("entry_points", name, "fixtures", "results")
+        for index, found in enumerate(fixtures.results_by_profile(entry_point, results, at)):
+            staging.results(name, index).write_bytes(write_tensors(found, where=at))
+
+
+def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
+    if init := manifest.weights[name].init:
+        progress.started(f"making weights {name} ({init})")
+    return load(name, manifest)
+
+
+def _note(files: dict[str, str], name: str, digest: str) -> None:
+    """Raises CaptureError (AOTC-E840) for a file that was another one when it was read before."""
+    raise_if(changed(files, [(name, digest)]))
+    files[name] = digest
+
+
+def _check_x64(manifest: BuildManifest) -> None:
+    """The program may not set what the manifest says: the reference would be another program."""
+    if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
+        stated = str(manifest.enable_x64).lower()
+        raise CaptureError(
+            Finding(
+                code="AOTC-E828",
+                where=manifest.where("enable_x64"),
+                expected=f"jax_enable_x64 as the manifest has it: {stated}",
+                found="the program set it to another value",
+                hint="write `enable_x64` in the manifest and leave jax.config alone",
+            )
+        )
+
+
+def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
+    """Those of the targets, sorted."""
+    names = targets or manifest.targets
+    read = {HOST if name == NATIVE else read_target(name, manifest.root).platform for name in names}
+    return tuple(sorted(read))
+
+
+def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
+    """Raises CaptureError (AOTC-E841) for a module that cannot be written down."""
+    modules: dict[str, Module] = {}
+    for platform, lowered in profile.lowered.items():
+        try:
+            modules[platform] = portable(lowered.compiler_ir("stablehlo"))
+        except Exception as error:
+            raise CaptureError(explain.not_lowered(error, platform, where, root)) from error
+    module = next(iter(modules.values()))
+    return CapturedProfile(
+        sizes=profile.sizes,
+        input_shapes=profile.shapes().inputs,
+        output_shapes=profile.shapes().outputs,
+        arguments=profile.arguments,
+        module=module,
+        others={name: other for name, other in modules.items() if other != module},
+        control_flow=profile.control_flow,
+    )
+
+
+def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> CapturedEntryPoint:
+    plan, spec = traced.plan, traced.spec
+    return CapturedEntryPoint(
+        name=plan.name,
+        function=spec.function,
+        parameters=traced.parameters,
+        inputs=traced.inputs,
+        result=traced.result,
+        outputs=traced.outputs,
+        dimensions=traced.dimensions,
+        bound=dict(plan.bound),
+        static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
+        lifted=traced.lifted,
+        mesh=mesh,
+        specialized={name: each.what for name, each in traced.symbolic.specialized.items()},
+        undetermined=traced.symbolic.undetermined,
+        coverage=traced.coverage,
+        lines=traced.lines,
+        symbolic=None
+        if traced.exported is None
+        else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
+        profiles=tuple(
+            _frozen(profile, profile_label(plan.name, profile.sizes), root)
+            for profile in traced.profiles
+        ),
+        calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
+        recorded=spec.fixtures.results is not None,
+    )
+
+
+def main() -> int:
+    manifest_path, folder, targets = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    staging = Staging(folder)
+
+    def trace(progress: Progress) -> None:
+        capture(manifest_path, targets, staging, progress)
+
+    return child.work(folder, trace)
+
+
+if __name__ == "__main__":
+    child.end(main())

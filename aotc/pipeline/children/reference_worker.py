@@ -1,0 +1,169 @@
+"""`python -m aotc.pipeline.children.reference_worker MANIFEST FOLDER [TARGET...]`: plain JAX on
+the fixtures.
+
+A process of its own with jax in its ordinary configuration, so that the reference shares nothing
+with the capture but the inputs and weights in the staging folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from aotc.capture import explain, own_files, program, raised, tree
+from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.source_files import changed
+from aotc.capture.spreading import on_one_device
+from aotc.capture.weights import Weights, read_arrays, read_shards
+from aotc.config.build_manifest import (
+    BuildManifest,
+    EntryPointSpec,
+    PadSpec,
+    at_once,
+    build_manifest_of,
+)
+from aotc.errors import CaptureError, raise_if
+from aotc.packing.weights import write_tensors
+from aotc.parity import plain_jax, structures
+from aotc.pipeline.children import child
+from aotc.pipeline.children.progress import Progress
+from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
+from aotc.pipeline.staging import Staging
+from aotc.pipeline.watching import sources_only
+from aotc.shapes.files import read_plans
+from aotc.stages import CapturedEntryPoint
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.labels import label
+
+
+def record(
+    manifest_path: Path,
+    staging: Staging,
+    compiling: Executor,
+    progress: Progress,
+) -> None:
+    """Write one fixture file per captured entry point and profile: inputs and reference outputs,
+    which are recorded ones where the program does not run here.
+
+    Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
+    """
+    manifest = build_manifest_of(manifest_path, staging.read_manifest())
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+
+    def resolved(function: str) -> Callable[..., Any]:
+        return program.resolve(function, manifest.root, str(manifest.path))
+
+    weights = {name: _weights(name, manifest, staging, resolved) for name in manifest.weights}
+    captured, plans = staging.read_program(), read_plans(staging.folder)
+    functions = {
+        name: PlainJax(
+            plan_call(name, manifest),
+            partial(flat_call, weights=_described(weights), manifest=manifest),
+            partial(plain_jax.Function, spec, resolved, weights, compiling=compiling),
+        )
+        for name, spec in manifest.entry_points.items()
+        if name in captured.entry_points
+    }
+    failed: list[Finding] = []
+    with on_one_device(manifest.mesh):
+        for name, entry_point in captured.entry_points.items():
+            for profile in entry_point.profiles if not entry_point.recorded else ():
+                functions[name].begin(profile.sizes)
+        begin_all(plans, functions)
+        for name, entry_point in captured.entry_points.items():
+            progress.started(f"running {name} ({entry_point.function})")
+            try:
+                _run(entry_point, functions[name], manifest, staging)
+            except CaptureError as error:
+                raised.show_cause(error)
+                failed += error.findings
+        raise_if(failed)
+        try_all(plans, captured, manifest, staging, functions)
+    sources = own_files.sources(manifest.root, sources_only.IMPORTED)
+    raise_if(changed(captured.sources, sources.items()))
+
+
+def _run(
+    entry_point: CapturedEntryPoint, function: PlainJax, manifest: BuildManifest, staging: Staging
+) -> None:
+    """Write the fixture and the call of every profile. Raises CaptureError (AOTC-E842) for a
+    program that plain JAX cannot run here.
+    """
+    name, spec = entry_point.name, manifest.entry_points[entry_point.name]
+    for index, profile in enumerate(entry_point.profiles):
+        inputs = read_arrays(staging.inputs(name, index))
+        try:
+            at_sizes = function.at(profile.sizes)
+            arguments = at_sizes.arguments(inputs)
+            if entry_point.recorded:
+                result = at_sizes.returned(read_arrays(staging.results(name, index)))
+            else:
+                result = at_sizes(arguments)
+        except AotcError:
+            raise
+        except (Exception, SystemExit) as error:
+            where = label(name, profile.sizes)
+            raise CaptureError(explain.not_run(error, where, manifest.root)) from error
+        fixture = {f"inputs/{path}": array for path, array in inputs.items()}
+        fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
+        where = f"{manifest.where('entry_points', name)} result"
+        staging.fixture(name, index).write_bytes(write_tensors(fixture, where=where))
+        call = structures.PlainCall(
+            entry_point=name,
+            sizes=profile.sizes,
+            profile=index,
+            arguments=at_sizes.passed(arguments, _supplied(spec)),
+            result=plain_jax.spell(result.value),
+        )
+        structures.write_call(staging.folder, call)
+
+
+def _weights(
+    name: str, manifest: BuildManifest, staging: Staging, functions: plain_jax.Functions
+) -> Any:
+    """A weights set as the program's users hold it, with the numbers that the capture recorded.
+
+    The program is marked as unsteady if it makes others here: then they depend on something that no
+    recorder saw, and the result must not be cached.
+    """
+    recorded = read_shards(staging.weights(name))
+    spec = manifest.weights[name]
+    made, steady = plain_jax.weights_as_made(
+        spec.init, spec.source is not None, recorded, functions
+    )
+    if not steady:
+        staging.unsteady.write_text(f"weights {name} have other values each time", "utf-8")
+    return made
+
+
+def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
+    """The weights sets for a flat call that says where a function failed, which asks for no more
+    than their avals.
+    """
+    return {
+        name: Weights("init", jax.tree.map(tree.abstract, made), {})
+        for name, made in weights.items()
+    }
+
+
+def _supplied(spec: EntryPointSpec) -> list[str]:
+    """The parameters that the loader passes, not the caller: masks and lengths."""
+    pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, PadSpec)]
+    return [name for pad in pads for name in (pad.mask, pad.length) if name]
+
+
+def main() -> int:
+    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    staging = Staging(folder)
+    compiling = ThreadPoolExecutor(staging.read_threads())
+    return child.work(folder, partial(record, manifest_path, staging, compiling))
+
+
+if __name__ == "__main__":
+    child.end(main())

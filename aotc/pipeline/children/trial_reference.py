@@ -1,0 +1,203 @@
+"""Plain JAX on the calls that trials compare with, and on the same calls padded and split.
+
+What the function itself cannot take, no executable can: this finds it on any host, and stands in
+for executables of targets that the build host cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import Timer
+from time import monotonic
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from aotc.capture import explain, fixtures
+from aotc.capture.arguments import CallPlan, FlatCall
+from aotc.capture.source_files import changed
+from aotc.config.build_manifest import BuildManifest
+from aotc.errors import CaptureError, ParityError, raise_if
+from aotc.packing.weights import write_tensors
+from aotc.parity import plain_jax
+from aotc.pipeline.children import child
+from aotc.pipeline.staging import Staging
+from aotc.shapes import files
+from aotc.shapes.run import Array, run
+from aotc.shapes.samples import sampled
+from aotc.shapes.trials import FIXTURE, EntryTrials, Outcome, PlannedTrial, Sizes
+from aotc.shapes.verdict import At, endless, refusals, tried
+from aotc.stages import CapturedProgram
+from aotc_runtime.schema.labels import label
+
+SECONDS_MIN = 10.0
+TIMES_LONGER = 50
+"""A padded or split call is stopped after this many times what JAX took for the exact one, whose
+time includes compiling it; and not before SECONDS_MIN."""
+
+
+class FlatCallAt(Protocol):
+    """`aotc.capture.arguments.flat_call` with a manifest and its weights."""
+
+    def __call__(self, plan: CallPlan, *, sizes: Mapping[str, int]) -> FlatCall: ...
+
+
+class FunctionAt(Protocol):
+    """`aotc.parity.plain_jax.Function` of one entry point."""
+
+    def __call__(self, *, sizes: Mapping[str, int]) -> plain_jax.Function: ...
+
+
+class PlainJax:
+    """One entry point in plain JAX, at any sizes; each is compiled once.
+
+    call_at: the capture's call, for what it says of one that fails.  function_at: the function as
+    its users call it.  seconds: what a call of some sizes took, by label.
+    """
+
+    def __init__(self, plan: CallPlan, call_at: FlatCallAt, function_at: FunctionAt) -> None:
+        self.plan, self._call_at, self._function_at = plan, call_at, function_at
+        self._functions: dict[str, plain_jax.Function] = {}
+        self.seconds: dict[str, float] = {}
+
+    def begin(self, sizes: Mapping[str, int]) -> None:
+        """Have it compiled for these sizes while others run. What fails, fails again in `at`."""
+        with suppress(Exception, SystemExit):
+            self.at(sizes).begin()
+
+    def at(self, sizes: Mapping[str, int]) -> plain_jax.Function:
+        """The function at these sizes. Whatever it raises comes through."""
+        where = label(self.plan.name, sizes)
+        if where not in self._functions:
+            self._functions[where] = self._function_at(sizes=sizes)
+        return self._functions[where]
+
+    def outputs(self, sizes: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Its results by path. inputs: by path. Whatever it raises comes through."""
+        function = self.at(sizes)
+        return function(function.arguments(inputs)).arrays
+
+    def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
+        """The abstract call at these sizes. Raises CaptureError."""
+        return self._call_at(self.plan, sizes=sizes)
+
+
+def begin_all(plans: files.Plans, functions: Mapping[str, PlainJax]) -> None:
+    """Have everything compiled for the sizes of the trials."""
+    for entries in plans.values():
+        for entry in entries:
+            for trial in entry.trials:
+                functions[entry.entry_point].begin(trial.sizes)
+
+
+def try_all(
+    plans: files.Plans,
+    program: CapturedProgram,
+    manifest: BuildManifest,
+    staging: Staging,
+    functions: Mapping[str, PlainJax],
+) -> None:
+    """Leave the calls with their results, and the outcome of every trial in plain JAX.
+
+    Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+    """
+    known: dict[bytes, Outcome] = {}
+    outcomes: files.Outcomes = {}
+    for target, entries in plans.items():
+        outcomes[target] = []
+        for entry in entries:
+            found = []
+            for trial in entry.trials:
+                key = msgspec.msgpack.encode((entry.entry_point, trial))
+                if key not in known:
+                    known[key] = _try(trial, entry, program, manifest, staging, functions)
+                found.append(known[key])
+            raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
+            outcomes[target].append(found)
+    files.write_outcomes(staging.folder, outcomes)
+
+
+def _try(
+    trial: PlannedTrial,
+    entry: EntryTrials,
+    program: CapturedProgram,
+    manifest: BuildManifest,
+    staging: Staging,
+    functions: Mapping[str, PlainJax],
+) -> Outcome:
+    name = entry.entry_point
+    function = functions[name]
+    captured = program.entry_points[name]
+    if not files.call_file(staging.folder, name, trial).exists():
+        started = monotonic()
+        _record(trial, function, program, manifest, staging)
+        where = label(name, trial.sizes)
+        function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
+    allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
+    call = files.read_call(staging.folder, name, trial, captured.inputs, captured.outputs)
+
+    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+        given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
+        with _ending(entry, trial, allowed, staging, manifest.where):
+            results = function.outputs(sizes, given)
+        return [results[spec.path] for spec in captured.outputs]
+
+    return run(trial, entry, captured.inputs, captured.outputs, call, execute)
+
+
+@contextmanager
+def _ending(
+    entry: EntryTrials, trial: PlannedTrial, seconds: float, staging: Staging, at: At
+) -> Iterator[None]:
+    """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
+
+    A loop until every number is small never ends where the padding is infinite, and nothing stops
+    what XLA runs.
+    """
+
+    def late() -> None:
+        finding = endless(entry, trial, seconds, at)
+        child.end(child.report(staging.folder, ParityError(finding)))
+
+    timer = Timer(seconds, late)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _record(
+    trial: PlannedTrial,
+    function: PlainJax,
+    program: CapturedProgram,
+    manifest: BuildManifest,
+    staging: Staging,
+) -> None:
+    """What plain JAX computes at exactly the sizes of a trial.
+
+    Raises CaptureError: AOTC-E826, E829 if the function fails there, E840 for another file than the
+    capture's.
+    """
+    name, sizes = function.plan.name, trial.sizes
+    recorded = fixtures.recorded_inputs(name, manifest)
+    if recorded:
+        raise_if(changed(program.files, [(recorded.file, recorded.digest)]))
+    inputs = fixtures.fixture_inputs(function.plan, manifest, sizes, recorded)
+    if trial.inputs != FIXTURE:
+        leaves = program.entry_points[name].inputs
+        inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)
+    call = function.call_at(sizes)
+    try:
+        results = function.outputs(sizes, inputs)
+    except (Exception, SystemExit) as error:
+        finding = explain.finding(error, call, label(name, sizes), manifest.root)
+        hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
+        raise CaptureError(replace(finding, hint=hint)) from error
+    tensors = {f"inputs/{key}": array for key, array in inputs.items()}
+    tensors |= {f"outputs/{key}": array for key, array in results.items()}
+    data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
+    files.call_file(staging.folder, name, trial).write_bytes(data)

@@ -1,0 +1,110 @@
+"""What a build leaves for reviewers: the evidence of each stage, and notes on what it does not
+prove, such as an output of a fixture in which plain JAX gives no finite number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from msgspec import UNSET
+
+from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
+from aotc.pipeline.staging import Staging
+from aotc.stages import CapturedProgram, Executable
+from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.schema.labels import label, without_compiling
+from aotc_runtime.schema.manifest import BundleManifest, Split
+from aotc_runtime.serving.dtypes import numpy_dtype
+
+_OUTPUTS = "outputs/"
+
+
+def target_evidence(
+    program: CapturedProgram, executables: Mapping[tuple[str, int], Executable]
+) -> Evidence:
+    """The evidence of one target. executables: by entry point and captured profile."""
+    return Evidence(
+        entry_points={
+            name: EntryPointEvidence(
+                coverage=entry_point.coverage,
+                profiles=tuple(
+                    ProfileEvidence(
+                        sizes=profile.sizes,
+                        control_flow=profile.control_flow,
+                        compiled=executables[name, index].evidence or UNSET,
+                    )
+                    for index, profile in enumerate(entry_point.profiles)
+                    if (name, index) in executables
+                ),
+                reference="recorded" if entry_point.recorded else UNSET,
+            )
+            for name, entry_point in program.entry_points.items()
+        },
+    )
+
+
+def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
+    """A sentence for each output of a fixture in which no value is finite."""
+    for name, entry_point in program.entry_points.items():
+        for index, profile in enumerate(entry_point.profiles):
+            where = label(name, profile.sizes)
+            data = memoryview(staging.fixture(name, index).read_bytes())
+            for key, info in read_tensors(data, where=f"fixture {where}").items():
+                values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+                if key.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
+                    path = key.removeprefix(_OUTPUTS) or "result"
+                    yield (
+                        f"the fixture of {where} proves nothing about {path}: plain JAX gives no "
+                        "finite value there; choose other fixture inputs"
+                    )
+
+
+def not_computed(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each entry point whose results were recorded elsewhere."""
+    for name, entry_point in program.entry_points.items():
+        if entry_point.recorded:
+            yield (
+                f"the results that {name} is compared with were recorded elsewhere: plain JAX did "
+                "not run it in this build"
+            )
+
+
+def specialized(program: CapturedProgram) -> Iterator[str]:
+    """A sentence for each dimension along which the program is not one function for all sizes, or
+    could not be traced as one.
+    """
+    for name, entry_point in program.entry_points.items():
+        for dimension, reason in entry_point.specialized.items():
+            at = entry_point.lines.decisions.get(dimension)
+            yield (
+                f"{name} is specialised to {dimension}: {reason}"
+                f"{f' ({at})' if at else ''}; each profile was traced by "
+                "itself, and there is no other way to serve other sizes"
+            )
+        for dimension, reason in entry_point.undetermined.items():
+            yield (
+                f"the axes of {name} that carry {dimension} were found by trial, since jax cannot "
+                f"trace it at all sizes at once: {reason}"
+            )
+
+
+def flags_ignored(program: CapturedProgram) -> Iterator[str]:
+    """A sentence if the program sets flags of XLA."""
+    if program.xla_flags:
+        yield (
+            f"the program sets XLA_FLAGS={program.xla_flags}, which has no effect here: options of "
+            "the compiler belong in target files, and axes of devices in the manifest's mesh"
+        )
+
+
+def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+    """A sentence for each dimension with the policy split that no two profiles could serve."""
+    for target, manifest in manifests.items():
+        for name, entry_point in manifest.entry_points.items():
+            for dimension, policy in without_compiling(entry_point).items():
+                if isinstance(policy, Split) and not policy.proof:
+                    yield (
+                        f"no call of {name} is split along {dimension} for {target}: no sum of "
+                        "two profiles is an accepted size; widen `range`, or add smaller profiles"
+                    )

@@ -1,0 +1,41 @@
+"""Limits that a manifest sets on memory: by the analysis, and by what calls are seen to take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from aotc.config.build_manifest import BuildManifest
+from aotc.packing.bundle import TargetParts
+from aotc.parity import memory
+from aotc.pipeline.memory import over_limit
+from aotc.pipeline.staged import stage
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.manifest import Target
+
+
+def exceeded(
+    manifest: BuildManifest,
+    targets: Mapping[str, Target],
+    parts: Sequence[TargetParts],
+    folder: Path,
+) -> Iterator[Finding]:
+    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set.
+
+    Calls are measured only where XLA's analysis finds no profile too large.
+    targets: by name as the manifest writes it.  folder: scratch, for the bundle that is measured.
+    """
+    names = {target.name: name for name, target in targets.items()}
+    for part in parts:
+        target = part.manifest.target
+        override = manifest.overrides.get(names[target.name])
+        if override is None or override.memory_limit is None:
+            continue
+        where = manifest.where("target", names[target.name], "memory_limit")
+        findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
+        if not findings:
+            staged = stage([part], folder)
+            taken = memory.run(staged.bundle, staged.policy, target.name, target.threads)
+            staged.bundle.unlink()
+            findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
+        yield from findings

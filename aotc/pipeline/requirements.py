@@ -1,0 +1,69 @@
+"""What a host must offer to run what was built for a target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from msgspec import UNSET, UnsetType
+
+from aotc.pipeline.memory import call_bytes, device_weight_bytes, host_weight_bytes
+from aotc.stages import Executable
+from aotc_runtime.schema.device import CudaDevice, DeviceRequirements
+from aotc_runtime.schema.manifest import BuiltWith, EntryPoint, Requirements, Target, WeightSet
+from aotc_runtime.schema.mesh import Mesh
+
+PLUGINS = {"cuda": "jax-cuda13-pjrt", "tpu": "libtpu", "rocm": "jax-rocm7-pjrt"}
+"""Distribution of the PJRT plugin of a platform."""
+
+CUDA_DRIVER = "13.0"
+"""Of the CUDA version that the plugin was made for, the first: within a major version, drivers run
+what newer toolkits made (CUDA's minor version compatibility).
+"""
+
+
+def requirements(
+    target: Target,
+    built_with: BuiltWith,
+    entry_points: Mapping[str, EntryPoint],
+    executables: Collection[Executable],
+    weights: Mapping[str, WeightSet],
+    mesh: Mesh | UnsetType,
+) -> Requirements:
+    """The union of what the executables need."""
+    largest = max(
+        call_bytes(profile, entry_point.inputs, mesh)
+        for entry_point in entry_points.values()
+        for profile in entry_point.profiles
+    )
+    devices = 1 if mesh is UNSET else len(mesh.devices)
+    on_each = largest + device_weight_bytes(weights, mesh)
+    return Requirements(
+        platform=target.platform,
+        architecture=target.triple.partition("-")[0],
+        isa=tuple(sorted({feature for e in executables for feature in e.isa})),
+        devices=devices,
+        custom_call_targets=tuple(sorted({t for e in executables for t in e.custom_call_targets})),
+        memory_bytes=devices * largest + host_weight_bytes(weights, mesh),
+        device=device_requirements(target, built_with, on_each),
+    )
+
+
+def device_requirements(
+    target: Target, built_with: BuiltWith, memory_bytes: int
+) -> DeviceRequirements | UnsetType:
+    """Of the accelerators of a target. memory_bytes: on each of them."""
+    if target.device is UNSET:
+        return UNSET
+    plugin = PLUGINS[target.platform]
+    is_cuda = isinstance(target.device, CudaDevice)
+    version = built_with.tools.get(plugin)
+    return DeviceRequirements(
+        kinds=target.device.kinds,
+        memory_bytes=memory_bytes,
+        plugin=plugin,
+        accepts_plugin=(version,) if version else (),
+        compute_capability=target.device.compute_capability
+        if isinstance(target.device, CudaDevice)
+        else None,
+        driver=CUDA_DRIVER if is_cuda else None,
+    )

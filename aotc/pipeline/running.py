@@ -1,0 +1,288 @@
+"""The stages of one build, in the order they run: capture, compile, tune, check.
+
+Each is a function from what the stages before it made to what the next ones need. What all of them
+share (workers, cache, scratch folder, progress) is one `Running`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from aotc.backends.protocol import Backend
+from aotc.cache.keys import Kind
+from aotc.cache.store import Cache
+from aotc.cache.tasks import OnDone, Tasks
+from aotc.config.build_manifest import BuildManifest
+from aotc.packing.bundle import TargetParts
+from aotc.pipeline import capturing, gates, trials
+from aotc.pipeline.assembler import Assembler, own
+from aotc.pipeline.backends import backends_for
+from aotc.pipeline.capturing import Keep, OnOutput, Source
+from aotc.pipeline.checking import Checking, captured_profiles
+from aotc.pipeline.compiling import Compiling
+from aotc.pipeline.distributed.places import compilers
+from aotc.pipeline.memory_limits import exceeded
+from aotc.pipeline.plan import Wanted, compile_jobs, planned_tasks
+from aotc.pipeline.staging import Staging, scratch_folder
+from aotc.pipeline.tasks.cached_backend import CachedBackend
+from aotc.pipeline.tasks.failures import Failures
+from aotc.pipeline.tasks.history import open_tasks
+from aotc.pipeline.tasks.meter import Meter, OnStage
+from aotc.pipeline.tasks.unfinished import OnFailed, telling
+from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.tuning import tune, tune_search
+from aotc.stages import CapturedProgram, CompileJob, Executable
+from aotc.tuning.tuning_file import Key, Recorded
+from aotc_runtime.schema.manifest import Target, Tuned
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to build, with everything resolved that needs no child process.
+
+    names: the targets as the manifest or the caller writes them.  targets: the same in this order.
+    wanted: the profiles of each target.  not_tuned: targets that tuning leaves as they are, and
+    why.  keep_going: collect failures instead of ending with the first one.
+    """
+
+    manifest: BuildManifest
+    names: tuple[str, ...]
+    targets: tuple[Target, ...]
+    wanted: Wanted
+    tuning: tune.Tuning | None
+    not_tuned: Mapping[str, str]
+    keep_going: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Wall-clock seconds by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time that the block takes to a stage."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What the stages of a build share while it runs.
+
+    compared: the earlier build that `tasks` are compared with, in words.  backends: by platform,
+    where the platform's toolchain is installed.  compilers: the same backends behind the cache.
+    compile_workers: the threads that wait for the compilers; `workers` unless an executor compiles.
+    """
+
+    request: Request
+    tasks: Tasks
+    compared: str
+    workers: Workers
+    staging: Staging
+    failures: Failures
+    meter: Meter
+    times: StageTimes
+    backends: Mapping[str, Backend]
+    compilers: Mapping[str, CachedBackend]
+    compile_workers: Workers
+    on_stage: OnStage
+    on_output: OnOutput
+
+    @property
+    def buildable(self) -> list[Target]:
+        """The targets with a backend. The others are failures already, when this build goes on."""
+        return [t for t in self.request.targets if t.platform in self.backends]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """jobs: of every executable that the build is to make.  executables: all of those, or fewer
+    after failures that were collected.  whole: the targets that lack nothing.
+    """
+
+    jobs: Mapping[Key, CompileJob]
+    executables: Mapping[Key, Executable]
+    whole: list[Target]
+
+
+@contextmanager
+def open_running(
+    request: Request,
+    cache: Cache | None,
+    jobs: int | None,
+    executor: Executor | None,
+    on_stage: OnStage,
+    on_output: OnOutput,
+    on_done: OnDone,
+    on_failed: OnFailed,
+) -> Iterator[Running]:
+    """Open the cache, a scratch folder, workers and backends; the arguments are those of `build`.
+
+    If the block is left by an exception, every process of the build is ended.
+    Raises CompileError for platforms without a toolchain, UsageError (AOTC-E003).
+    """
+    failures, meter = Failures(keep_going=request.keep_going), Meter(on_stage, on_done)
+    manifest = request.manifest
+    with (
+        open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
+        telling(tasks, compared, on_failed),
+        scratch_folder() as scratch,
+        Workers(jobs or len(os.sched_getaffinity(0))) as workers,
+    ):
+        tasks.expect(planned_tasks(request.wanted))
+        backends = backends_for(request.targets, failures)
+        workers.also_stop([*backends.values(), *([cache] if cache else [])])
+        with (
+            compilers(backends, tasks, workers, executor) as (cached, compile_workers),
+            tasks.ending(),
+        ):
+            yield Running(
+                request=request,
+                tasks=tasks,
+                compared=compared,
+                workers=workers,
+                staging=Staging(scratch),
+                failures=failures,
+                meter=meter,
+                times=StageTimes(),
+                backends=backends,
+                compilers=cached,
+                compile_workers=compile_workers,
+                on_stage=on_stage,
+                on_output=on_output,
+            )
+
+
+def capture_and_compile(running: Running) -> tuple[CapturedProgram, Compiled]:
+    """Capture the program, compile it, and run it in plain JAX, as far as possible side by side.
+
+    Raises BuildManifestError, CaptureError, CompileError, ParityError.
+    """
+    request, staging = running.request, running.staging
+    source = Source(request.manifest, request.names, staging)
+    compiling = Compiling(
+        running.buildable, request.wanted, running.compilers, running.compile_workers
+    )
+    program, keep_capture = _capture(running, source, compiling)
+    trials.plan(request.manifest, program, request.wanted, staging)
+    return program, _compile(running, source, compiling, program, keep_capture)
+
+
+def _capture(
+    running: Running, source: Source, compiling: Compiling
+) -> tuple[CapturedProgram, Keep]:
+    # What a tuning file says of an executable needs the whole program; otherwise each entry point
+    # is compiled as soon as it is captured.
+    waits = isinstance(running.request.tuning, Recorded)
+    with running.times.stage("capture"), running.failures.of_all(lambda: compiling.begun):
+        return capturing.capture(
+            source,
+            running.tasks,
+            running.workers,
+            (lambda captured: None) if waits else compiling.captured,
+            running.on_stage,
+            running.on_output,
+            running.failures,
+        )
+
+
+def _compile(
+    running: Running,
+    source: Source,
+    compiling: Compiling,
+    program: CapturedProgram,
+    keep_capture: Keep,
+) -> Compiled:
+    """Wait for every executable and for plain JAX. Keeps the capture in the cache if plain JAX
+    found the program to be the same each time.
+    """
+    request, failures, meter = running.request, running.failures, running.meter
+    jobs = compile_jobs(program, running.buildable, request.wanted)
+    chosen: dict[Key, Tuned] = {}
+    if isinstance(request.tuning, Recorded):
+        jobs, chosen = tune.replay(jobs, request.tuning, program, running.staging)
+    meter.expect(Kind.EXECUTABLE, len(jobs))
+    meter.expect(Kind.REFERENCE, 1)
+    reference = capturing.reference(source, running.tasks, running.workers, running.on_output)
+    begun = compiling.begin(jobs)
+    failures.wait([*begun.values(), reference])
+    # Some were begun for entry points that the capture has refused after it had traced them.
+    made = failures.results(compiling.begun)
+    executables = {key: replace(made[key], tuned=chosen.get(key)) for key in begun if key in made}
+    keep_reference = failures.results({"": reference}).get("")
+    if keep_reference and not running.staging.unsteady.exists():
+        keep_capture()
+        keep_reference()
+    # Plain JAX runs beside the compiler: how long both took together says nothing of either.
+    running.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
+    meter.finish(Kind.EXECUTABLE)
+    running.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
+    lacking = {key[0] for key in jobs if key not in executables}
+    whole = [t for t in running.buildable if t.name not in lacking] if keep_reference else []
+    return Compiled(jobs, executables, whole)
+
+
+def tune_targets(
+    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+) -> Compiled:
+    """Replace executables by the best of their candidates, as measured on this host.
+
+    Raises CompileError: AOTC-E911, E912.
+    """
+    executables = dict(compiled.executables)
+    with running.times.stage("tune"):
+        for target in compiled.whole:
+            if target.name in running.request.not_tuned:
+                continue
+            executables |= tune_search.search(
+                {key: job for key, job in compiled.jobs.items() if key[0] == target.name},
+                executables,
+                program,
+                running.staging,
+                running.compilers[target.platform],
+                parts.of,
+                workers=running.compile_workers.jobs,
+                processes=running.workers.processes,
+                on_step=lambda done, total: running.on_stage("tune", done, total),
+            )
+    return replace(compiled, executables=executables)
+
+
+def check(
+    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+) -> list[TargetParts]:
+    """Hold every target to its memory limit, to the manifest's gates and to plain JAX; the parts of
+    all targets with what was proven of them.
+
+    Raises BudgetExceededError (AOTC-E973, E975), ParityError, and whatever was collected before.
+    """
+    request, failures, tasks = running.request, running.failures, running.tasks
+    executables = compiled.executables
+    unchecked = [parts.of(target, own(executables, target)) for target in compiled.whole]
+    written = dict(zip(request.names, request.targets, strict=True))
+    limits = exceeded(request.manifest, written, unchecked, running.staging.folder)
+    lines = {name: each.lines for name, each in program.entry_points.items()}
+    failures.add([*limits, *gates.check(request.manifest, unchecked, lines)])
+    with running.times.stage("parity"):
+        checking = Checking(tasks, running.workers, running.staging)
+        running.meter.expect(Kind.PARITY, len(unchecked))
+        ran = failures.results(checking.begin(unchecked))
+        found = captured_profiles(unchecked, executables)
+        parities, proofs = checking.judge(ran, found, request.manifest.where) if ran else ({}, {})
+    failures.raise_collected()
+    return [
+        parts.of(
+            target, own(executables, target), parities[target.name], proofs.get(target.name, {})
+        )
+        for target in request.targets
+    ]

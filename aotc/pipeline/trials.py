@@ -1,0 +1,74 @@
+"""Trials: calls of sizes between the profiles, padded or split, compared with exact ones.
+
+Planned after the capture, for every target; judged once executables and plain JAX have run them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.errors import raise_if
+from aotc.pipeline.plan import Wanted
+from aotc.pipeline.policies import Proofs
+from aotc.pipeline.staging import Staging
+from aotc.shapes import files
+from aotc.shapes.plan import plan_trials
+from aotc.shapes.samples import ranges
+from aotc.shapes.trials import Outcome
+from aotc.shapes.verdict import At, evidence, refusals, tried
+from aotc.stages import CapturedEntryPoint, CapturedProgram
+from aotc_runtime.schema.manifest import TrialRan
+
+
+def plan(
+    manifest: BuildManifest, program: CapturedProgram, wanted: Wanted, staging: Staging
+) -> None:
+    """Plan the trials of every target, and leave the plan in the staging folder."""
+    plans = {
+        target: [
+            planned
+            for name, captured in program.entry_points.items()
+            if (spec := manifest.entry_points[name]).out_of_profile
+            for held in [_held(captured, spec, staging)]
+            for planned in [plan_trials(captured, spec, manifest.dimensions, profiles[name], held)]
+            if planned.trials
+        ]
+        for target, profiles in wanted.items()
+    }
+    files.write_plans(staging.folder, plans)
+
+
+def _held(
+    captured: CapturedEntryPoint, spec: EntryPointSpec, staging: Staging
+) -> dict[str, tuple[int, int]]:
+    files_of = (staging.inputs(captured.name, index) for index in range(len(captured.profiles)))
+    return ranges(captured.inputs, spec, map(files.read_arrays, files_of))
+
+
+def judge(
+    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Outcome]] | None], at: At
+) -> dict[str, Proofs]:
+    """The proofs of the targets that were tried, by target.
+
+    on_executables: outcomes by target, entry point and trial; None for a target that this host
+    cannot run, whose proof is what the function does in plain JAX.
+
+    Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+    """
+    in_jax = files.read_outcomes(staging.folder)
+    proofs: dict[str, Proofs] = {}
+    for target, entries in files.read_plans(staging.folder).items():
+        if target not in on_executables:
+            continue
+        outcomes, ran = on_executables[target], TrialRan.EXECUTABLE
+        if outcomes is None:
+            outcomes, ran = in_jax[target], TrialRan.PLAIN_JAX
+        pairs = [(e, tried(e, each)) for e, each in zip(entries, outcomes, strict=True)]
+        raise_if(
+            finding
+            for entry, found in pairs
+            for finding in refusals(entry, found, f"the executables for {target}", at)
+        )
+        proofs[target] = {entry.entry_point: evidence(found, ran) for entry, found in pairs}
+    return proofs

@@ -1,0 +1,45 @@
+"""A padded call that does not end is given up, with the process that makes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+SCRIPT = """
+import sys, threading
+from pathlib import Path
+from aotc.pipeline.staging import Staging
+from aotc.pipeline.children.trial_reference import _ending
+from aotc.shapes.trials import EntryTrials, PlannedTrial
+
+trial = PlannedTrial(("n",), {"n": 3}, ({"n": 4},), sys.argv[2])
+entry = EntryTrials("f", 0.0, 0.0, {}, (), {}, {}, (trial,))
+staging = Staging(Path(sys.argv[1]))
+with _ending(entry, trial, float(sys.argv[3]), staging, lambda *keys: ".".join(keys)):
+    threading.Event().wait(float(sys.argv[4]))
+"""
+
+
+def ended(
+    folder: Path, fill: str, allowed: float, takes: float
+) -> tuple[int, list[dict[str, str]]]:
+    arguments = [str(folder), fill, str(allowed), str(takes)]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *arguments], check=False, timeout=60)
+    file = folder / "findings.json"
+    return done.returncode, msgspec.json.decode(file.read_bytes()) if file.exists() else []
+
+
+def test_a_call_that_takes_too_long_is_refused_with_its_sizes_and_its_fill(tmp_path: Path) -> None:
+    code, (finding,) = ended(tmp_path, "inf", 0.1, 60)
+    assert (code, finding["code"]) == (8, "AOTC-E955")
+    assert finding["where"].startswith("entry_points.f.out_of_profile.n, output")
+    assert finding["found"] == (
+        "none within 0 s from plain JAX itself, padded to n=4 and filled with infinity"
+    )
+
+
+def test_a_call_in_time_goes_on(tmp_path: Path) -> None:
+    assert ended(tmp_path, "inf", 60, 0.01) == (0, [])

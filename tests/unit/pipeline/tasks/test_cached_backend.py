@@ -1,0 +1,113 @@
+"""What the key of an executable accounts for, one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from aotc.backends.xla.compile import XlaBackend
+from aotc.cache.keys import key_of
+from aotc.cache.store import LocalStore
+from aotc.cache.tasks import Tasks
+from aotc.config.target import read_target
+from aotc.pipeline.tasks import identity
+from aotc.pipeline.tasks.cached_backend import CachedBackend, job_parts
+from aotc.stages import CompileJob, Executable, Module
+from aotc_runtime.digest import sha256
+from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
+from aotc_runtime.schema.mesh import Mesh, MeshAxis
+
+TARGET = read_target("cpu-x86-64-v3", Path(), "test")
+MODULE = Module(b"module", sha256(b"module"), "1.0.0", ())
+JOB = CompileJob("f", MODULE, TARGET)
+
+
+def in_target(**changes: object) -> CompileJob:
+    return replace(JOB, target=msgspec.structs.replace(TARGET, **changes))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(JOB, module=replace(MODULE, digest=sha256(b"other"))),
+        replace(JOB, options={"xla_flag": "1"}),
+        replace(JOB, constants={0: np.zeros(2, np.float32)}),
+        replace(JOB, mesh=Mesh(axes=(MeshAxis(name="x", size=2),), devices=(0, 1))),
+        in_target(cpu="haswell"),
+        in_target(features=TARGET.features[:-1]),
+        in_target(tuning=("prefer-no-gather",)),
+        in_target(threads=TARGET.threads + 1),
+        in_target(options={"xla_flag": "1"}),
+        in_target(triple="aarch64-unknown-linux-gnu"),
+    ],
+)
+def test_an_executables_key_accounts_for(changed: CompileJob) -> None:
+    assert key_of("", job_parts(changed)) != key_of("", job_parts(JOB))
+
+
+@pytest.mark.parametrize(
+    "array", [np.ones(2, np.float32), np.zeros(2, np.int32), np.zeros((1, 2), np.float32)]
+)
+def test_constants_count_by_value_dtype_and_shape(array: np.ndarray) -> None:
+    zeros = replace(JOB, constants={0: np.zeros(2, np.float32)})
+    other = replace(JOB, constants={0: array})
+    assert key_of("", job_parts(zeros)) != key_of("", job_parts(other))
+
+
+def test_names_for_people_do_not_count() -> None:
+    assert job_parts(replace(in_target(name="renamed"), label="g")) == job_parts(JOB)
+
+
+class Counting(XlaBackend):
+    """Compiles nothing, and counts."""
+
+    def __init__(self, jaxlib: str = "0.12.0") -> None:
+        super().__init__()
+        self.jaxlib, self.compiled = jaxlib, 0
+
+    def toolchain(self) -> BuiltWith:
+        return BuiltWith("1", "0.12.0", self.jaxlib, "", 1, 1, "1")
+
+    def compile(self, job: CompileJob) -> Executable:
+        self.compiled += 1
+        memory, cost = Memory(1, 2, 3, 4, 5), Cost(1, 2, 3)
+        return Executable(b"code", sha256(b"code"), ("avx",), (), (), memory, cost, {"k": 1}, 0.5)
+
+
+def test_the_same_job_is_compiled_once_and_another_toolchain_compiles_it_again(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path, 10**6)
+    first = Counting()
+    made = CachedBackend(first, Tasks(store, {})).compile(JOB)
+    again, newer = Counting(), Counting("0.12.0.1")
+    tasks = Tasks(store, {})
+    assert CachedBackend(again, tasks).compile(JOB) == made
+    assert CachedBackend(newer, tasks).compile(JOB) == made
+    assert (first.compiled, again.compiled, newer.compiled) == (1, 0, 1)
+
+
+def test_libraries_from_another_place_are_another_toolchain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, 10**6)
+    CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
+    backend = Counting()
+    CachedBackend(backend, Tasks(store, {})).compile(JOB)
+    assert backend.compiled == 1
+
+
+def test_another_code_of_ours_is_another_toolchain_whatever_its_version_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, 10**6)
+    CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
+    monkeypatch.setattr(identity, "toolchain_code", lambda: {"code of aotc": sha256(b"edited")})
+    backend = Counting()
+    CachedBackend(backend, Tasks(store, {})).compile(JOB)
+    assert backend.compiled == 1

@@ -1,0 +1,38 @@
+"""Progress of a build, and how long its tasks ran."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.cache.keys import Kind, Task
+from aotc.cache.tasks import Done
+from aotc.pipeline.tasks import meter
+from aotc.pipeline.tasks.meter import Meter
+
+
+def test_time_counts_once_however_many_tasks_of_a_kind_ran_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[tuple[str, int, int]] = []
+    counted = Meter(lambda *stage: seen.append(stage), lambda done: None)
+    counted.expect(Kind.EXECUTABLE, 3)
+    ends_and_seconds = [
+        (Kind.EXECUTABLE, 3.0, 2.0),
+        (Kind.REFERENCE, 50.0, 45.0),
+        (Kind.EXECUTABLE, 4.0, 2.0),
+        (Kind.EXECUTABLE, 12.0, 1.0),
+        (Kind.EXECUTABLE, 12.0, 0.0),
+    ]
+    for kind, end, seconds in ends_and_seconds:
+        monkeypatch.setattr(meter.time, "perf_counter", lambda end=end: end)
+        counted.done(Done(Task(kind, "x", {}), False, (), seconds))
+    assert counted.seconds(Kind.EXECUTABLE) == 3.0 + 1.0
+    assert counted.seconds(Kind.REFERENCE) == 45.0
+    assert counted.seconds(Kind.PARITY) == 0.0
+    assert seen[0] == ("compile", 0, 3)
+
+
+def test_a_stage_without_tasks_is_not_shown() -> None:
+    seen: list[tuple[str, int, int]] = []
+    Meter(lambda *stage: seen.append(stage), lambda done: None).expect(Kind.PARITY, 0)
+    assert seen == []

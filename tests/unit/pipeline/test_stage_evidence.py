@@ -1,0 +1,62 @@
+"""Fixtures that prove nothing are named in the result of a build."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.pipeline.build import Built, build
+from aotc.report.text import print_build
+
+PROGRAM = """
+import jax.numpy as jnp
+table = jnp.arange(32.0)
+def f(x):
+    return {"fine": x, "partly": x.at[0].set(jnp.nan), "nan": jnp.log(-1 - x * x), "none": x[:0]}
+def g(x):
+    return x / 0 + table[0], jnp.int32(1)
+def h(x):
+    return x.astype("bfloat16") + table[:1].astype("bfloat16")
+"""
+
+MANIFEST = """
+schema = 1
+name = "program"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+dimensions.n = { range = [2, 4], profiles = [2, 4] }
+[entry_points.f]
+function = "program:f"
+inputs.x = { shape = ["n"], dtype = "float32" }
+[entry_points.g]
+function = "program:g"
+inputs.x = { shape = [2], dtype = "float32" }
+[entry_points.h]
+function = "program:h"
+inputs.x = { shape = [2], dtype = "float32" }
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "program.toml").write_text(MANIFEST)
+    return build(folder / "program.toml", output=folder / "program.aotb")
+
+
+def test_every_output_without_a_finite_value_is_named_with_its_profile(built: Built) -> None:
+    named = [note.partition(": ")[0] for note in built.notes]
+    assert named == [
+        "the fixture of f[n=2] proves nothing about nan",
+        "the fixture of f[n=4] proves nothing about nan",
+        "the fixture of g proves nothing about 0",
+    ]
+
+
+def test_an_array_that_two_entry_points_close_over_is_counted_once(
+    built: Built, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_build(built, verbose=False)
+    shown = capsys.readouterr().out
+    assert "lifted  1 closed-over array into weights: float32[32]" in shown
+    assert "weights closure: 1 tensor, " in shown

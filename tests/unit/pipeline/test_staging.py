@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aotc.errors import UsageError
+from aotc.pipeline.staging import scratch_folder
+
+
+def test_a_folder_that_its_owner_may_not_read_is_refused_and_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a mask of modes such as 0777 makes it; root may read everything."""
+    opened = os.open
+
+    def forbidden(path: os.PathLike[str] | str, *options: int) -> int:
+        if "aotc-build-" in os.fspath(path):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *options)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "open", forbidden)
+    with pytest.raises(UsageError) as caught, scratch_folder():
+        pass
+    assert caught.value.code == "AOTC-E003"
+    assert list(tmp_path.iterdir()) == []
