@@ -41,9 +41,9 @@ def compat(
     \b
     aotc compat digits-1.0.0.aotb --hosts facts/*.json
     """
+    from aotc.backends.targets import known_targets
     from aotc.bundles.compat import judge
     from aotc.compat.host_files import read_hosts
-    from aotc.config.target import known_targets
     from aotc.report.compat import compat_document, compat_findings, compat_lines
     from aotc_runtime.engines.facts import detect_all
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
+from aotc.backends.registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.pipeline.evidence import target_evidence
@@ -65,13 +66,14 @@ def target_parts(
     blobs: list[Blob] = [blob for set_ in weights.values() for blob in set_]
     evidence = Blob(canonical.encode(target_evidence(program, executables)), oci.EVIDENCE_TYPE)
     blobs.append(evidence)
+    lowered_for = kind_of(target.platform).lowered_for
     entry_points = {}
     for name, captured in program.entry_points.items():
         records = []
         for index, profile in enumerate(captured.profiles):
             if (name, index) in executables:
                 executable = executables[name, index]
-                module = Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE)
+                module = Blob(profile.module_for(lowered_for).artifact, oci.MODULE_TYPE)
                 code = Blob(executable.serialized, oci.EXECUTABLE_TYPE)
                 fixture = Blob(staging.fixture(name, index).read_bytes(), oci.FIXTURE_TYPE)
                 blobs += (module, code, fixture)

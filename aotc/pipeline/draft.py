@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aotc.backends.targets import NATIVE, find_target
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.target import NATIVE, find_target
 from aotc.drafting.draft import draft, name_of
 from aotc.drafting.draft_types import Draft
 from aotc.drafting.manifest_text import manifest_text

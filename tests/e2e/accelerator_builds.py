@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.config.target import list_targets, read_target
+from aotc.backends.targets import list_targets, read_target
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
 from aotc.report.explain import Stage, explain

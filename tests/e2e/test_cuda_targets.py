@@ -14,8 +14,9 @@ import pytest
 from msgspec import UNSET
 
 from aotc.backends.cuda import descriptions, disassembly, wheels
-from aotc.config.target import file_text, read_target
-from aotc.pipeline.target_check import check_target, self_contained
+from aotc.backends.registry import kind_of
+from aotc.backends.targets import file_text, read_target
+from aotc.pipeline.target_check import check_target
 from aotc.report.explain import Stage, explain
 from aotc.report.review import Review
 from aotc_runtime.schema.device import CudaDevice
@@ -89,7 +90,7 @@ def test_linear_algebra_is_lowered_to_the_kernels_of_each_platform(tmp_path: Pat
 
 
 def test_a_self_contained_target_needs_no_description_of_the_plugin(tmp_path: Path) -> None:
-    target = self_contained(read_target("nvidia-l4", ROOT))
+    target = kind_of("cuda").self_contained(read_target("nvidia-l4", ROOT))
     (tmp_path / "l4.toml").write_text(file_text(target, "nvidia-l4"))
     again = read_target("l4.toml", tmp_path)
     assert again == target

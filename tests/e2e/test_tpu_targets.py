@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.backends.tpu import wheels
 from aotc.backends.tpu.compile import TpuBackend
-from aotc.config.target import read_target
 from aotc.errors import CaptureError, CompileError
 from aotc.lowering.stablehlo import portable
 from aotc.pipeline.build import build

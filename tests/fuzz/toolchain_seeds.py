@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.backends.targets import builtin_folder
 from aotc.backends.xla import objects
 from aotc.cache.store import MAGIC, _digest
-from aotc.config.target import builtin_folder
 from aotc.pipeline.distributed.wire import Answer
 from aotc.signing.openssf import model_signature
 from aotc.stages import Executable

@@ -15,9 +15,9 @@ import click
 import pytest
 
 import aotc_runtime
+from aotc.backends.targets import read_target
 from aotc.cli.group import cli
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.target import read_target
 from aotc.errors import BUILD_FAMILIES, BuildManifestError
 from aotc_runtime.errors import family_of
 from aotc_runtime.verification.trust import read_policy

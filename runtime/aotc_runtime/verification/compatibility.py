@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.engine import XLA, engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.kernels import LAPACK, SERVED, is_served
 from aotc_runtime.schema.labels import without_compiling
@@ -42,9 +43,15 @@ def _where(manifest: BundleManifest) -> str:
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 
+def _needs_xla(manifest: BundleManifest) -> bool:
+    return engine_name(manifest.requires.platform) == XLA
+
+
 def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """accepts_jaxlib: exact versions, each with evidence behind it."""
-    if host.jaxlib not in manifest.accepts_jaxlib:
+    """accepts_jaxlib: exact versions, each with evidence behind it. Only XLA's executables need
+    jaxlib; of another engine's, requires.device says which versions run them.
+    """
+    if _needs_xla(manifest) and host.jaxlib not in manifest.accepts_jaxlib:
         accepted = " or ".join(manifest.accepts_jaxlib)
         yield Finding(
             code="AOTC-E401",
@@ -114,10 +121,10 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
     return has.platform if has.devices else host.platform
 
 
-def check_libc(_: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """The glibc that every supported jaxlib needs, if the host's version is known."""
     name, found = _libc(host)
-    if name == GLIBC and found and found < GLIBC_FLOOR:
+    if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
         yield Finding(
             code="AOTC-E507",
             where="this host's C library",

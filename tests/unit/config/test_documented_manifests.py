@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aotc.backends.registry import kinds
+from aotc.backends.targets import read_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.models import (
     BuildManifestModel,
@@ -17,8 +19,6 @@ from aotc.config.models import (
     ToleranceModel,
     WeightsModel,
 )
-from aotc.config.target import read_target
-from aotc.config.target_models import MODELS
 from aotc_runtime.schema.manifest import DType
 
 PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
@@ -52,7 +52,7 @@ def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
     "model",
     [
         *(BuildManifestModel, WeightsModel, DimensionModel, EntryPointModel, FixturesModel),
-        *(GatesModel, ToleranceModel, *MODELS.values()),
+        *(GatesModel, ToleranceModel, *(kind.model for kind in kinds().values())),
     ],
     ids=lambda model: model.__name__,
 )
