@@ -22,7 +22,7 @@ PROGRAM = """
 import jax.numpy as jnp
 import numpy as np
 
-def init(key):
+def init():
     return {"bias": jnp.arange(3.0), "kernel": jnp.arange(12.0).reshape(4, 3) / 7}
 
 def predict(params, image):
@@ -35,7 +35,7 @@ def other(params, image):
 MANIFEST = """
 schema = 1
 name = "sums"
-version = "1.0"
+version = "1.0.0"
 targets = ["wooden"]
 
 [weights.params]
@@ -44,12 +44,12 @@ init = "program:init"
 [dimensions.batch]
 range = [1, 8]
 profiles = [1, 4]
-out_of_profile = "pad"
 
 [entry_points.predict]
 function = "program:FUNCTION"
 bind = { params = "params" }
 inputs.image = { shape = ["batch", 4], dtype = "float32" }
+out_of_profile.batch = "pad"
 """
 
 TARGET = """
@@ -99,9 +99,15 @@ def run(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> subprocess.Co
     )
 
 
+def command(
+    *arguments: object, cwd: Path, path: str = str(ABACUS)
+) -> subprocess.CompletedProcess[str]:
+    return run("-m", "aotc.cli.main", *arguments, cwd=cwd, path=path)
+
+
 def aotc(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> dict[str, Any]:
     """What a command says as JSON."""
-    done = run("-m", "aotc", *arguments, "--json", cwd=cwd, path=path)
+    done = command(*arguments, "--json", cwd=cwd, path=path)
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -119,14 +125,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """sums.aotb with sums.trust.toml, signed."""
     folder = tmp_path_factory.mktemp("abacus")
     write_program(folder, "predict")
-    assert run("-m", "aotc", "keygen", "release", "--plain", cwd=folder).returncode == 0
-    built = run("-m", "aotc", "build", "sums.toml", "--key", "release.key", cwd=folder)
+    assert command("keygen", "release", "--plain", cwd=folder).returncode == 0
+    built = command("build", "sums.toml", "--key", "release.key", "-o", "sums.aotb", cwd=folder)
     assert built.returncode == 0, built.stdout + built.stderr
-    trusted = run(
-        "-m",
-        "aotc",
+    trusted = command(
         "trust",
         "init",
+        "-o",
         "sums.trust.toml",
         "--name",
         "sums",
@@ -185,7 +190,7 @@ def test_a_server_answers_with_it_and_never_loads_jaxlib(folder: Path) -> None:
     assert answer["refused"] == [
         "AOTC-E755",
         "abacus to run the executable",
-        "numbers of more than 3 digits",
+        "a first number of more than 3 digits",
     ]
     report = answer["report"]
     assert len(report["fixtures"]) == 2 and report["compilations"] == 0

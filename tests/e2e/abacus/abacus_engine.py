@@ -52,8 +52,8 @@ class Abacus(Device):
     def execute(self, executable: int, arguments: list[Any]) -> list[Beads]:
         bias, kernel, image = arguments
         assert (bias.is_shared, kernel.is_shared, image.is_shared) == (True, True, False)
-        if np.abs(image.array).max(initial=0) >= 10**executable:
-            raise OverflowingError(f"numbers of more than {executable} digits")
+        if abs(image.array[0, 0]) >= 10**executable:
+            raise OverflowingError(f"a first number of more than {executable} digits")
         return [Beads(image.array @ kernel.array + bias.array, is_shared=False)]
 
     def to_numpy(self, buffer: Beads, aval: Aval) -> Array:

@@ -1,5 +1,5 @@
-"""The build's side of a kind of targets: the keys of its target files, what a host has to offer, and
-a compiler. An executable is a line of text, which says what the engine is to compute.
+"""The build's side of a kind of targets: the keys of its target files, what a host has to offer,
+and a compiler. An executable is a line of text, which says what the engine is to compute.
 """
 
 from __future__ import annotations
