@@ -22,6 +22,9 @@ from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.device import DeviceRequirements, TargetDevice
 from aotc_runtime.schema.manifest import BuiltWith, Target
 
+GROUP = "aotc.backends"
+"""The group of entry points."""
+
 
 class Backend(Protocol):
     """Compiles modules for targets of one platform. Called from several threads at once."""

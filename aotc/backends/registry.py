@@ -6,12 +6,9 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, cast
 
-from aotc.backends.protocol import Backend, TargetKind
+from aotc.backends.protocol import GROUP, Backend, TargetKind
+from aotc.backends.refusals import no_backend
 from aotc.backends.rocm.kind import RocmKind
-from aotc.errors import CompileError
-from aotc_runtime.errors import Finding
-
-GROUP = "aotc.backends"
 
 type AnyKind = TargetKind[Any]
 
@@ -38,17 +35,3 @@ def kind_of(platform: str) -> AnyKind:
 def backend_for(platform: str) -> Backend:
     """The backend of a platform. Raises CompileError (AOTC-E909) if none is installed."""
     return kind_of(platform).backend()
-
-
-def no_backend(platform: str, hint: str) -> CompileError:
-    """AOTC-E909."""
-    found = sorted({point.name for point in entry_points(group=GROUP)})
-    return CompileError(
-        Finding(
-            code="AOTC-E909",
-            where=f"platform {platform}",
-            expected="a backend for one of: " + ", ".join(found),
-            found="none installed for this platform",
-            hint=hint,
-        )
-    )

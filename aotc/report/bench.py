@@ -21,14 +21,13 @@ from aotc.processes import Processes, describe_status, inherited
 from aotc.report.arrays import usage
 from aotc.report.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.report.bench_worker import PROGRESS, START
-from aotc_runtime.engines.facts import detect_all
+from aotc_runtime.engines.facts import detect, detect_all
 from aotc_runtime.errors import BackendError, Finding, family_of
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
 from aotc_runtime.serving.loaded import no_entry_point
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -234,7 +233,7 @@ def _document(
     seconds: float,
 ) -> dict[str, Any]:
     manifest = verified.manifest
-    facts = host.detect()
+    facts = detect()
     steady = {each.label: each for each in run.steady}
     first = [cold.first / 1e6 for cold in colds]
     stages = {stage: [cold.stages[stage] for cold in colds] for stage in colds[0].stages}

@@ -18,6 +18,7 @@ import msgspec
 from aotc.processes import end_with_parent
 from aotc.tuning import messages
 from aotc.tuning.messages import Answer, Job, Times, Unfit
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.schema.policy import TrustPolicy
@@ -27,7 +28,6 @@ from aotc_runtime.serving.resident import ResidentBundle, make_resident
 from aotc_runtime.serving.signature import arguments_of
 from aotc_runtime.serving.threads import Threads
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import examine
@@ -38,7 +38,7 @@ type Place = tuple[str, int]
 
 def measure(job: Job, say: Callable[[str], None]) -> Answer:
     """Load every candidate, check its fixtures, and time what is to be measured."""
-    facts = host.detect()
+    facts = detect()
     threads = engine.processor().threads
     policy = read_policy(Path(job.policy))
     calls: dict[Place, dict[str, Call]] = {}
@@ -72,7 +72,7 @@ def measure(job: Job, say: Callable[[str], None]) -> Answer:
 
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
     """A candidate in memory, or why this host cannot run it."""
-    verdict = examine(open_bundle(Path(job.bundle)), policy, host.detect(), target=target)
+    verdict = examine(open_bundle(Path(job.bundle)), policy, detect(), target=target)
     if verdict.manifest is None:
         raise_if(verdict.findings)
     if verdict.bundle is None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, overload
 
 from aotc_runtime.engines import facts as engine_facts
 from aotc_runtime.engines import registry
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.engines.protocol import Executable
 from aotc_runtime.engines.xla import engine as xla
 from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
@@ -23,7 +24,6 @@ from aotc_runtime.serving.loading import Loading
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import Place, load_executables, make_resident
 from aotc_runtime.serving.states import State
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -123,7 +123,7 @@ def _load(
         started = xla.processor(threads, count)
         if devices is not None and started.device_count < devices:
             raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
-        facts = host.detect(memory_limit, count)
+        facts = detect(memory_limit, count)
         lap("runtime")
         return facts
 

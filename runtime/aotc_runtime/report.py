@@ -107,7 +107,7 @@ def _other_targets(choice: Choice) -> Iterator[str]:
 
 
 def host_report() -> Report:
-    """What this host is, JSON in either form. Starts jaxlib; raises what `host.detect` raises."""
+    """What this host is, JSON in either form. Starts jaxlib; raises what `detect` raises."""
     document = host_document(detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))
 

@@ -19,8 +19,8 @@ from aotc.backends.targets import file_text, read_target
 from aotc.pipeline.target_check import check_target
 from aotc.report.explain import Stage, explain
 from aotc.report.review import Review
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.device import CudaDevice
-from aotc_runtime.system import host
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,
@@ -126,9 +126,7 @@ def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
 def test_kernels_are_shown_as_assembly(reviewed: Review) -> None:
     told = next(e for e in reviewed.executables() if e.record.sizes == {"batch": 8}).evidence
     assert told is not None and told.compiled is not UNSET
-    (shown,) = explain(
-        reviewed, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
-    ).representations
+    (shown,) = explain(reviewed, "predict", Stage.ASM, {"batch": 8}, None, detect()).representations
     kernels = re.findall(r"^(\S+):  (\d+) bytes$", shown.text, re.MULTILINE)
     assert {name: int(size) for name, size in kernels} == told.compiled.kernels != {}
     assert shown.text.count(" EXIT ;") >= len(kernels)

@@ -253,12 +253,12 @@ import sys
 from pathlib import Path
 import aotc_runtime
 from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.system import host
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
-bundle = verify(open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2])), host.detect())
+bundle = verify(open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2])), detect())
 try:
     make_resident(bundle)
 except aotc_runtime.AotcError as error:

@@ -52,6 +52,6 @@ class RocmKind(TargetKind[RocmModel]):
 
     def backend(self) -> Backend:
         """Raises CompileError (AOTC-E909)."""
-        from aotc.backends.registry import no_backend
+        from aotc.backends.refusals import no_backend
 
         raise no_backend("rocm", HINT)

@@ -1,4 +1,4 @@
-"""What this host has beside its processor: engines are asked, none is started."""
+"""What this host is: the system and the engines are asked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,28 @@ from msgspec.structs import replace
 from aotc_runtime.engines import registry
 from aotc_runtime.schema.engine import engine_name
 from aotc_runtime.schema.facts import Accelerator, HostFacts
-from aotc_runtime.system import host
+from aotc_runtime.system import host, processor
+
+
+def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
+    """The facts of this process' host. Starts XLA on its processor; raises what `xla.engine`'s
+    `processor` raises, and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it
+    cannot run.
+
+    memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
+    devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
+    started with, now or before.
+    """
+    processor.require()
+    # It imports numpy, which dies of SIGILL on processors that the line above refuses.
+    from aotc_runtime.engines.xla import engine
+
+    device = engine.processor(devices=devices)
+    triple, cpu, features = device.machine()
+    machine = host.Machine(triple.partition("-")[0], cpu, features, device.kind)
+    return host.facts(
+        machine, device.jaxlib, device.device_count, devices is not None, memory_limit
+    )
 
 
 def accelerator(platform: str) -> Accelerator | None:
@@ -27,5 +48,5 @@ def accelerators() -> tuple[Accelerator, ...]:
 
 
 def detect_all(devices: int | None = None) -> HostFacts:
-    """As `host.detect`, with what there is beside the processor."""
-    return replace(host.detect(devices=devices), accelerators=accelerators())
+    """What `detect` finds, with what there is beside the processor."""
+    return replace(detect(devices=devices), accelerators=accelerators())

@@ -1,4 +1,4 @@
-"""What this host is: processor, system, jaxlib, devices and memory, as `HostFacts`."""
+"""What this host is, as `HostFacts`: system, libraries and memory; engines know the rest."""
 
 from __future__ import annotations
 
@@ -7,51 +7,53 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from msgspec import Struct
+
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
-from aotc_runtime.system import processor
 from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
+
+
+class Machine(Struct, frozen=True):
+    """The processor, in LLVM's spelling. kind: an engine's name for it."""
+
+    architecture: str
+    cpu: str
+    features: frozenset[str]
+    kind: str
+
 
 LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
-def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
-    """The facts of this process' host. Starts jaxlib; raises what XLA's `processor` raises, and
-    before jaxlib is touched IncompatibleHostError (AOTC-E506) where it cannot run.
+def facts(
+    machine: Machine, jaxlib: str, devices: int, devices_fixed: bool, memory_limit: int | None
+) -> HostFacts:
+    """The facts of this process' host. jaxlib: the version, and so on as in `HostFacts`.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
-    devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
-    started with, now or before.
     """
-    processor.require()
-    # It imports numpy, which dies of SIGILL on processors that the line above refuses.
-    from aotc_runtime.engines.xla import engine
-
-    device = engine.processor(devices=devices)
-    triple, cpu, features = device.machine()
-    if memory_limit is None:
-        memory_limit = free_memory()
     system = os.uname()
     return HostFacts(
         platform="cpu",
-        architecture=triple.partition("-")[0],
-        cpu=cpu,
-        isa=features,
-        jaxlib=device.jaxlib,
-        devices=device.device_count,
-        memory_bytes=memory_limit,
+        architecture=machine.architecture,
+        cpu=machine.cpu,
+        isa=machine.features,
+        jaxlib=jaxlib,
+        devices=devices,
+        memory_bytes=free_memory() if memory_limit is None else memory_limit,
         os=system.sysname.lower(),
         kernel=system.release,
         libc=libc(),
         python=".".join(map(str, sys.version_info[:3])),
         runtime=VERSION,
         bundle_format=FORMAT_VERSION,
-        device_kind=device.kind,
+        device_kind=machine.kind,
         libraries=tuple(name for name in LIBRARIES if _can_be_imported(name)),
-        devices_fixed=devices is not None,
+        devices_fixed=devices_fixed,
     )
 
 

@@ -40,7 +40,7 @@ def choose_target(
         (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
         key=lambda candidate: (
             bool(candidate.findings),
-            manifests[candidate.target].requires.device is UNSET,
+            manifests[candidate.target].target.device is UNSET,
             -candidate.features,
             candidate.target,
         ),

@@ -9,8 +9,6 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from aotc_runtime.engines.protocol import Array, Aval, Device, Stored
 from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.facts import Accelerator

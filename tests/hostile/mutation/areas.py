@@ -256,7 +256,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("config/gates.py", "config/fields.py"),
-        ("tests/unit/config", "--ignore=tests/unit/config/test_llvm_processors.py"),
+        ("tests/unit/config",),
         in_file=True,
     ),
     Area(

@@ -17,6 +17,7 @@ import pytest
 import aotc_runtime
 from aotc.packing.weights import write_shards
 from aotc_runtime.digest import sha256
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.engines.protocol import Aval
 from aotc_runtime.engines.xla import client
 from aotc_runtime.engines.xla.engine import processor
@@ -29,7 +30,6 @@ from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving import resident
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.serving.weights import weight_arrays
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -95,7 +95,7 @@ def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     path, policy = request.getfixturevalue(f"{name}_bundle")
-    bundle = make_resident(verify(open_bundle(path), read_policy(policy), host.detect()))
+    bundle = make_resident(verify(open_bundle(path), read_policy(policy), detect()))
     mapped = ranges(path)
     device, in_place = processor(), 0
     for key, array in bundle.arrays.items():
