@@ -78,6 +78,8 @@ def ran(folder: Path, source: str, *options: str, ignored: Sequence[int] = ()) -
     (folder / "test_it.py").write_text(source)
     starting = (
         "import os, signal, sys; "
+        # Whatever this run was started with: `nohup make test` ignores SIGHUP.
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
         f"[signal.signal(n, signal.SIG_IGN) for n in {[*map(int, ignored)]}]; "
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     )
