@@ -166,6 +166,11 @@ def test_its_bundles_are_verified(folder: Path) -> None:
     assert verified["gates"][-1] == "host"
 
 
+def test_people_are_told_its_version_instead_of_jaxlibs(folder: Path) -> None:
+    told = command("inspect", "sums.aotb", cwd=folder, path="").stdout
+    assert "abacus 1.0" in told and "jaxlib" not in told
+
+
 def test_executables_ran_and_matched_plain_jax_at_build(folder: Path) -> None:
     from aotc_runtime.schema.manifest import ParityRan
     from aotc_runtime.system.store import open_bundle
