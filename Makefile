@@ -27,7 +27,7 @@ RUNS ?= -1
 # An environment with the runtime alone, and so without jax.
 define programs-runtime
 $$(scripts/find-python) -m venv $(PROGRAMS)/runtime
-$(PROGRAMS)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e runtime
+$(PROGRAMS)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e './runtime[xla]'
 endef
 
 help: ## Show the targets
@@ -66,7 +66,7 @@ test-foreign: $(STAMP) ## Run bundles on emulated processors (installs qemu and 
 	scripts/qemu $(FOREIGN)
 	$$(scripts/find-python) -m venv $(FOREIGN)/runtime
 	$(FOREIGN)/runtime/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime
+	    -e './runtime[xla]'
 	$$(scripts/find-python) -m venv $(FOREIGN)/jaxlib-0.11.2
 	$(FOREIGN)/jaxlib-0.11.2/bin/python -m pip install --quiet --disable-pip-version-check \
 	    jax==0.11.2 jaxlib==0.11.2 -e runtime -e .

@@ -40,8 +40,7 @@ VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
 def requirements(jaxlib: str) -> list[str]:
     """What aotc-runtime says it needs, with jaxlib at this version."""
     stated = [text for text in requires("aotc-runtime") or () if "extra ==" not in text]
-    others = [text for text in stated if not re.match(r"jaxlib\b", text)]
-    return [f"jaxlib=={jaxlib}", *sorted(others)]
+    return [f"jaxlib=={jaxlib}", *sorted(stated)]
 
 
 def install(folder: Path, jaxlib: str, processes: Processes) -> None:

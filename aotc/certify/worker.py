@@ -120,11 +120,11 @@ def _run_fixtures(resident: Any, entry_point: Any, say: Callable[..., None]) -> 
 
 def _compile_symbolic(entry_point: Any, say: Callable[..., None]) -> None:
     """Compile the module for calls of other sizes, as this jaxlib would do while it serves."""
-    from aotc_runtime.serving.compiled_here import CompiledHere
+    from aotc_runtime.serving.compiling.symbolic import SymbolicCompiler
 
     profile = entry_point.profiles[0]
     say(doing=f"compiling {profile.label} from its module")
-    compiled = CompiledHere(
+    compiled = SymbolicCompiler(
         entry_point.device, entry_point.name, entry_point.spec, entry_point.symbolic
     )
     compiled(dict(profile.record.sizes))

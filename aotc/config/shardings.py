@@ -24,7 +24,8 @@ from aotc.config.problem import Problem, show, spell, unknown_reference
 from aotc.config.tables import table, tables
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.mesh import Sharding, text, untiled
+from aotc_runtime.schema.mesh import Sharding
+from aotc_runtime.schema.shardings import text, untiled
 from aotc_runtime.words import closest
 
 RESULT = "result"

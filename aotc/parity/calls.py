@@ -23,11 +23,12 @@ from aotc.parity.structures import (
 )
 from aotc.shapes.files import read_fixture
 from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import label, passed_parameters
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
-from aotc_runtime.serving import trees
+from aotc_runtime.serving.flattening import flatten
 from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.signature import bind, passed_parameters, signature_of
+from aotc_runtime.serving.signature import bind, signature_of
+from aotc_runtime.serving.trees import builder
 
 
 def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
@@ -69,7 +70,7 @@ def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
                 if np.asarray(leaf, wanted.dtype).tobytes() != wanted.tobytes():
                     path = spec.inputs[index].path
                     yield Differing(f"{where} {path}", "the argument of that path", "another one")
-        result = trees.builder(spec.result)(recorded.expected)
+        result = builder(spec.result)(recorded.expected)
         for path, expected, got in differences(call.result, result, 0.0, 0.0):
             yield Differing(f"{where} {path}", expected, got)
 
@@ -94,7 +95,7 @@ def _leaves(
     return {
         index: leaf
         for parameter, value in zip(parameters, values, strict=True)
-        for index, leaf in trees.flatten(parameter.tree, value, f"{name} {parameter.name}")
+        for index, leaf in flatten(parameter.tree, value, f"{name} {parameter.name}")
     }
 
 

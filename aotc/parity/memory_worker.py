@@ -20,7 +20,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
-from aotc_runtime.serving.signature import arguments_of
+from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy

@@ -73,7 +73,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
     import numpy as np
 
     from aotc_runtime.serving.dtypes import numpy_dtype
-    from aotc_runtime.serving.signature import arguments_of
+    from aotc_runtime.serving.trees import arguments_of
 
     callable_ = bundle[work.entry_point]
     spec = callable_.spec

@@ -20,7 +20,7 @@ from aotc.report.module_diff import ModulePair, TextDiff, compare_texts
 from aotc.report.review import Review, ReviewedExecutable, ReviewedTarget
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema import mesh
+from aotc_runtime.schema import shardings
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import EntryPoint, Parity, ParityRan, WeightSet, WeightTensor
 
@@ -171,7 +171,7 @@ def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterat
 
 def _tensor(tensor: WeightTensor) -> str:
     data = f"{tensor.dtype}[{','.join(map(str, tensor.shape))}]"
-    return f"{data} cut {mesh.text(tensor.sharding)}" if tensor.sharding else data
+    return f"{data} cut {shardings.text(tensor.sharding)}" if tensor.sharding else data
 
 
 def _coverage(place: str, one: Coverage | None, two: Coverage | None) -> Iterator[Change]:

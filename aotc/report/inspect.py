@@ -15,7 +15,7 @@ from aotc.pipeline.memory import call_bytes, total_bytes
 from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures
-from aotc_runtime.decoders import decoder
+from aotc_runtime.canonical import decoder
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource

@@ -15,10 +15,10 @@ from aotc_runtime import LoadedBundle, load
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.schema.tree import Tree
-from aotc_runtime.serving import trees
 from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.serving.signature import arguments_of
+from aotc_runtime.serving.flattening import flatten
+from aotc_runtime.serving.trees import arguments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _leaf(spec: TensorSpec, value: Array | str) -> Array:
 
 
 def _named_results(specs: tuple[TensorSpec, ...], tree: Tree, result: Any) -> dict[str, Array]:
-    leaves = dict(trees.flatten(tree, result, "result"))
+    leaves = dict(flatten(tree, result, "result"))
     return {spec.path or "result": leaves[index] for index, spec in enumerate(specs)}
 
 

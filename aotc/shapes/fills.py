@@ -10,7 +10,7 @@ import numpy as np
 from aotc.shapes.trials import ABOUT_FLOATS, DECLARED, LARGEST, SMALLEST, EntryTrials
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.serving.padding import fill_value
+from aotc_runtime.serving.routing.padding import fill_value
 
 type Array = np.ndarray[Any, Any]
 

@@ -17,8 +17,8 @@ from aotc.shapes.trials import DECLARED, EntryTrials, Outcome, PlannedTrial, Siz
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.serving.compare import Difference, compare
-from aotc_runtime.serving.padding import cut, mask, pad
-from aotc_runtime.serving.splitting import axis_of, join, piece
+from aotc_runtime.serving.routing.padding import cut, mask, pad
+from aotc_runtime.serving.routing.splitting import axis_of, join, piece
 
 type Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aotc.traffic.cost import Costs
 from aotc.traffic.serve import assign
 from aotc.traffic.space import Points, Space
-from aotc_runtime.serving.routes import add_up
+from aotc_runtime.serving.routing.router import add_up
 
 KEPT_MAX = 4096
 """Choices of sizes whose sums are remembered."""

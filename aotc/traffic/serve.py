@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aotc.traffic.cost import CostModel, Costs
 from aotc.traffic.space import Counts, Points, Space
-from aotc_runtime.serving.routes import Direct, Route, Router
+from aotc_runtime.serving.routing.router import Direct, Route, Router
 
 CELLS_MAX = 2**22
 """Of a table of points by profiles that is in memory at a time."""

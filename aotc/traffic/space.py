@@ -20,7 +20,7 @@ from aotc_runtime.schema.manifest import (
     Pad,
     Split,
 )
-from aotc_runtime.serving.routes import by_cost
+from aotc_runtime.serving.routing.router import by_cost
 
 Points = NDArray[np.int64]
 """int64[n, d]: sizes, a row for each point and a column for each dimension in sorted order."""

@@ -23,10 +23,10 @@ from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
+from aotc_runtime.serving.loaded import Threads
 from aotc_runtime.serving.readiness import run_fixtures
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
-from aotc_runtime.serving.signature import arguments_of
-from aotc_runtime.serving.threads import Threads
+from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy

@@ -20,20 +20,35 @@ from aotc_runtime.system import processor as _processor
 if _typing.TYPE_CHECKING or _processor.refusal() is None:
     from aotc_runtime.load import load
     from aotc_runtime.schema.policy import TrustPolicy
-    from aotc_runtime.serving.arrays import DeviceArray
     from aotc_runtime.serving.entry_point import LoadedEntryPoint
-    from aotc_runtime.serving.loaded import LoadedBundle
+    from aotc_runtime.serving.loaded import LoadedBundle, State
+    from aotc_runtime.verification.trust import read_policy
+
+if _typing.TYPE_CHECKING:
+    from aotc_runtime.serving.arrays import DeviceArray
+    from aotc_runtime.serving.containers import Record
     from aotc_runtime.serving.loading import Loading
     from aotc_runtime.serving.slot import BundleSlot
-    from aotc_runtime.serving.states import State
-    from aotc_runtime.serving.trees import Record
-    from aotc_runtime.verification.trust import read_policy
 else:
-    # numpy and jaxlib, which the rest needs, would end this process by SIGILL.
-    def __getattr__(name: str) -> _typing.NoReturn:
+    _IMPORTED_WHEN_USED = {
+        "BundleSlot": "aotc_runtime.serving.slot",
+        "DeviceArray": "aotc_runtime.serving.arrays",
+        "Loading": "aotc_runtime.serving.loading",
+        "Record": "aotc_runtime.serving.containers",
+    }
+
+    def __getattr__(name: str) -> _typing.Any:
         if name in __all__:
+            # numpy and jaxlib, which the rest needs, would end this process by SIGILL.
             _processor.require()
+        if name in _IMPORTED_WHEN_USED:
+            from importlib import import_module
+
+            return getattr(import_module(_IMPORTED_WHEN_USED[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
 
 
 __all__ = [

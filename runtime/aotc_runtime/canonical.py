@@ -7,12 +7,27 @@ another key order are refused rather than interpreted.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import msgspec
 
-from aotc_runtime.decoders import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
+
+_lock = threading.Lock()
+_made: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder[T](type_: type[T]) -> msgspec.json.Decoder[T]:
+    """The JSON decoder of a type; afterwards `msgspec.convert` to it is safe as well.
+
+    msgspec describes a struct to itself when the struct is first decoded, and two threads that do
+    so at once end the process with a segmentation fault (seen with 0.22.0).
+    """
+    with _lock:
+        if type_ not in _made:
+            _made[type_] = msgspec.json.Decoder(type_)
+        return _made[type_]
 
 
 def encode(value: Any) -> bytes:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from aotc_runtime.engines import facts as engine_facts
 from aotc_runtime.engines import registry
@@ -19,14 +19,16 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob
-from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.loading import Loading
+from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import Place, load_executables, make_resident
-from aotc_runtime.serving.states import State
+from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.loading import Loading
 
 Trust = str | os.PathLike[str] | TrustPolicy
 
@@ -89,7 +91,11 @@ def load(
     def work(enter: Callable[[State], None]) -> LoadedBundle:
         return _load(path, trust, target, threads, devices, memory_limit, enter)
 
-    return work(lambda _: None) if wait else Loading(work)
+    if wait:
+        return work(lambda _: None)
+    from aotc_runtime.serving.loading import Loading
+
+    return Loading(work)
 
 
 def _load(
@@ -120,6 +126,8 @@ def _load(
         count = wanted if devices is None else devices
         if count > DEVICES_MAX:
             raise _refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+        if not host.is_installed("jaxlib"):
+            return detect(memory_limit)  # verification names the extra that is missing
         started = xla.processor(threads, count)
         if devices is not None and started.device_count < devices:
             raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)

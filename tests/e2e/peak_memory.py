@@ -17,7 +17,7 @@ from aotc.parity.peak import peak
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import InputArgument
 from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.serving.signature import arguments_of
+from aotc_runtime.serving.trees import arguments_of
 
 
 def main() -> None:

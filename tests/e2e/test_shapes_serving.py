@@ -25,10 +25,9 @@ from small_programs import build_signed
 import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError, TrustError
 from aotc_runtime.schema.manifest import Symbolic, WeightArgument
-from aotc_runtime.serving import outside as outside_
-from aotc_runtime.serving import padding
+from aotc_runtime.serving.routing import fallback, padding
+from aotc_runtime.serving.routing.calls import PaddedCall
 from aotc_runtime.serving.tallies import Padding
-from aotc_runtime.serving.ways import PaddedWay
 from aotc_runtime.system import host
 
 Array = np.ndarray[Any, Any]
@@ -178,18 +177,18 @@ def test_jax_arrays_give_jax_arrays_outside_of_the_profiles_too(
 def test_what_padding_leaves_as_it_is_keeps_its_kind_and_no_element_is_no_overhead(
     bundle: LoadedBundle,
 ) -> None:
-    outside = bundle["step"]._detoured()._outside
-    (way,) = (outside.find(shapes) for shapes in [((), (3, 4), (3, 4))])
-    assert isinstance(way, PaddedWay) and way.padding is not None
-    served = outside._served[[r.sizes["batch"] for r in outside._records].index(8)]
-    assert way.outputs[0] is served.outputs[0] and way.outputs[1].shape == (3, 4)
-    spec, record = outside._spec, outside._records[0]
+    calls = bundle["step"]._checked_calls().fallback()
+    padded = calls.find(((), (3, 4), (3, 4)))
+    assert isinstance(padded, PaddedCall) and padded.padding is not None
+    served = calls._served[[r.sizes["batch"] for r in calls._records].index(8)]
+    assert padded.outputs[0] is served.outputs[0] and padded.outputs[1].shape == (3, 4)
+    spec, record = calls._spec, calls._records[0]
     empty = tuple(msgspec.structs.replace(t, shape=("batch", 0)) for t in spec.inputs)
     spec = msgspec.structs.replace(spec, inputs=empty)
     shapes = tuple((record.sizes["batch"], 0) for _ in empty)
     record = msgspec.structs.replace(record, input_shapes=shapes)
-    fills = outside._fills
-    none = PaddedWay(outside._execution, served, spec, record, {"batch": 1}, fills, ())
+    fills = calls._fills
+    none = PaddedCall(calls._execution, served, spec, record, {"batch": 1}, fills, ())
     assert none.padding == Padding(0, 0, 0)
 
 
@@ -384,12 +383,12 @@ def test_a_closed_bundle_refuses_and_still_reports(built: tuple[Path, Path]) -> 
 def test_as_many_shapes_are_remembered_as_may_be_and_the_oldest_is_forgotten(
     bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside_, "REMEMBERED_MAX", 2)
-    outside = bundle["padded"]._detoured()._outside
-    ways = [outside.find(((batch, 4), (batch, 4))) for batch in (3, 4, 5)]
-    assert [shapes[0][0] for shapes in outside._ways] == [4, 5]
-    assert outside.find(((4, 4), (4, 4))) is ways[1], "the same one, not made anew"
-    assert outside.find(((3, 4), (3, 4))) is not ways[0]
+    monkeypatch.setattr(fallback, "REMEMBERED_MAX", 2)
+    calls = bundle["padded"]._checked_calls().fallback()
+    found = [calls.find(((batch, 4), (batch, 4))) for batch in (3, 4, 5)]
+    assert [shapes[0][0] for shapes in calls._calls] == [4, 5]
+    assert calls.find(((4, 4), (4, 4))) is found[1], "the same one, not made anew"
+    assert calls.find(((3, 4), (3, 4))) is not found[0]
 
 
 def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: LoadedBundle) -> None:
@@ -398,10 +397,10 @@ def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: Load
     assert resident is not None
     inputs = tuple(msgspec.structs.replace(t, shape=("batch*seq", 4)) for t in resident.spec.inputs)
     spec = msgspec.structs.replace(resident.spec, inputs=inputs, dimensions=("batch", "seq"))
-    found = outside_.Outside(
+    found = fallback.FallbackCalls(
         msgspec.structs.replace(resident, spec=spec),
         list(call._table.values()),
-        call._execution,
+        call._checked_calls().execution,
         call.tallies,
     )
     assert refused(found.find, ((6, 4), (6, 4))).code == "AOTC-E611"
@@ -421,7 +420,7 @@ def test_of_two_dimensions_only_the_one_whose_policy_says_so_is_compiled(
     with aotc_runtime.load(path, trust=trust) as bundle:
         check_encoded(bundle["encode"](tokens(2, 6)), tokens(2, 6))
         assert list(report(bundle, "encode")["paths"]["pad"]) == ["encode[batch=2,seq=8]"]
-        compiler = bundle["encode"]._detoured()._outside.compiler
+        compiler = bundle["encode"]._checked_calls().fallback().compiler
         assert compiler is not None and compiler.report()["waiting"] == []
     assert compiler._compile is None, "and with the bundle, the module and its weights are closed"
 
@@ -554,7 +553,7 @@ import numpy as np
 import aotc_runtime
 bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
 x = np.ones((5, 4), np.float32)
-assert "aotc_runtime.serving.detour" in sys.modules
+assert "aotc_runtime.serving.routing.fallback" in sys.modules
 assert (bundle["padded"](x, x)["sum"] == 2).all()
 for _ in range(1000):
     try:

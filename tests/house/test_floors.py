@@ -109,8 +109,10 @@ def test_the_public_names_are_exactly_what_all_lists() -> None:
 
     assert list(aotc_runtime.__all__) == sorted(aotc_runtime.__all__)
     modules = {path.stem for path in RUNTIME.iterdir()}
-    visible = {name for name in vars(aotc_runtime) if not name.startswith("_")} - modules
+    visible = {name for name in dir(aotc_runtime) if not name.startswith("_")} - modules
     assert visible | {"load"} == set(aotc_runtime.__all__)
+    for name in aotc_runtime.__all__:
+        assert getattr(aotc_runtime, name).__module__.startswith("aotc_runtime.")
 
 
 def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() -> None:
@@ -118,4 +120,6 @@ def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() 
 
     project = tomllib.loads((ROOT / "runtime" / "pyproject.toml").read_text())["project"]
     names = {requirement.split()[0] for requirement in project["dependencies"]}
-    assert names == {"cryptography", "jaxlib", "msgspec", "numpy"}
+    assert names == {"cryptography", "msgspec", "numpy"}
+    extra = {requirement.split()[0] for requirement in project["optional-dependencies"]["xla"]}
+    assert extra == {"jaxlib"}

@@ -44,7 +44,8 @@ from aotc.stages import (
     Module,
 )
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.mesh import Mesh, mesh_of
+from aotc_runtime.schema.mesh import Mesh
+from aotc_runtime.schema.shardings import mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""

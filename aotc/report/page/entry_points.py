@@ -25,7 +25,7 @@ from aotc.report.shapes import shapes_report
 from aotc.report.text import count
 from aotc_runtime.schema.labels import sizes_text, supplied_parameters, tensor_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
-from aotc_runtime.schema.mesh import text
+from aotc_runtime.schema.shardings import text
 from aotc_runtime.schema.tree import leaves
 
 

@@ -6,19 +6,24 @@ from msgspec.structs import replace
 
 from aotc_runtime.engines import registry
 from aotc_runtime.schema.engine import engine_name
-from aotc_runtime.schema.facts import Accelerator, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.system import host, processor
 
 
 def detect(memory_limit: int | None = None, devices: int | None = None) -> HostFacts:
-    """The facts of this process' host. Starts XLA on its processor; raises what `xla.engine`'s
-    `processor` raises, and before jaxlib is touched IncompatibleHostError (AOTC-E506) where it
-    cannot run.
+    """The facts of this process' host.
+
+    Of the processor jaxlib is asked where it is installed, since its compiler decides what it calls
+    a feature; without it the system is, which is enough to verify bundles. Starts XLA on the
+    processor if it is installed; raises what `xla.engine`'s `processor` raises, and before jaxlib
+    is touched IncompatibleHostError (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
     started with, now or before.
     """
+    if not host.is_installed("jaxlib"):
+        return host.facts(host.machine(), NOT_INSTALLED, devices or 1, False, memory_limit)
     processor.require()
     # It imports numpy, which dies of SIGILL on processors that the line above refuses.
     from aotc_runtime.engines.xla import engine

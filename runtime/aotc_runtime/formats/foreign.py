@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from aotc_runtime import limits
-from aotc_runtime.decoders import decoder
+from aotc_runtime.canonical import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
 
 _MARKS = (b",", b":", b"[", b"{")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from aotc_runtime import limits
-from aotc_runtime.decoders import decoder
+from aotc_runtime.canonical import decoder
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.foreign import check_keys
 from aotc_runtime.schema.manifest import DType

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+NOT_INSTALLED = "not installed"
+"""In place of the version of a package that is not there."""
+
 
 class Accelerator(Struct, frozen=True):
     """The devices of one platform that this process may use, "cuda" for one.
@@ -27,8 +30,9 @@ class Accelerator(Struct, frozen=True):
 class HostFacts(Struct, frozen=True):
     """platform: "cpu".  architecture: "x86_64".  isa: processor features in LLVM's spelling, which
     the operating system and a hypervisor let programs use; cpu: the processor's name, which says
-    nothing about them.  jaxlib: the version that will run the executables.  devices: how many there
-    are.  memory_bytes: what this process may still allocate (free or cgroup limit, the less).
+    nothing about them.  jaxlib: the version that will run the executables, or NOT_INSTALLED.
+    devices: how many there are.  memory_bytes: what this process may still allocate (free or cgroup
+    limit, the less).
 
     The others are "" where unknown. os: "linux".  libc: name and version, "glibc 2.36".
     runtime: version of aotc-runtime.  bundle_format: the newest it reads.  device_kind: jaxlib's

@@ -1,4 +1,6 @@
-"""How errors, reports and counters name parts of a manifest."""
+"""What follows from parts of a manifest: their names in errors, reports and counters, and which
+parameters a caller passes.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ from aotc_runtime.schema.manifest import (
     EntryPoint,
     OutOfProfilePolicy,
     Pad,
+    Parameter,
+    ParameterKind,
     Split,
     TensorSpec,
 )
+from aotc_runtime.schema.tree import leaves
 
 _POLICIES = {
     Pad: OutOfProfilePolicy.PAD,
@@ -56,6 +61,22 @@ def supplied_parameters(entry_point: EntryPoint) -> frozenset[str]:
     """The parameters that the loader passes, not the caller: masks and lengths."""
     pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
     return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
+
+
+def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
+    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
+    supplied = supplied_parameters(spec)
+    return tuple(parameter for parameter in spec.parameters if parameter.name not in supplied)
+
+
+def passed_leaves(spec: EntryPoint) -> list[int]:
+    """The input leaves that a caller passes."""
+    return [leaf for parameter in passed_parameters(spec) for leaf in leaves(parameter.tree)]
+
+
+def positional_count(parameters: Sequence[Parameter]) -> int:
+    """How many parameters can be passed by position."""
+    return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
 
 
 def tensor_text(spec: TensorSpec) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import UNSET
 
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.mesh import text
+from aotc_runtime.schema.shardings import text
 
 
 def mesh_report(manifest: BundleManifest) -> dict[str, Any] | None:

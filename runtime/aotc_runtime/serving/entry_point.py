@@ -1,44 +1,32 @@
 """The call path: from arguments to results, each call counted by the executable that served it.
 
-The choice of the executable is one dictionary look-up on the shapes of all input leaves; whatever
-does not fit takes the slow path, whose only purpose is a precise error.
+The choice of the executable is one dictionary look-up on the shapes of all input leaves. Whatever
+needs more than that goes to `checked_calls`, which is imported for the first such call.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Buffer, Device
-from aotc_runtime.errors import AotcError, Finding, ShapeError
+from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.schema.tree import Leaf
-from aotc_runtime.schema.tree import leaves as leaf_indices
-from aotc_runtime.serving import foreign_arrays, trees
-from aotc_runtime.serving.arrays import DeviceArray, as_array
-from aotc_runtime.serving.execution import Execution, Served, failed
-from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentProfile
-from aotc_runtime.serving.signature import (
-    arguments_of,
-    bind,
-    passed_leaves,
-    passed_parameters,
-    positional_count,
-    signature_of,
-)
-from aotc_runtime.serving.tallies import Exact, Tallies
-from aotc_runtime.serving.threads import Threads
+from aotc_runtime.serving.resident import ResidentEntryPoint
+from aotc_runtime.serving.served import Served, failed
+from aotc_runtime.serving.trees import arguments_of
 
 if TYPE_CHECKING:
+    import inspect
     from concurrent.futures import Future
 
-    from aotc_runtime.serving.detour import Detour
+    from aotc_runtime.serving.checked_calls import CheckedCalls
+    from aotc_runtime.serving.loaded import Threads
+    from aotc_runtime.serving.tallies import Tallies
 
 Shapes = tuple[tuple[int, ...], ...]
 Array = np.ndarray[Any, Any]
@@ -67,61 +55,32 @@ class LoadedEntryPoint:
         self.name = resident.name
         self.spec: EntryPoint = spec
         self.parameters = passed_parameters(spec)
-        self.signature: inspect.Signature = signature_of(self.parameters)
         self.passed = passed_leaves(spec)
-        self._is_all_passed = len(self.passed) == len(spec.inputs)
+        is_all_passed = len(self.passed) == len(spec.inputs)
+        masks = {} if is_all_passed else _masks(resident)
         served = [
-            Served(
-                resident.device,
-                profile,
-                spec.result,
-                () if self._is_all_passed else _supplied(resident.device, spec, profile),
-            )
-            for profile in resident.profiles
+            Served(resident.device, profile, spec.result, masks.get(number, ()))
+            for number, profile in enumerate(resident.profiles)
         ]
         self._table: dict[Shapes, Served] = {
             tuple(record.input_shapes[leaf] for leaf in self.passed): each
             for record, each in zip(spec.profiles, served, strict=True)
         }
-        self.tallies = Tallies(
-            [
-                Exact(tuple(sorted(record.sizes.items())), each.label, each.counter)
-                for record, each in zip(spec.profiles, served, strict=True)
-            ]
-        )
-        self._count = len(self.parameters)
-        self._flatteners = [
-            trees.flattener(parameter.tree, f"{resident.name} {parameter.name}")
-            for parameter in self.parameters
-        ]
-        self._flat = self._is_all_passed and all(
-            isinstance(parameter.tree, Leaf) for parameter in self.parameters
-        )
-        self._positional = positional_count(self.parameters)
-        # The number of positional arguments of a call that are its leaves in order; -1 if never so.
-        self._plain_count = self._count if self._flat and self._positional == self._count else -1
-        first = resident.profiles[0]
-        self._dtypes = [aval.dtype for aval in first.inputs]
-        self._expected = [(leaf, first.inputs[leaf].dtype) for leaf in self.passed]
-        self._scalars = [aval.shape == () for aval in first.inputs]
-        self._execution = Execution(
-            resident.device,
-            resident.name,
-            [
-                index
-                for parameter in self.parameters
-                if parameter.donated
-                for index in leaf_indices(parameter.tree)
-            ],
-        )
-        self._build = trees.builder(spec.result)
-        self._lock = threading.Lock()
-        self._resident: ResidentEntryPoint | None = resident
-        self._detour: Detour | None = None
-        if spec.out_of_profile:
-            self._detoured()
-        self._device = self._execution.device
+        self._counters = [(each.label, each.counter) for each in served]
+        # How many arguments a call by position has whose leaves they are, in order; -1 if none is.
+        count = len(self.parameters)
+        is_plain = is_all_passed and all(isinstance(p.tree, Leaf) for p in self.parameters)
+        is_plain = is_plain and positional_count(self.parameters) == count
+        self._plain_count = count if is_plain else -1
+        self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
+        self._device = resident.device
         self._threads = threads
+        self._lock = threading.RLock()
+        self._resident: ResidentEntryPoint | None = resident
+        self._tallies: Tallies | None = None
+        self._checked: CheckedCalls | None = None
+        if spec.out_of_profile:
+            self._checked_calls().fallback()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         started = perf_counter_ns()
@@ -135,17 +94,7 @@ class LoadedEntryPoint:
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
             return result
-        try:
-            leaves, is_jax = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                return self._detoured().call(self._shapes(leaves), leaves, is_jax, started)
-            result = self._on_host(served, self._execution.execute(served, leaves), is_jax)
-        except AotcError as error:
-            self.tallies.refused(error.code)
-            raise
-        served.counter.observe(perf_counter_ns() - started)
-        return result
+        return (self._checked or self._checked_calls()).call(args, kwargs, started)
 
     def _at_once(self, args: tuple[Any, ...]) -> Served | None:
         """The profile that serves these arguments, if they are plain numpy arrays that need no
@@ -168,68 +117,22 @@ class LoadedEntryPoint:
         return self._table.get(tuple([leaf.shape for leaf in args]))
 
     def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
-        """As a call, with `DeviceArray` leaves: what is fed back never leaves the device, unless
-        it has to be padded or cut.
+        """Call it, with `DeviceArray` leaves as results: what is fed back never leaves the device,
+        unless it has to be padded or cut.
         """
         started = perf_counter_ns()
-        try:
-            leaves, _ = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                return self._detoured().on_device(self._shapes(leaves), leaves, started)
-            buffers = self._execution.execute(served, leaves)
-        except AotcError as error:
-            self.tallies.refused(error.code)
-            raise
-        result = self._build(
-            [DeviceArray(self._device, b, a) for b, a in zip(buffers, served.outputs, strict=True)]
-        )
-        served.counter.observe(perf_counter_ns() - started)
-        return result
+        return self._checked_calls().on_device(args, kwargs, started)
 
     def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As a call, in a thread of the bundle; arguments are checked and copied before it returns.
+        """Call it in a thread of the bundle; arguments are checked and copied before this returns.
 
         The future's result is what the call returns. Latency counts from here, waiting included.
         """
         started = perf_counter_ns()
-        try:
-            leaves, is_jax = self._leaves(args, kwargs)
-            served = self._exact(leaves)
-            if served is None:
-                work = self._detoured().later(self._shapes(leaves), leaves, is_jax, started)
-            else:
-                work = self._later(served, leaves, is_jax, started)
-        except AotcError as error:
-            self.tallies.refused(error.code)
-            raise
-
-        def run() -> Any:
-            try:
-                return work()
-            except AotcError as error:
-                self.tallies.refused(error.code)
-                raise
-
-        return self._threads.pool().submit(run)
-
-    def _later(
-        self, served: Served, leaves: list[Any], is_jax: bool, started: int
-    ) -> Callable[[], Any]:
-        """The call of an executable whose arguments are on the device already."""
-        execution = self._execution
-        arguments, claimed = execution.arguments(served.executable, leaves)
-
-        def work() -> Any:
-            results = execution.run(served.executable, arguments, claimed)
-            result = self._on_host(served, results, is_jax)
-            served.counter.observe(perf_counter_ns() - started)
-            return result
-
-        return work
+        return self._checked_calls().submit(args, kwargs, started)
 
     async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
-        """As a call, without holding up the event loop."""
+        """Call it without holding up the event loop."""
         import asyncio
 
         return await asyncio.wrap_future(self.submit(*args, **kwargs))
@@ -244,7 +147,28 @@ class LoadedEntryPoint:
             self(*positional, **named)
             if perf_counter_ns() > end:
                 break
-        self.tallies.forget_exact()
+        for _, counter in self._counters:
+            counter.reset()
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """What a caller passes, in Python's terms."""
+        from aotc_runtime.serving.signature import signature_of
+
+        return signature_of(self.parameters)
+
+    @property
+    def tallies(self) -> Tallies:
+        """Everything that is counted beside the calls of each profile."""
+        with self._lock:
+            if self._tallies is None:
+                from aotc_runtime.serving.tallies import Exact, Tallies
+
+                sizes = [tuple(sorted(record.sizes.items())) for record in self.spec.profiles]
+                self._tallies = Tallies(
+                    [Exact(s, *counted) for s, counted in zip(sizes, self._counters, strict=True)]
+                )
+            return self._tallies
 
     @property
     def calls(self) -> dict[str, int]:
@@ -259,105 +183,47 @@ class LoadedEntryPoint:
     @property
     def compiles(self) -> dict[str, Any] | None:
         """JSON: what was compiled for calls; None without a policy that compiles."""
-        return self._detour.compiles if self._detour is not None else None
+        return self._checked.compiles if self._checked is not None else None
 
     def report(self) -> dict[str, Any]:
         """What was counted; JSON-able. docs/serving.md tells every field."""
         return {**self.tallies.report(), "compiles": self.compiles}
 
-    def _shapes(self, leaves: list[Any]) -> Shapes:
-        if self._is_all_passed:
-            return tuple([leaf.shape for leaf in leaves])
-        return tuple([leaves[index].shape for index in self.passed])
-
-    def _exact(self, leaves: list[Any]) -> Served | None:
-        """The profile with exactly these sizes; masks and lengths are added to the leaves."""
-        served = self._table.get(self._shapes(leaves))
-        if served is not None:
-            for leaf, array in served.supplied:
-                leaves[leaf] = array
-        return served
-
-    def _detoured(self) -> Detour:
-        """The part that serves calls which no profile fits, or refuses them; made on first use."""
+    def _checked_calls(self) -> CheckedCalls:
+        """The part that looks at arguments one by one; made on first use."""
         with self._lock:
-            if self._resident is None:
-                raise self._closed_error()
-            if self._detour is None:
-                # Imported here: servers whose calls fit the profiles never need it.
-                from aotc_runtime.serving.detour import Detour
+            if self._checked is None:
+                from aotc_runtime.serving.checked_calls import CheckedCalls, closed_error
 
-                self._detour = Detour(
-                    self._resident, [*self._table.values()], self._execution, self.tallies
+                if self._resident is None:
+                    self.tallies.refused("AOTC-E633")
+                    raise closed_error(self.name)
+                self._checked = CheckedCalls(
+                    self._resident, self._table, self.tallies, self._threads
                 )
-            return self._detour
-
-    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], bool]:
-        """The input leaves in order, each a checked numpy array or a DeviceArray; and whether any
-        of them was a jax array.
-        """
-        values: Sequence[Any] = args
-        if kwargs or len(args) != self._count or len(args) > self._positional:
-            values = bind(self.name, self.signature, args, kwargs, self.spec)
-        if self._flat:
-            leaves = list(values)
-        else:
-            leaves = [None] * len(self._dtypes)
-            for flatten, value in zip(self._flatteners, values, strict=True):
-                flatten(value, leaves)
-        is_jax = False
-        for index, dtype in self._expected:
-            leaf = leaves[index]
-            # Identity: a dtype of another byte order is another object.
-            if type(leaf) is np.ndarray and leaf.dtype is dtype:
-                continue
-            if type(leaf) is DeviceArray and leaf.dtype == dtype:
-                continue
-            spec = self.spec.inputs[index]
-            where = f"{self.name} {spec.path}"
-            if foreign_arrays.is_jax(leaf):
-                is_jax = True
-                leaf = foreign_arrays.without_key_type(leaf, spec, where)
-            leaves[index] = as_array(leaf, dtype, self._scalars[index], where)
-        return leaves, is_jax
-
-    def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
-        if not is_jax:
-            return served.finish(results)
-        read = self._device.to_numpy
-        arrays = [read(b, a) for b, a in zip(results, served.outputs, strict=True)]
-        return self._build(foreign_arrays.to_jax(arrays, self.spec.outputs))
-
-    def _closed_error(self) -> ShapeError:
-        return ShapeError(
-            Finding(
-                code="AOTC-E633",
-                where=self.name,
-                expected="a bundle that is open",
-                found="one that was closed",
-                hint="load it again",
-            )
-        )
+            return self._checked
 
     def close(self) -> None:
         """Refuse further calls; calls that are running end as they would."""
         with self._lock:
             self._resident = None
-            self._table = {}
-            detour, self._detour = self._detour, None
-        if detour is not None:
-            detour.close()
+            checked = self._checked
+        # First, since it makes its part for calls that no profile fits of what is in the table.
+        if checked is not None:
+            checked.close()
+        self._table.clear()
 
     def __repr__(self) -> str:
         labels = ", ".join(self.calls)
         return f"<entry point {self.name}{self.signature}: {labels}>"
 
 
-def _supplied(
-    device: Device, spec: EntryPoint, profile: ResidentProfile
-) -> Sequence[tuple[int, DeviceArray]]:
-    """What the loader passes to a profile for calls of exactly its sizes."""
-    from aotc_runtime.serving.supplied import on_device, supplied_inputs
+def _masks(resident: ResidentEntryPoint) -> dict[int, Any]:
+    """By number of the profile, the masks and lengths for calls of exactly its sizes."""
+    from aotc_runtime.serving.routing.masks import masks_of, on_device
 
-    record = profile.record
-    return on_device(device, supplied_inputs(spec), record.input_shapes, record.sizes)
+    masks = masks_of(resident.spec)
+    return {
+        number: on_device(resident.device, masks, profile.record.input_shapes, profile.record.sizes)
+        for number, profile in enumerate(resident.profiles)
+    }

@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Aval, Buffer, Device
-from aotc_runtime.errors import AotcError, BackendError, Finding, ResourceError, ShapeError
-from aotc_runtime.schema.tree import Leaf, Tree
-from aotc_runtime.serving import trees
+from aotc_runtime.engines.protocol import Buffer, Device
+from aotc_runtime.errors import AotcError, Finding, ResourceError, ShapeError
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.resident import ResidentExecutable
-from aotc_runtime.serving.telemetry import CallCounter
+from aotc_runtime.serving.served import Served, failed
 
 Array = np.ndarray[Any, Any]
 _MODULES = sys.modules
-
-
-class Served:
-    """An executable as calls use it, with its counter.
-
-    device: that it runs on.  supplied: inputs that the loader passes, by leaf, for a call of
-    exactly its sizes.
-    """
-
-    __slots__ = ("counter", "direct", "executable", "finish", "label", "outputs", "supplied")
-
-    def __init__(
-        self,
-        device: Device,
-        executable: ResidentExecutable,
-        result: Tree,
-        supplied: Sequence[tuple[int, DeviceArray]] = (),
-    ) -> None:
-        self.executable = executable
-        self.label = executable.label
-        self.outputs = executable.outputs
-        self.direct = executable.direct
-        self.supplied = supplied
-        self.counter = CallCounter()
-        self.finish = _finisher(device, result, executable.outputs)
-
-
-def _finisher(
-    device: Device, result: Tree, outputs: tuple[Aval, ...]
-) -> Callable[[list[Buffer]], Any]:
-    """From device buffers to the result of a call with numpy arrays."""
-    if isinstance(result, Leaf):
-        return device.reader_of_one(outputs[0])
-    read, build = device.reader(outputs), trees.builder(result)
-    return lambda buffers: build(read(buffers))
 
 
 class Execution:
@@ -144,8 +107,8 @@ class Execution:
         return _using_up(leaves, claimed, indices, label)
 
     def copied(self, leaves: list[Any], label: str) -> AbstractContextManager[list[Any]]:
-        """As `on_host`, for a call that runs later: with copies of arrays that the caller may
-        change, and without donated ones.
+        """The leaves for a call that runs later: arrays that the caller may change are copied, and
+        those that it donates are taken. Raises what `on_host` raises.
         """
         claimed = self.claim(leaves, label, self.donated) if self.donated else []
         copies = [np.array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
@@ -209,19 +172,6 @@ def _on_host(leaf: Any, claimed: bool) -> Any:
         return leaf
     # Whoever claimed it is the only reader left, until it is deleted.
     return leaf.read_claimed() if claimed else np.asarray(leaf)
-
-
-def failed(device: Device, label: str, error: Exception) -> BackendError:
-    """The engine's error as ours (AOTC-E755)."""
-    return BackendError(
-        Finding(
-            code="AOTC-E755",
-            where=label,
-            expected=f"{device.engine} to run the executable",
-            found=str(error).strip().splitlines()[0],
-            hint="the bundle stays usable; if memory ran out, free some or call with less",
-        )
-    )
 
 
 def _no_memory(label: str) -> ResourceError:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
-from aotc_runtime.serving.states import State
-from aotc_runtime.serving.threads import Threads
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from aotc_runtime.serving.readiness import FixtureResult
 
 
@@ -30,6 +31,51 @@ def no_entry_point(bundle: str, name: object, known: Collection[str]) -> ShapeEr
             hint=did_you_mean(name, known, "use an entry point of this bundle"),
         )
     )
+
+
+class State(StrEnum):
+    """verifying -> loading -> warming -> ready -> closed, or failed from any of the first three.
+
+    verifying: signatures, digests and compatibility.  loading: weights and executables.  warming:
+    every fixture runs.
+    """
+
+    VERIFYING = "verifying"
+    LOADING = "loading"
+    WARMING = "warming"
+    READY = "ready"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Threads:
+    """A pool that starts on first use, with as many threads as there are processors.
+
+    An object of its own, so that entry points need not refer to their bundle: a bundle that nobody
+    refers to any more is gone at once, with its memory.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def pool(self) -> ThreadPoolExecutor:
+        """The pool, started now if it was not."""
+        # Imported here: servers that only call need no pool, and it costs their start 5 ms.
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)), self._name)
+            return self._pool
+
+    def close(self) -> None:
+        """Let the threads end after what they are doing."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False)
 
 
 class LoadedBundle:
@@ -92,6 +138,8 @@ class LoadedBundle:
 
     def report(self) -> dict[str, Any]:
         """Identity, load times (seconds by stage), compilations, fixtures and calls; JSON-able."""
+        from aotc_runtime.schema.mesh_report import mesh_report
+
         return {
             "name": self.name,
             "version": self.version,

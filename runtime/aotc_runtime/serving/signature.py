@@ -9,8 +9,6 @@ from typing import Any
 from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.schema.labels import supplied_parameters
 from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
-from aotc_runtime.schema.tree import leaves as leaf_indices
-from aotc_runtime.serving import trees
 
 _KINDS = {
     ParameterKind.POSITIONAL_ONLY: inspect.Parameter.POSITIONAL_ONLY,
@@ -19,19 +17,8 @@ _KINDS = {
 }
 
 
-def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
-    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
-    supplied = supplied_parameters(spec)
-    return tuple(parameter for parameter in spec.parameters if parameter.name not in supplied)
-
-
-def passed_leaves(spec: EntryPoint) -> list[int]:
-    """The input leaves that a caller passes."""
-    return [leaf for parameter in passed_parameters(spec) for leaf in leaf_indices(parameter.tree)]
-
-
 def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:
-    """The signature callers see: bound, static and supplied parameters are gone."""
+    """The signature callers see: bound and static parameters, masks and lengths are gone."""
     return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in parameters])
 
 
@@ -72,29 +59,11 @@ def _hint(
     from aotc_runtime.words import did_you_mean
 
     unknown = [name for name in kwargs if name not in signature.parameters]
-    supplied = [name for name in unknown if name in supplied_parameters(spec)]
-    if supplied:
-        return f"leave {' and '.join(supplied)} out: the loader passes what marks the real sizes"
+    masks = [name for name in unknown if name in supplied_parameters(spec)]
+    if masks:
+        return f"leave {' and '.join(masks)} out: the loader passes what marks the real sizes"
     plain = "pass the parameters of the signature, by position or by name"
     left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
     if len(unknown) == len(left) == 1:
         return f"did you mean {left[0]}?"
     return did_you_mean(unknown[0], left, plain) if unknown else plain
-
-
-def positional_count(parameters: Sequence[Parameter]) -> int:
-    """How many parameters can be passed by position."""
-    return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
-
-
-def arguments_of(
-    parameters: Sequence[Parameter], leaves: list[Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments, by position and by name, whose leaves these are."""
-    values = {parameter.name: trees.builder(parameter.tree)(leaves) for parameter in parameters}
-    positional = [
-        values.pop(parameter.name)
-        for parameter in parameters
-        if parameter.kind is not ParameterKind.KEYWORD_ONLY
-    ]
-    return positional, values

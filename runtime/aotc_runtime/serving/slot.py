@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.states import State
+from aotc_runtime.serving.loaded import LoadedBundle, State
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -64,18 +65,18 @@ class BundleSlot:
         if old.bundle is not bundle:
             old.bundle.close()
 
-    def enter(self) -> _Tenancy:
-        """Begin a call."""
+    @contextmanager
+    def calling(self) -> Iterator[LoadedBundle]:
+        """The bundle of one call, which is not closed before the call has ended."""
         with self._changed:
             tenancy = self._tenancy
             tenancy.calls += 1
-            return tenancy
-
-    def leave(self, tenancy: _Tenancy) -> None:
-        """End a call."""
-        with self._changed:
-            tenancy.calls -= 1
-            self._changed.notify_all()
+        try:
+            yield tenancy.bundle
+        finally:
+            with self._changed:
+                tenancy.calls -= 1
+                self._changed.notify_all()
 
 
 def _ready(bundle: object) -> LoadedBundle:
@@ -93,7 +94,7 @@ def _ready(bundle: object) -> LoadedBundle:
 
 
 class SlotEntryPoint:
-    """An entry point of whichever bundle the slot holds; as `LoadedEntryPoint`."""
+    """An entry point of whichever bundle the slot holds, called as a `LoadedEntryPoint` is."""
 
     __slots__ = ("_slot", "name")
 
@@ -102,33 +103,26 @@ class SlotEntryPoint:
         self.name = name
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        tenancy = self._slot.enter()
-        try:
-            return tenancy.bundle[self.name](*args, **kwargs)
-        finally:
-            self._slot.leave(tenancy)
+        """Call it as a `LoadedEntryPoint`."""
+        with self._slot.calling() as bundle:
+            return bundle[self.name](*args, **kwargs)
 
     def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
-        """As `LoadedEntryPoint.on_device`."""
-        tenancy = self._slot.enter()
-        try:
-            return tenancy.bundle[self.name].on_device(*args, **kwargs)
-        finally:
-            self._slot.leave(tenancy)
+        """Call it, with results that stay on the device (`LoadedEntryPoint.on_device`)."""
+        with self._slot.calling() as bundle:
+            return bundle[self.name].on_device(*args, **kwargs)
 
     def submit(self, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As `LoadedEntryPoint.submit`."""
-        tenancy = self._slot.enter()
-        try:
-            future = tenancy.bundle[self.name].submit(*args, **kwargs)
-        except BaseException:
-            self._slot.leave(tenancy)
-            raise
-        future.add_done_callback(lambda _: self._slot.leave(tenancy))
+        """Call it in a thread of the bundle (`LoadedEntryPoint.submit`)."""
+        with ExitStack() as running:
+            bundle = running.enter_context(self._slot.calling())
+            future = bundle[self.name].submit(*args, **kwargs)
+            end = running.pop_all()
+        future.add_done_callback(lambda _: end.close())
         return future
 
     async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
-        """As `LoadedEntryPoint.call_async`."""
+        """Call it without holding up the event loop (`LoadedEntryPoint.call_async`)."""
         import asyncio
 
         return await asyncio.wrap_future(self.submit(*args, **kwargs))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 
-def each[T, R](function: Callable[[T], R], things: Sequence[T], threads: int) -> list[R]:
+def map_on_threads[T, R](function: Callable[[T], R], things: Sequence[T], threads: int) -> list[R]:
     """The results, in the order of the items; the calling thread is one of the threads. function:
     must release Python's global lock, or nothing is gained. Raises the error of the first failed
     item, once all threads have ended; after an error no item is begun.

@@ -8,6 +8,7 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import DeviceRequirements
 from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.verification.compatibility import version_numbers
 
 
 def accelerator(manifest: BundleManifest, host: HostFacts) -> Accelerator:
@@ -69,9 +70,3 @@ def device_findings(
             found=f"{has.memory_bytes} bytes",
             hint="free device memory, or build smaller profiles",
         )
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    """(13, 0) of "13.0"; nothing of what is no version, which is older than any."""
-    parts = version.split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()

@@ -12,11 +12,9 @@ from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.engine import XLA, engine_name
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.kernels import LAPACK, SERVED, is_served
+from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
-from aotc_runtime.verification.accelerators import accelerator, device_findings, version_numbers
 
 IGNORED = {
     "built_with.aotc": "wrote the files, left nothing in the executables",
@@ -51,7 +49,19 @@ def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
     """accepts_jaxlib: exact versions, each with evidence behind it. Only XLA's executables need
     jaxlib; of another engine's, requires.device says which versions run them.
     """
-    if _needs_xla(manifest) and host.jaxlib not in manifest.accepts_jaxlib:
+    if not _needs_xla(manifest):
+        return
+    if host.jaxlib == NOT_INSTALLED:
+        version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
+        yield Finding(
+            code="AOTC-E405",
+            where=_where(manifest),
+            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
+            found=f"jaxlib {NOT_INSTALLED}",
+            hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
+            "verified without it, but cannot be loaded",
+        )
+    elif host.jaxlib not in manifest.accepts_jaxlib:
         accepted = " or ".join(manifest.accepts_jaxlib)
         yield Finding(
             code="AOTC-E401",
@@ -117,6 +127,10 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
 
 def _platform(manifest: BundleManifest, host: HostFacts) -> str:
     """The host's accelerator platform if it has devices of the bundle's, else its processor."""
+    if manifest.requires.device is UNSET:
+        return host.platform
+    from aotc_runtime.verification.accelerators import accelerator
+
     has = accelerator(manifest, host)
     return has.platform if has.devices else host.platform
 
@@ -138,6 +152,12 @@ def _system(triple: str) -> tuple[str, str]:
     """Operating system and C library that a triple names: "linux", "glibc"; "" if none."""
     _, _, system, environment, *_ = (*triple.split("-"), "", "", "")
     return system, {"gnu": GLIBC, "musl": "musl"}.get(environment, "")
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """(13, 0) of "13.0"; nothing of what is no version, which is older than any."""
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
@@ -164,6 +184,8 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
     needs, has = manifest.requires.devices, host.devices
     hint = "run where that many devices are visible"
     if manifest.requires.device is not UNSET:
+        from aotc_runtime.verification.accelerators import accelerator
+
         has = accelerator(manifest, host).devices or needs
     elif host.devices_fixed:
         hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
@@ -183,6 +205,8 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
 def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.device."""
     if manifest.requires.device is not UNSET:
+        from aotc_runtime.verification.accelerators import accelerator, device_findings
+
         yield from device_findings(
             manifest.requires.device,
             accelerator(manifest, host),
@@ -193,6 +217,10 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.custom_call_targets: those this runtime can register."""
+    if not manifest.requires.custom_call_targets:
+        return
+    from aotc_runtime.schema.kernels import SERVED, is_served
+
     unknown = [
         target
         for target in manifest.requires.custom_call_targets
@@ -211,6 +239,10 @@ def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Fi
 
 def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """Python packages behind requires.custom_call_targets, if it is known which the host has."""
+    if not manifest.requires.custom_call_targets:
+        return
+    from aotc_runtime.schema.kernels import LAPACK
+
     needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
     if needing and host.libraries is not None and "scipy" not in host.libraries:
         yield Finding(

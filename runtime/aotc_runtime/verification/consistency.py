@@ -35,7 +35,6 @@ from aotc_runtime.schema.tree import (
     is_deeper,
     leaves,
 )
-from aotc_runtime.verification.mesh_consistency import check_mesh
 from aotc_runtime.verification.shape_consistency import check_shapes
 
 
@@ -50,7 +49,10 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if _repeats([tensor.name for tensor in set_.tensors]):
             yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
     yield from _check_device(manifest, where)
-    yield from check_mesh(manifest, where)
+    if _is_sharded(manifest):
+        from aotc_runtime.verification.mesh_consistency import check_mesh
+
+        yield from check_mesh(manifest, where)
     if not manifest.entry_points:
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():
@@ -78,6 +80,20 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             arguments = entry_point.symbolic.arguments
             yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
         yield from check_shapes(entry_point, manifest.dimensions, place)
+
+
+def _is_sharded(manifest: BundleManifest) -> bool:
+    tensors = (tensor for set_ in manifest.weights.values() for tensor in set_.tensors)
+    specs = (
+        spec
+        for entry_point in manifest.entry_points.values()
+        for spec in (*entry_point.inputs, *entry_point.outputs)
+    )
+    return (
+        manifest.mesh is not UNSET
+        or any(tensor.sharding for tensor in tensors)
+        or any(spec.sharding for spec in specs)
+    )
 
 
 def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from aotc_runtime import canonical, limits
-from aotc_runtime.decoders import decoder
+from aotc_runtime.canonical import decoder
 from aotc_runtime.digest import Hashing, cores, sha256, sha256_each
 from aotc_runtime.errors import (
     BundleFormatError,

@@ -9,7 +9,8 @@ from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.mesh import Sharding, misfits, text, untiled
+from aotc_runtime.schema.mesh import Sharding
+from aotc_runtime.schema.shardings import misfits, text, untiled
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
 """A tensor: where it stands, how it is cut, the shapes that it has."""

@@ -13,7 +13,6 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import policies_of
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import FALLBACK_UNSTATED, FALLBACKS, TrustPolicy
-from aotc_runtime.verification.versions import version_key
 from aotc_runtime.version import VERSION
 
 
@@ -83,6 +82,8 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
             hint="load the bundle this policy is for, or write a policy for this one",
         )
     if policy.minimum_version:
+        from aotc_runtime.verification.versions import version_key
+
         minimum, found = version_key(policy.minimum_version), version_key(manifest.version)
         if minimum is None or found is None or found < minimum:
             yield Finding(

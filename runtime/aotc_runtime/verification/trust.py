@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 from aotc_runtime import limits
-from aotc_runtime.decoders import decoder
+from aotc_runtime.canonical import decoder
 from aotc_runtime.errors import Finding, TrustError, raise_if
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.files import read_file
 from aotc_runtime.verification.keys import PublicKey, load_public_key
-from aotc_runtime.verification.versions import version_key
 
 _WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
 
@@ -162,7 +161,7 @@ def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> I
                 found=f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
                 hint="swap the two, or correct one",
             )
-    if policy.minimum_version and version_key(policy.minimum_version) is None:
+    if policy.minimum_version and not _is_version(policy.minimum_version):
         yield Finding(
             code="AOTC-E309",
             where=_place(where, text, "minimum_version"),
@@ -170,6 +169,12 @@ def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> I
             found=repr(policy.minimum_version),
             hint="write the oldest bundle version that may still be loaded",
         )
+
+
+def _is_version(text: str) -> bool:
+    from aotc_runtime.verification.versions import version_key
+
+    return version_key(text) is not None
 
 
 def _key_place(where: str, text: str | None, table: str, index: int, key: TrustedKey) -> str:

@@ -261,7 +261,13 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("serving/arrays.py", "serving/signature.py", "serving/trees.py"),
+        (
+            "serving/arrays.py",
+            "serving/containers.py",
+            "serving/flattening.py",
+            "serving/signature.py",
+            "serving/trees.py",
+        ),
         (
             "tests/unit/capture/test_registered_structures.py",
             "tests/unit/runtime/serving/test_arguments.py",
@@ -273,7 +279,13 @@ AREAS = (
     # Some of it only matters beside jax, in a process of its own.
     Area(
         RUNTIME,
-        ("serving/entry_point.py", "serving/execution.py", "serving/foreign_arrays.py"),
+        (
+            "serving/checked_calls.py",
+            "serving/entry_point.py",
+            "serving/execution.py",
+            "serving/foreign_arrays.py",
+            "serving/served.py",
+        ),
         (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_processes.py",
@@ -309,29 +321,35 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("serving/routes.py", "serving/padding.py", "serving/splitting.py"),
-        ("tests/unit/runtime/serving/test_routes.py", "tests/unit/runtime/serving/test_padding.py"),
-        decisions=True,
-    ),
-    Area(
-        RUNTIME,
-        ("serving/compiling.py",),
-        ("tests/unit/runtime/serving/test_compiling.py",),
-        decisions=True,
-    ),
-    Area(
-        RUNTIME,
         (
-            "serving/sizes.py",
-            "serving/supplied.py",
-            "serving/ways.py",
-            "serving/detour.py",
-            "serving/outside.py",
-            "serving/compiled_here.py",
+            "serving/routing/router.py",
+            "serving/routing/padding.py",
+            "serving/routing/splitting.py",
         ),
         (
-            "tests/unit/runtime/serving/test_sizes.py",
-            "tests/unit/runtime/serving/test_supplied.py",
+            "tests/unit/runtime/serving/routing/test_router.py",
+            "tests/unit/runtime/serving/routing/test_padding.py",
+        ),
+        decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        ("serving/compiling/background.py",),
+        ("tests/unit/runtime/serving/compiling/test_background.py",),
+        decisions=True,
+    ),
+    Area(
+        RUNTIME,
+        (
+            "serving/routing/sizes.py",
+            "serving/routing/masks.py",
+            "serving/routing/calls.py",
+            "serving/routing/fallback.py",
+            "serving/compiling/symbolic.py",
+        ),
+        (
+            "tests/unit/runtime/serving/routing/test_sizes.py",
+            "tests/unit/runtime/serving/routing/test_masks.py",
             "tests/e2e/test_shapes_serving.py",
         ),
         decisions=True,

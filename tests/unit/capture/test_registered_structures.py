@@ -26,7 +26,8 @@ from aotc.parity.plain_jax import spell
 from aotc.parity.structures import as_argument, differences
 from aotc_runtime import Record, ShapeError
 from aotc_runtime.schema.tree import NamedTupleNode, RecordNode
-from aotc_runtime.serving import trees
+from aotc_runtime.serving.flattening import flatten
+from aotc_runtime.serving.trees import builder
 
 
 class Plain(NamedTuple):
@@ -166,10 +167,10 @@ def test_the_loader_reads_and_rebuilds_a_structure_as_its_users_do(structure: An
     leaves = jax.tree.leaves(structure)
     argument = as_argument(spell(structure))
 
-    passed = dict(trees.flatten(described, argument, "f x"))
+    passed = dict(flatten(described, argument, "f x"))
     assert [passed[index].tolist() for index in range(len(leaves))] == [x.tolist() for x in leaves]
 
-    found = trees.builder(described)(leaves)
+    found = builder(described)(leaves)
     assert list(differences(spell(structure), found, 0.0, 0.0)) == []
 
 
@@ -180,7 +181,7 @@ def test_the_loader_takes_what_it_returns(structure: Any) -> None:
         return
     described = tree.describe(structure, itertools.count(), "f result")
     leaves = jax.tree.leaves(structure)
-    found = dict(trees.flatten(described, trees.builder(described)(leaves), "f x"))
+    found = dict(flatten(described, builder(described)(leaves), "f x"))
     assert all(found[index] is leaf for index, leaf in enumerate(leaves))
 
 
@@ -189,7 +190,7 @@ def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
     described = tree.describe(result, itertools.count(), "f result")
     assert described.fields == ("high", "low")  # type: ignore[union-attr]
     assert isinstance(described, RecordNode)
-    found = trees.builder(described)(["first", "second"])
+    found = builder(described)(["first", "second"])
     assert (found.high, found.low) == ("first", "second")
 
 
@@ -303,13 +304,13 @@ def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, foun
 def test_what_plain_jax_would_take_for_another_structure_is_refused(like: Any, passed: Any) -> None:
     described = tree.describe(numbered(like), itertools.count(), "f x")
     with pytest.raises(ShapeError, match="AOTC-E604"):
-        trees.flatten(described, passed, "f x")
+        flatten(described, passed, "f x")
 
 
 def test_items_of_a_named_tuple_are_taken_as_jax_takes_them() -> None:
     described = tree.describe(numbered(Plain(0, 0)), itertools.count(), "f x")
     passed = type("Plain", (Plain,), {"low": property(lambda self: "other")})(1, 2)
-    assert dict(trees.flatten(described, passed, "f x")) == {0: 1, 1: 2}
+    assert dict(flatten(described, passed, "f x")) == {0: 1, 1: 2}
 
 
 def test_a_refused_key_is_told_with_its_place() -> None:

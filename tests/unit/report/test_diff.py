@@ -32,7 +32,7 @@ from aotc_runtime.schema.manifest import (
     Symbolic,
     Trial,
 )
-from aotc_runtime.schema.mesh import mesh_of
+from aotc_runtime.schema.shardings import mesh_of
 from aotc_runtime.system.store import open_bundle
 
 NOW = datetime.now(UTC)

@@ -16,7 +16,7 @@ from aotc.traffic.log import Traffic
 from aotc.traffic.parts import Requests
 from aotc.traffic.serve import by_model, calls_of, serve
 from aotc.traffic.space import Counts, Points, Space
-from aotc_runtime.serving.routes import Router
+from aotc_runtime.serving.routing.router import Router
 from tests.unit.traffic.spaces import FAIL, PAD, SPLIT, polynomial, random_traffic, space
 
 WORK = polynomial([[0, 0], [1, 1], [1, 2]], [300.0, 40.0, 3.0])

@@ -34,7 +34,7 @@ from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.refusals import backend_error, first_line
 from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.system import processor
-from aotc_runtime.system.parallel import each
+from aotc_runtime.system.parallel import map_on_threads
 
 if TYPE_CHECKING:
     from aotc_runtime.engines.xla.sharding import MeshPlacement, Placements
@@ -168,7 +168,7 @@ class XlaDevice(Device):
         # Before they are known, another thread's load would take them for compiled ones.
         with self._lock:
             try:
-                return each(partial(self._deserialized, devices), every, self.threads)
+                return map_on_threads(partial(self._deserialized, devices), every, self.threads)
             finally:
                 # XLA's threads leave the bytes that they read to be released by others: at its next
                 # call, which never comes where the bundle is refused.

@@ -13,18 +13,14 @@ import numpy as np
 import pytest
 
 from aotc_runtime.errors import ShapeError
+from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.schema.tree import Tree, leaves
 from aotc_runtime.serving.arrays import as_array
-from aotc_runtime.serving.signature import (
-    arguments_of,
-    bind,
-    passed_leaves,
-    passed_parameters,
-    positional_count,
-    signature_of,
-)
-from aotc_runtime.serving.trees import Record, builder, flatten
+from aotc_runtime.serving.containers import Record
+from aotc_runtime.serving.flattening import flatten
+from aotc_runtime.serving.signature import bind, signature_of
+from aotc_runtime.serving.trees import arguments_of, builder
 
 from ..samples import DOCUMENT
 

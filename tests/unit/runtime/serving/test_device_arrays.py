@@ -7,7 +7,7 @@ import pytest
 
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
 from aotc_runtime.engines.protocol import Aval
-from aotc_runtime.schema.mesh import mesh_of
+from aotc_runtime.schema.shardings import mesh_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 import aotc_runtime
 from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
-from aotc_runtime.serving.threads import Threads
+from aotc_runtime.serving.loaded import Threads
 
 Bundle = tuple[Path, Path]
 
@@ -62,12 +62,11 @@ def test_every_call_is_served_while_versions_change(digits_bundle: Bundle) -> No
 def test_the_old_bundle_stays_open_as_long_as_a_call_runs_in_it(digits_bundle: Bundle) -> None:
     old, new = load(digits_bundle), load(digits_bundle)
     slot = BundleSlot(old)
-    tenancy = slot.enter()
-    with pytest.raises(TimeoutError):
-        slot.replace(new, timeout=0.05)
-    assert old.state is State.READY, "its call has not ended"
-    assert slot.bundle is new, "new calls go to the new one"
-    slot.leave(tenancy)
+    with slot.calling():
+        with pytest.raises(TimeoutError):
+            slot.replace(new, timeout=0.05)
+        assert old.state is State.READY, "its call has not ended"
+        assert slot.bundle is new, "new calls go to the new one"
     slot.replace(load(digits_bundle), timeout=30)
     assert new.state is State.CLOSED
     old.close()
@@ -77,14 +76,13 @@ def test_the_old_bundle_stays_open_as_long_as_a_call_runs_in_it(digits_bundle: B
 def test_replacing_waits_for_the_last_call(digits_bundle: Bundle) -> None:
     old = load(digits_bundle)
     slot = BundleSlot(old)
-    tenancy = slot.enter()
-    new = load(digits_bundle)
-    replacing = threading.Thread(target=slot.replace, args=(new,))
-    replacing.start()
-    while slot.bundle is not new:
-        time.sleep(0.001)
-    assert old.state is State.READY and replacing.is_alive()
-    slot.leave(tenancy)
+    with slot.calling():
+        new = load(digits_bundle)
+        replacing = threading.Thread(target=slot.replace, args=(new,))
+        replacing.start()
+        while slot.bundle is not new:
+            time.sleep(0.001)
+        assert old.state is State.READY and replacing.is_alive()
     replacing.join(30)
     assert old.state is State.CLOSED
     new.close()

@@ -60,4 +60,4 @@ def test_looking_for_a_library_does_not_import_it() -> None:
 
 
 def test_what_is_not_installed_cannot_be_imported() -> None:
-    assert not host._can_be_imported("no_such_package")
+    assert not host.is_installed("no_such_package")

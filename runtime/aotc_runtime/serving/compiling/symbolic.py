@@ -16,20 +16,20 @@ from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import compare
-from aotc_runtime.serving.execution import Served
 from aotc_runtime.serving.resident import (
     ResidentExecutable,
     ResidentSymbolic,
     avals,
     direct_call,
 )
-from aotc_runtime.serving.supplied import on_device, supplied_inputs
-from aotc_runtime.serving.ways import shapes_at
+from aotc_runtime.serving.routing.masks import masks_of, on_device
+from aotc_runtime.serving.routing.sizes import shapes_at
+from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system import host
 
 
-class CompiledHere:
+class SymbolicCompiler:
     """Compiles one entry point for any sizes; call it from one thread at a time."""
 
     def __init__(
@@ -58,8 +58,8 @@ class CompiledHere:
                 found.label, expected, f"a call needs {needed} bytes of memory, {free} are free"
             )
         shapes = [aval.shape for aval in found.inputs]
-        supplied = on_device(self._device, supplied_inputs(self._spec), shapes, sizes)
-        return Served(self._device, found, self._spec.result, supplied)
+        masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
+        return Served(self._device, found, self._spec.result, masks)
 
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec, symbolic = self._spec, self._symbolic

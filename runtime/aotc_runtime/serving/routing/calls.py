@@ -1,6 +1,6 @@
-"""Ways to serve a call: padded, in parts, or by an executable of exactly its sizes.
+"""How a call is served: padded, in parts, or by an executable of exactly its sizes.
 
-A way takes the leaves of a call and gives its results in order: device buffers, or numpy arrays
+Each takes the leaves of a call and gives its results in order: device buffers, or numpy arrays
 where a result had to be cut or joined.
 """
 
@@ -14,20 +14,21 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.protocol import Aval, Buffer, Device
-from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord
-from aotc_runtime.serving.execution import Execution, Served
-from aotc_runtime.serving.padding import cut, pad
-from aotc_runtime.serving.splitting import axis_of, join, piece
-from aotc_runtime.serving.supplied import Length, Mask
+from aotc_runtime.serving.execution import Execution
+from aotc_runtime.serving.routing.masks import Length, Mask
+from aotc_runtime.serving.routing.padding import cut, pad
+from aotc_runtime.serving.routing.sizes import shapes_at
+from aotc_runtime.serving.routing.splitting import axis_of, join, piece
+from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tallies import Padding, Path
 
 Array = np.ndarray[Any, Any]
 Result = Buffer | Array
 
 
-class Way(Protocol):
-    """How calls of certain sizes are served. executable: label of the one that does most of it."""
+class RoutedCall(Protocol):
+    """Serves calls of certain sizes. executable: label of the one that does most of it."""
 
     @property
     def path(self) -> Path: ...
@@ -43,7 +44,7 @@ class Way(Protocol):
     def run(self, leaves: list[Any]) -> list[Result]: ...
 
 
-class ExactWay:
+class ExactCall:
     """An executable of the call's own sizes."""
 
     def __init__(self, execution: Execution, served: Served, path: Path, executable: str) -> None:
@@ -53,7 +54,7 @@ class ExactWay:
         self.outputs = served.outputs
 
     def run(self, leaves: list[Any]) -> list[Result]:
-        for leaf, array in self._served.supplied:
+        for leaf, array in self._served.masks:
             leaves[leaf] = array
         return self._execution.execute(self._served, leaves)
 
@@ -66,7 +67,7 @@ class Filling(Struct, frozen=True):
     value: Array
 
 
-class PaddedWay:
+class PaddedCall:
     """A profile that is larger than the call.
 
     sizes: of the call.  fills: by leaf, what the padding of an input is filled with.
@@ -83,18 +84,18 @@ class PaddedWay:
         record: ProfileRecord,
         sizes: Mapping[str, int],
         fills: Mapping[int, Array],
-        supplied: Sequence[Mask | Length],
+        masks: Sequence[Mask | Length],
     ) -> None:
         self._execution, self._served = execution, served
-        self._sizes, self._supplied = sizes, supplied
+        self._sizes, self._masks = sizes, masks
         self._shapes = record.input_shapes
         self.executable = served.label
-        given = {each.leaf for each in supplied}
+        masked = {mask.leaf for mask in masks}
         shapes = shapes_at([tensor.shape for tensor in spec.inputs], record.input_shapes, sizes)
         self._fillings = [
             Filling(leaf, wanted, fills[leaf])
             for leaf, (wanted, shape) in enumerate(zip(record.input_shapes, shapes, strict=True))
-            if wanted != shape and leaf not in given
+            if wanted != shape and leaf not in masked
         ]
         self._leaves = frozenset(filling.leaf for filling in self._fillings)
         kept = shapes_at([tensor.shape for tensor in spec.outputs], record.output_shapes, sizes)
@@ -116,8 +117,8 @@ class PaddedWay:
         with execution.on_host(leaves, served.label, self._leaves) as given:
             for filling in self._fillings:
                 given[filling.leaf] = pad(given[filling.leaf], filling.shape, filling.value)
-            for each in self._supplied:
-                given[each.leaf] = each.array(self._shapes[each.leaf], self._sizes)
+            for mask in self._masks:
+                given[mask.leaf] = mask.array(self._shapes[mask.leaf], self._sizes)
             buffers = execution.execute(served, given)
             read = execution.device.to_numpy
             return [
@@ -126,7 +127,7 @@ class PaddedWay:
             ]
 
 
-class SplitWay:
+class SplitCall:
     """Calls one after the other, along one dimension."""
 
     path = Path.SPLIT
@@ -136,11 +137,11 @@ class SplitWay:
         execution: Execution,
         spec: EntryPoint,
         dimension: str,
-        ways: Sequence[tuple[int, Way]],
+        parts: Sequence[tuple[int, RoutedCall]],
         outputs: tuple[Aval, ...],
     ) -> None:
         self._execution = execution
-        self._ways = ways
+        self._parts = parts
         self._in = {
             leaf: axis
             for leaf, tensor in enumerate(spec.inputs)
@@ -149,48 +150,31 @@ class SplitWay:
         self._out = [axis_of(tensor.shape, dimension) for tensor in spec.outputs]
         self._leaves = execution.donated.union(self._in)
         self.outputs = outputs
-        self.parts = len(ways)
-        self.executable = ways[0][1].executable
-        paddings = [way.padding for _, way in ways if way.padding is not None]
+        self.parts = len(parts)
+        self.executable = parts[0][1].executable
+        paddings = [call.padding for _, call in parts if call.padding is not None]
         self.padding = sum(paddings, Padding()) if paddings else None
 
     def run(self, leaves: list[Any]) -> list[Result]:
         with self._execution.on_host(leaves, self.executable, self._leaves) as given:
             device = self._execution.device
-            parts: list[list[Array]] = []
+            found: list[list[Array]] = []
             start = 0
-            for size, way in self._ways:
+            for size, call in self._parts:
                 pieces = [
                     leaf
                     if leaf is None or (axis := self._in.get(index)) is None
                     else piece(leaf, axis, start, start + size)
                     for index, leaf in enumerate(given)
                 ]
-                results = zip(way.run(pieces), way.outputs, strict=True)
-                parts.append([on_host(device, result, aval) for result, aval in results])
+                results = zip(call.run(pieces), call.outputs, strict=True)
+                found.append([on_host(device, result, aval) for result, aval in results])
                 start += size
             return [
-                join([part[index] for part in parts], axis) for index, axis in enumerate(self._out)
+                join([part[index] for part in found], axis) for index, axis in enumerate(self._out)
             ]
 
 
 def on_host(device: Device, result: Result, aval: Aval) -> Array:
     """A result as numpy."""
     return result if type(result) is np.ndarray else device.to_numpy(result, aval)
-
-
-def shapes_at(
-    tensors: Sequence[Sequence[int | str]],
-    profile: Sequence[tuple[int, ...]],
-    sizes: Mapping[str, int],
-) -> list[tuple[int, ...]]:
-    """Shapes at these sizes. profile: the shapes in a profile, used for axes of unknown
-    expression.
-    """
-    return [
-        tuple(
-            whole if axis == "?" else parse_expression(axis).value(sizes)
-            for axis, whole in zip(axes, shape, strict=True)
-        )
-        for axes, shape in zip(tensors, profile, strict=True)
-    ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.errors import BackendError, Finding
-from aotc_runtime.serving.compiling import FAILURES_MAX, Compiler
+from aotc_runtime.serving.compiling.background import FAILURES_MAX, BackgroundCompiler
 
 Key = tuple[tuple[str, int], ...]
 
@@ -18,11 +18,11 @@ def key(size: int) -> Key:
     return (("batch", size),)
 
 
-def compiler(compile_: Any, most: int = 2, seconds: float = 60) -> Compiler:
-    return Compiler("f", "sha256:0", compile_, most, seconds)
+def compiler(compile_: Any, most: int = 2, seconds: float = 60) -> BackgroundCompiler:
+    return BackgroundCompiler("f", "sha256:0", compile_, most, seconds)
 
 
-def settle(found: Compiler) -> dict[str, Any]:
+def settle(found: BackgroundCompiler) -> dict[str, Any]:
     """The report once nothing waits."""
     for _ in range(2000):
         report = found.report()

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.schema.manifest import OutOfProfilePolicy, ProfileRecord
-from aotc_runtime.serving.routes import PARTS_MAX, SUMS_MAX, Direct, Parts, add_up, router_of
+from aotc_runtime.serving.routing.router import (
+    PARTS_MAX,
+    SUMS_MAX,
+    Direct,
+    Parts,
+    add_up,
+    router_of,
+)
 
-from ..samples import PROFILE
+from ...samples import PROFILE
 
 PAD, SPLIT = OutOfProfilePolicy.PAD, OutOfProfilePolicy.SPLIT
 

@@ -1,4 +1,4 @@
-"""The sizes that a call's shapes give to its dimensions, and whether they are accepted.
+"""The sizes that a call's shapes give to its dimensions, whether they are accepted, and back.
 
 AOTC-E612: shapes that no sizes of the dimensions give.  AOTC-E613: sizes that the bundle does not
 accept. AOTC-E611: sizes that are accepted and that no profile serves.
@@ -170,3 +170,20 @@ def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -
         found=", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users)),
         hint="pass inputs that belong together",
     )
+
+
+def shapes_at(
+    tensors: Sequence[Sequence[int | str]],
+    profile: Sequence[tuple[int, ...]],
+    sizes: Mapping[str, int],
+) -> list[tuple[int, ...]]:
+    """Shapes at these sizes. profile: the shapes in a profile, used for axes of unknown
+    expression.
+    """
+    return [
+        tuple(
+            whole if axis == "?" else parse_expression(axis).value(sizes)
+            for axis, whole in zip(axes, shape, strict=True)
+        )
+        for axes, shape in zip(tensors, profile, strict=True)
+    ]

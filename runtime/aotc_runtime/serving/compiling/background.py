@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, ShapeError
 from aotc_runtime.schema.labels import sizes_text
-from aotc_runtime.serving.execution import Served
+from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tallies import SizesKey
 
 FAILURES_MAX = 256
@@ -25,7 +25,7 @@ class _Ready(Struct):
     calls: int = 0
 
 
-class Compiler:
+class BackgroundCompiler:
     """Compiles one entry point for more sizes, one after the other in a thread of its own.
 
     compile_: makes an executable; slow; raises AotcError.  most: executables kept, and sizes that

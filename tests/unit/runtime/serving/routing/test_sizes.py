@@ -10,7 +10,7 @@ import pytest
 import aotc_runtime
 from aotc_runtime import ShapeError
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.sizes import Shapes, no_profile, solve
+from aotc_runtime.serving.routing.sizes import Shapes, no_profile, shapes_at, solve
 
 Bundle = tuple[Path, Path]
 
@@ -94,3 +94,18 @@ def test_a_policy_of_another_type_is_refused(digits_bundle: Bundle) -> None:
     with pytest.raises(aotc_runtime.TrustError) as caught:
         aotc_runtime.load(digits_bundle[0], trust=None)  # type: ignore[call-overload]
     assert caught.value.code == "AOTC-E309"
+
+
+@pytest.mark.parametrize(
+    ("axes", "profile", "shape"),
+    [
+        (("batch", 3), (8, 3), (5, 3)),
+        (("2*batch", "batch+1"), (16, 9), (10, 6)),
+        (("?", "batch"), (7, 8), (7, 5)),
+        ((), (), ()),
+    ],
+)
+def test_axes_follow_the_sizes_and_unknown_ones_the_profile(
+    axes: tuple[int | str, ...], profile: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    assert shapes_at([axes], [profile], {"batch": 5}) == [shape]

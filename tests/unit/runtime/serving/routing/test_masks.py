@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.supplied import Length, Mask, supplied_inputs
+from aotc_runtime.serving.routing.masks import Length, Mask, masks_of
 
-from ..samples import DOCUMENT
+from ...samples import DOCUMENT
 
 
 def test_masks_and_lengths_are_found_among_parameters_with_arrays_and_without() -> None:
@@ -38,7 +38,7 @@ def test_masks_and_lengths_are_found_among_parameters_with_arrays_and_without() 
         "inputs": inputs,
         "out_of_profile": {"batch": pad},
     }
-    mask, length = supplied_inputs(msgspec.convert(document, EntryPoint))
+    mask, length = masks_of(msgspec.convert(document, EntryPoint))
     assert isinstance(mask, Mask) and (mask.leaf, mask.dimensions) == (1, {"batch"})
     assert isinstance(length, Length) and (length.leaf, length.dimension) == (2, "batch")
     np.testing.assert_array_equal(mask.array((3,), {"batch": 2}), [True, True, False])

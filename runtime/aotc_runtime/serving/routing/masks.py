@@ -1,4 +1,4 @@
-"""The inputs that the loader passes itself: masks and lengths of dimensions that may be padded."""
+"""Masks and lengths of dimensions that may be padded: inputs that the loader passes itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.serving.padding import mask
+from aotc_runtime.serving.routing import padding
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +28,7 @@ class Mask(Struct, frozen=True):
 
     def array(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
         """For a call with these sizes, in the shape of its profile."""
-        return mask(self.axes, shape, {name: sizes[name] for name in self.dimensions})
+        return padding.mask(self.axes, shape, {name: sizes[name] for name in self.dimensions})
 
 
 class Length(Struct, frozen=True):
@@ -43,21 +43,21 @@ class Length(Struct, frozen=True):
         return np.full(shape, sizes[self.dimension], self.dtype)
 
 
-def supplied_inputs(spec: EntryPoint) -> tuple[Mask | Length, ...]:
-    """Every input that the loader passes."""
+def masks_of(spec: EntryPoint) -> tuple[Mask | Length, ...]:
+    """Every mask and length that an entry point takes."""
     names = supplied_parameters(spec)
     leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if p.name in names}
-    masks: dict[str, set[str]] = {}
+    dimensions_of: dict[str, set[str]] = {}
     lengths: dict[str, str] = {}
     for dimension, policy in without_compiling(spec).items():
         if isinstance(policy, Pad) and policy.mask:
-            masks.setdefault(policy.mask, set()).add(dimension)
+            dimensions_of.setdefault(policy.mask, set()).add(dimension)
         if isinstance(policy, Pad) and policy.length:
             lengths[policy.length] = dimension
     return (
         *(
             Mask(leaf_of[name], spec.inputs[leaf_of[name]].shape, frozenset(dimensions))
-            for name, dimensions in masks.items()
+            for name, dimensions in dimensions_of.items()
         ),
         *(
             Length(leaf_of[name], dimension, numpy_dtype(spec.inputs[leaf_of[name]].dtype))
@@ -68,14 +68,14 @@ def supplied_inputs(spec: EntryPoint) -> tuple[Mask | Length, ...]:
 
 def on_device(
     device: Device,
-    supplied: Sequence[Mask | Length],
+    masks: Sequence[Mask | Length],
     shapes: Sequence[tuple[int, ...]],
     sizes: Mapping[str, int],
 ) -> list[tuple[int, DeviceArray]]:
     """Masks and lengths for a call of exactly these sizes, by leaf."""
     found = []
-    for each in supplied:
-        array = each.array(shapes[each.leaf], sizes)
+    for mask in masks:
+        array = mask.array(shapes[mask.leaf], sizes)
         aval = Aval(array.shape, array.dtype)
-        found.append((each.leaf, DeviceArray(device, device.put(array, aval), aval)))
+        found.append((mask.leaf, DeviceArray(device, device.put(array, aval), aval)))
     return found

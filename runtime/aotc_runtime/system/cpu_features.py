@@ -1,0 +1,95 @@
+"""Name and features of this host's processor where no engine is installed that would tell them.
+
+From /proc/cpuinfo, in which Linux lists what the operating system lets programs use.
+"""
+
+from __future__ import annotations
+
+import os
+
+_X86_NAMES = {
+    "3dnowprefetch": "prfchw",
+    "abm": "lzcnt",
+    "amx_bf16": "amx-bf16",
+    "amx_complex": "amx-complex",
+    "amx_fp16": "amx-fp16",
+    "amx_int8": "amx-int8",
+    "amx_tile": "amx-tile",
+    "avx512_bf16": "avx512bf16",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_vp2intersect": "avx512vp2intersect",
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "avx_ifma": "avxifma",
+    "avx_ne_convert": "avxneconvert",
+    "avx_vnni": "avxvnni",
+    "avx_vnni_int16": "avxvnniint16",
+    "avx_vnni_int8": "avxvnniint8",
+    "bmi1": "bmi",
+    "lahf_lm": "sahf",
+    "lm": "64bit",
+    "pclmulqdq": "pclmul",
+    "pni": "sse3",
+    "rdrand": "rdrnd",
+    "sha_ni": "sha",
+    "sse4_1": "sse4.1",
+    "user_shstk": "shstk",
+}
+_X86_SAME = frozenset(
+    """
+    adx aes avx avx2 avx512bw avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vl bmi2 cldemote
+    clflushopt clwb clzero cmov cx16 cx8 enqcmd f16c fma fma4 fsgsbase fxsr gfni invpcid lwp mmx
+    movbe movdir64b movdiri mwaitx pconfig pku popcnt ptwrite rdpid rdpru rdseed rtm serialize
+    sha512 sm3 sm4 sse sse2 sse4a ssse3 tbm tsxldtrk uintr vaes vpclmulqdq waitpkg wbnoinvd xop
+    xsave xsavec xsaveopt xsaves
+    """.split()  # noqa: SIM905 - one each would be fifty lines
+)
+_ARM_NAMES = {
+    "asimd": "neon",
+    "atomics": "lse",
+    "crc32": "crc",
+    "fp": "fp-armv8",
+    "sha3": "sha3",
+    "sm4": "sm4",
+    "sve": "sve",
+    "sve2": "sve2",
+    "sveaes": "sve-aes",
+    "svesha3": "sve-sha3",
+    "svesm4": "sve-sm4",
+}
+_ARM_CRYPTO = frozenset({"aes", "pmull", "sha1", "sha2"})
+
+
+def processor(cpuinfo: str) -> tuple[str, frozenset[str]]:
+    """The processor's name, and its features in LLVM's spelling. cpuinfo: text of /proc/cpuinfo.
+
+    A feature that LLVM knows and this table does not counts as missing, so that a bundle which
+    needs it is refused.
+    """
+    first = cpuinfo.partition("\n\n")[0]
+    fields = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    name = fields.get("model name") or os.uname().machine
+    if "flags" in fields:
+        return name, _x86_features(fields["flags"].split())
+    return name, _arm_features(frozenset(fields.get("Features", "").split()))
+
+
+def _x86_features(flags: list[str]) -> frozenset[str]:
+    found = {
+        _X86_NAMES.get(flag, flag) for flag in flags if flag in _X86_NAMES or flag in _X86_SAME
+    }
+    if "sse4_2" in flags:
+        found |= {"sse4.2", "crc32"}
+    return frozenset(found)
+
+
+def _arm_features(flags: frozenset[str]) -> frozenset[str]:
+    found = {_ARM_NAMES[flag] for flag in flags if flag in _ARM_NAMES}
+    if flags >= _ARM_CRYPTO:
+        found |= {"aes", "sha2"}
+    return frozenset(found)

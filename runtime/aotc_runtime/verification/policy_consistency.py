@@ -1,0 +1,140 @@
+"""Whether an entry point's policies for calls that no profile fits agree with the rest of it.
+
+What passes here is what `serving.routing` builds on: every dimension can be told from what a caller
+passes, every result of a padded or split call has a known shape, and the loader can make the masks
+and lengths that it passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET
+
+from aotc_runtime.errors import Finding
+from aotc_runtime.schema.expressions import Expression, parse_expression
+from aotc_runtime.schema.fills import parse_fill
+from aotc_runtime.schema.labels import supplied_parameters, without_compiling
+from aotc_runtime.schema.manifest import (
+    CompileHere,
+    DType,
+    EntryPoint,
+    Pad,
+    Parameter,
+    TensorSpec,
+)
+from aotc_runtime.schema.tree import Leaf, leaves
+
+
+def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    """Every contradiction in the policies of an entry point (AOTC-E118). Its shapes are known to be
+    expressions over its dimensions.
+    """
+    policies = entry_point.out_of_profile
+    strangers = sorted(policies.keys() - set(entry_point.dimensions))
+    if strangers:
+        yield _finding(where, "policies for its dimensions", ", ".join(strangers))
+        return
+    compiles = any(isinstance(policy, CompileHere) for policy in policies.values())
+    if compiles != (entry_point.symbolic is not UNSET):
+        expected = "a symbolic module exactly where a policy compiles"
+        yield _finding(where, expected, "one" if not compiles else "none")
+    if not policies:
+        return
+    yield from _check_supplied(entry_point, where)
+    names = supplied_parameters(entry_point)
+    hidden = {leaf for p in entry_point.parameters if p.name in names for leaf in leaves(p.tree)}
+    passed = [leaf for leaf in range(len(entry_point.inputs)) if leaf not in hidden]
+    inputs = [entry_point.inputs[leaf] for leaf in passed]
+    seen = Counter(
+        tuple(profile.input_shapes[leaf] for leaf in passed)
+        for profile in entry_point.profiles
+        if len(profile.input_shapes) == len(entry_point.inputs)
+    )
+    if any(count > 1 for count in seen.values()):
+        yield _finding(where, "profiles that differ in what a caller passes", "two alike")
+    told = {
+        linear.dimension
+        for tensor in inputs
+        for expression in _expressions(tensor)
+        if (linear := expression.linear()) is not None
+    }
+    untold = sorted(set(entry_point.dimensions) - told)
+    if untold:
+        expected = "an axis that tells each dimension, among what a caller passes"
+        yield _finding(where, expected, f"none for {', '.join(untold)}")
+    if any("?" in tensor.shape for tensor in (*entry_point.inputs, *entry_point.outputs)):
+        yield _finding(where, "known shapes, since a policy pads, splits or compiles", "?")
+    yield from _check_fills(entry_point, inputs, where)
+    for dimension, policy in without_compiling(entry_point).items():
+        if not isinstance(policy, Pad):
+            yield from _check_split(entry_point, dimension, f"{where} {dimension}")
+
+
+def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
+    """Masks and lengths: parameters that the loader can make."""
+    parameters = {parameter.name: parameter for parameter in entry_point.parameters}
+    pads = {d: p for d, p in without_compiling(entry_point).items() if isinstance(p, Pad)}
+    masks = {pad.mask for pad in pads.values()} - {""}
+    lengths = [pad.length for pad in pads.values() if pad.length]
+    if len(set(lengths)) < len(lengths) or masks.intersection(lengths):
+        yield _finding(where, "a parameter for each length", "one that is shared")
+    for dimension, pad in pads.items():
+        if pad.mask:
+            tensor = _one_array(entry_point, parameters.get(pad.mask))
+            if tensor is None or tensor.dtype is not DType.BOOL or dimension not in tensor.shape:
+                expected = f"a mask of booleans with an axis {dimension}, not donated"
+                yield _finding(f"{where} {dimension}", expected, pad.mask)
+        if pad.length:
+            tensor = _one_array(entry_point, parameters.get(pad.length))
+            if tensor is None or "int" not in tensor.dtype.value or tensor.shape:
+                expected = "a length that is an integer scalar, not donated"
+                yield _finding(f"{where} {dimension}", expected, pad.length)
+
+
+def _one_array(entry_point: EntryPoint, parameter: Parameter | None) -> TensorSpec | None:
+    """The array that a parameter is, if it is one that stays usable."""
+    if parameter is None or parameter.donated or not isinstance(parameter.tree, Leaf):
+        return None
+    index = parameter.tree.index
+    return entry_point.inputs[index] if 0 <= index < len(entry_point.inputs) else None
+
+
+def _check_fills(
+    entry_point: EntryPoint, inputs: Sequence[TensorSpec], where: str
+) -> Iterator[Finding]:
+    dtypes = {tensor.path: tensor.dtype for tensor in inputs}
+    texts: dict[str, str] = {}
+    for dimension, policy in without_compiling(entry_point).items():
+        for path, text in policy.fill.items() if isinstance(policy, Pad) else ():
+            if path not in dtypes or not _is_fill(text, dtypes[path]):
+                expected = "fills of what a caller passes, by numbers that it can hold"
+                yield _finding(f"{where} {dimension}", expected, f"{path} = {text}")
+            if texts.setdefault(path, text) != text:
+                yield _finding(where, f"one fill for {path}", f"{texts[path]} and {text}")
+
+
+def _is_fill(text: str, dtype: DType) -> bool:
+    try:
+        parse_fill(text, dtype)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_split(entry_point: EntryPoint, dimension: str, where: str) -> Iterator[Finding]:
+    for tensor in (*entry_point.inputs, *entry_point.outputs):
+        using = [axis for axis in _expressions(tensor) if dimension in axis.names()]
+        if using and (len(using) > 1 or dimension not in tensor.shape):
+            expected = "the dimension on one axis, by itself, since its policy splits"
+            yield _finding(f"{where} {tensor.path}".rstrip(), expected, str(list(tensor.shape)))
+
+
+def _expressions(tensor: TensorSpec) -> list[Expression]:
+    return [parse_expression(axis) for axis in tensor.shape if axis != "?"]
+
+
+def _finding(where: str, expected: str, found: str) -> Finding:
+    hint = "the bundle was put together wrongly: build it again"
+    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
