@@ -54,7 +54,7 @@ def ceiling():
     return timed(run, times * cores * len(buffers[0]))
 
 def verification():
-    return timed(lambda: verify(open_bundle(path), policy, facts), size)
+    return timed(lambda: verify(open_bundle(path), policy, facts, time.time()), size)
 
 def forget():
     # Take the file out of the page cache.
@@ -100,12 +100,14 @@ sys.stdin.read()
 
 VERIFY = """
 import sys
+import time
 from pathlib import Path
 from aotc_runtime.engines.facts import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
-verified = verify(open_bundle(sys.argv[1]), read_policy(Path(sys.argv[2])), detect())
+source, policy = open_bundle(sys.argv[1]), read_policy(Path(sys.argv[2]))
+verified = verify(source, policy, detect(), time.time())
 print("true", flush=True)
 sys.stdin.read()
 """

@@ -30,10 +30,9 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import signatures
 from aotc_runtime.verification.choosing import missing_target
-from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.verify import attribute, unpack
 
 OnFixture = Callable[[str, int, int], None]
 """Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
@@ -83,11 +82,11 @@ def certify(
     """
     tidy(path.resolve())
     source = open_bundle(path)
-    contents, envelopes = read_unverified(source)
+    # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
+    # this host say of each target is for the worker to find out, which verifies it.
+    with unpack(attribute(source, policy, time.time())) as unpacked:
+        contents = unpacked.finish()
     root = contents.root_digest
-    # The worker verifies everything again; this refuses a bundle that nobody vouches for before
-    # anything is installed.
-    signatures.vouchers_for(envelopes, root, policy, source.name, time.time())
     manifests = _wanted(contents.manifests, target, contents.absent)
     trials: list[Trial] = []
     missing: list[Finding] = []
@@ -189,7 +188,7 @@ def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], boo
     key = load_public_key(signer.public_pem(), "", "signer")
 
     def is_older(envelope: bytes) -> bool:
-        read = certificate_by(envelope, key.verify)
+        read = certificate_by(envelope, key)
         return read is not None and (read.target, read.jaxlib) in now
 
     return is_older

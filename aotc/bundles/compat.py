@@ -17,9 +17,10 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import certificates, rules, signatures
+from aotc_runtime.verification import certificates, rules
 from aotc_runtime.verification.contents import Contents, read_unverified
 from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import attribute, unpack
 
 
 def judge(
@@ -37,10 +38,13 @@ def judge(
     bundle's signatures: then it runs nowhere.
     """
     source = open_bundle(bundle)
-    contents, envelopes = read_unverified(source)
     policy, now = read_policy(trust) if trust is not None else None, time.time()
-    if policy is not None:
-        signatures.vouchers_for(envelopes, contents.root_digest, policy, source.name, now)
+    if policy is None:
+        contents, envelopes = read_unverified(source)
+    else:
+        signed = attribute(source, policy, now)
+        with unpack(signed) as unpacked:
+            contents, envelopes = unpacked.finish(), signed.envelopes
     rows = judge_read(contents, envelopes, source.name, hosts(), jaxlibs, known, policy, now)
     return contents, rows
 

@@ -14,19 +14,17 @@ from aotc.errors import raise_if
 from aotc.packing.attestations import with_attestation
 from aotc.packing.files import tidy
 from aotc.signing.attest import attest
-from aotc.signing.believe import read_believed
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
-from aotc_runtime.formats import dsse
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import Contents, read_unverified
 from aotc_runtime.verification.keys import load_public_key
-from aotc_runtime.verification.signatures import open_envelope
+from aotc_runtime.verification.signatures import is_signed_by, open_envelope
 from aotc_runtime.verification.trust import policy_keys
+from aotc_runtime.verification.verify import vouch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +55,14 @@ def endorse(
     """
     tidy(path.resolve())
     source = open_bundle(path)
-    contents, envelopes = read_unverified(source)
-    if policy is not None:
-        _, vouchers = read_believed(source, _without(policy, signer), now or datetime.now(UTC))
-        earlier = signatures.signers_of(vouchers)
-    else:
+    if policy is None:
+        contents, envelopes = read_unverified(source)
         earlier = _claimed(envelopes)
+    else:
+        at = (now or datetime.now(UTC)).timestamp()
+        with vouch(source, _without(policy, signer), at) as vouched:
+            contents, signed = vouched.finish(), vouched.signed
+        envelopes, earlier = signed.envelopes, signed.signers
     raise_if(_check_whole(path, contents))
     manifest = next(iter(contents.manifests.values()))
     subject = f"{manifest.name}-{manifest.version}"
@@ -112,7 +112,6 @@ def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> b
         found = open_envelope(envelope, "attestation")
     except BundleFormatError:
         return False
-    message = dsse.pre_authentication_encoding(found.payload_type, found.payload)
     key = load_public_key(signer.public_pem(), "", "signer")
     same = (found.payload, found.payload_type) == (made.payload, made.payload_type)
-    return same and any(key.verify(signature, message) for _, signature in found.signatures)
+    return same and is_signed_by(found, key)

@@ -11,7 +11,6 @@ from aotc.packing.bundle import Form, pack, require_place
 from aotc.packing.merging import merge
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.signing.attest import attest
-from aotc.signing.believe import read_believed
 from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle
@@ -22,10 +21,9 @@ from aotc_runtime.formats.statement import SIGN_TYPE
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import (
-    Contents,
-)
+from aotc_runtime.verification.contents import Contents, read_unverified
 from aotc_runtime.verification.signatures import Voucher
+from aotc_runtime.verification.verify import vouch
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,12 @@ def merge_bundles(
     parts: list[TargetPart] = []
     for path in paths:
         source = open_bundle(path)
-        contents, vouchers = read_believed(source, policy, now)
+        vouchers: tuple[Voucher, ...] = ()
+        if policy is None:
+            contents, _ = read_unverified(source)
+        else:
+            with vouch(source, policy, now.timestamp()) as vouched:
+                contents, vouchers = vouched.finish(), vouched.signed.vouchers
         inputs.append(_ingredient(contents, vouchers))
         parts += target_parts_of(source, contents)
     merged = merge(parts)

@@ -12,8 +12,8 @@ from aotc.signing.trust_state import PolicyState, check_reachable, state_of, war
 from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import Verdict, examine
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(open_bundle(bundle), policy, detect_all(), now=now.timestamp())
+        verdict = examine(open_bundle(bundle), policy, detect_all(), now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings

@@ -9,7 +9,7 @@ make, change, shorten or move an entry: neither the operator of the storage nor 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Protocol
@@ -22,7 +22,8 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import dsse
 from aotc_runtime.schema.tree import INTEGER_MAX
-from aotc_runtime.verification.signatures import open_envelope
+from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.signatures import is_signed_by, open_envelope
 
 PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
 
@@ -46,10 +47,6 @@ class Sealer(Protocol):
         """The signature of a message."""
 
 
-type Verify = Callable[[bytes, bytes], bool]
-"""Whether a signature over a message is good."""
-
-
 class Refusal(StrEnum):
     """Why an entry is not used, in words for people."""
 
@@ -68,7 +65,7 @@ class Seals:
     """
 
     sealer: Sealer | None
-    trusted: Mapping[str, Verify]
+    trusted: Mapping[str, PublicKey]
 
     def seal(self, key: str, data: bytes) -> bytes:
         """A sealed entry of this data. key: of the cache, "sha256:…"."""
@@ -108,11 +105,11 @@ class Seals:
             signed = open_envelope(envelope, "entry")
         except BundleFormatError as error:
             return Refusal.UNSIGNED if error.code == "AOTC-E119" else Refusal.DAMAGED
-        counted = [(id, signature) for id, signature in signed.signatures if id in self.trusted]
-        if not counted:
+        claimed = {id for id, _ in signed.signatures}
+        named = [key for id, key in self.trusted.items() if id in claimed]
+        if not named:
             return Refusal.STRANGER
-        message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
-        if not any(self.trusted[id](signature, message) for id, signature in counted):
+        if not any(is_signed_by(signed, key) for key in named):
             return Refusal.FORGED
         # A trusted key signs other things too: bundles, certificates.
         if signed.payload_type != PAYLOAD_TYPE:

@@ -13,10 +13,11 @@ from aotc.cache.fsspec_blobs import FsspecBlobs
 from aotc.cache.http_blobs import HttpBlobs
 from aotc.cache.oci_blobs import OciBlobs
 from aotc.cache.remote import Blobs, RemoteStore, SharedStore
-from aotc.cache.seal import Sealer, Seals, Verify
+from aotc.cache.seal import Sealer, Seals
 from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
+from aotc_runtime.verification.keys import PublicKey
 
 OPTION = "--remote-cache"
 
@@ -28,7 +29,7 @@ _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 
 
 def share(
-    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, Verify]
+    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, PublicKey]
 ) -> SharedStore:
     """A local cache with a remote one behind it.
 

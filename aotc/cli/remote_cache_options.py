@@ -69,4 +69,4 @@ def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> 
     signer = signer_of(remote.key, None) if remote.key else None
     if signer:
         keys.append(load_public_key(signer.public_pem(), "", "--cache-key"))
-    return share(local, remote.url, signer, {key.id: key.verify for key in keys})
+    return share(local, remote.url, signer, {key.id: key for key in keys})

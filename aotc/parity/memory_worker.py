@@ -7,6 +7,8 @@ for a host that cannot run the target, or where it cannot be measured.
 from __future__ import annotations
 
 import sys
+import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from aotc.parity.peak import Unmeasurable, peak
 from aotc.processes import answers_only, end_with_parent
 from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.engines.xla import engine
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.errors import AotcError
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
@@ -24,7 +26,7 @@ from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.verify import fit, vouch
 
 
 def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
@@ -43,24 +45,27 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
     return found
 
 
+def _measured(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]:
+    """Bytes by executable; nothing for a target that this host cannot run."""
+    source, trusted = open_bundle(bundle), read_policy(policy)
+    try:
+        with vouch(source, trusted, time.time()) as vouched:
+            devices = vouched.wanted_devices(target)
+            engine.processor(threads, devices)
+            verified = fit(vouched, detect_all(devices), target).finish()
+    except AotcError:
+        return {}
+    resident = make_resident(verified)
+    return measure(resident, make_ready(resident))
+
+
 def main() -> int:
     end_with_parent()
     answers = answers_only()
     bundle, policy, target, threads = sys.argv[1:5]
-
-    def start(devices: int) -> HostFacts:
-        engine.processor(int(threads), devices)
-        return detect_all(devices)
-
-    verdict = examine(open_bundle(Path(bundle)), read_policy(Path(policy)), start, target=target)
     found: dict[str, int] = {}
-    if verdict.bundle is not None:
-        resident = make_resident(verdict.bundle)
-        loaded = make_ready(resident)
-        try:
-            found = measure(resident, loaded)
-        except Unmeasurable:
-            found = {}
+    with suppress(Unmeasurable):
+        found = _measured(Path(bundle), Path(policy), target, int(threads))
     with answers:
         answers.write(b"\n" + msgspec.json.encode(found) + b"\n")
     return 0

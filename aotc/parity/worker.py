@@ -9,6 +9,7 @@ own entry points and compared in their structures.
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -19,12 +20,12 @@ from aotc.parity.trials import try_entry
 from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
 from aotc_runtime.engines.facts import detect_all
-from aotc_runtime.errors import AotcError, ReadinessError, raise_if
+from aotc_runtime.errors import AotcError, ReadinessError
 from aotc_runtime.serving.readiness import make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.verify import judge, require, vouch
 
 
 def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, object]:
@@ -35,17 +36,19 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
-    verdict = examine(open_bundle(bundle), read_policy(policy), detect_all, target=target)
-    if verdict.manifest is None:
-        # A gate that does not open says nothing about the host: the build itself is broken.
-        raise_if(verdict.findings)
-    assert verdict.manifest is not None, "nothing was found against the bundle itself"
-    if verdict.bundle is None:
-        return {
-            "unsuited": [finding.to_json() for finding in verdict.findings],
-            "differing": list(misread(verdict.manifest, folder)),
-        }
-    resident = make_resident(verdict.bundle)
+    # A gate that does not open says nothing about the host: the build itself is broken.
+    with vouch(open_bundle(bundle), read_policy(policy), time.time()) as vouched:
+        facts = detect_all(vouched.wanted_devices(target))
+        judged = judge(vouched, facts, target)
+        manifest, findings = judged.manifest, judged.choice.findings
+        if manifest is not None and findings:
+            vouched.finish()
+            return {
+                "unsuited": [finding.to_json() for finding in findings],
+                "differing": list(misread(manifest, folder)),
+            }
+        verified = require(judged).finish()
+    resident = make_resident(verified)
     differing: list[Differing] = []
     try:
         ready = make_ready(resident)
@@ -55,7 +58,7 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> dict[str, 
         results = run_fixtures(resident)
     else:
         results = ready.fixtures
-        differing += miscalled(ready, verdict.manifest, folder)
+        differing += miscalled(ready, verified.manifest, folder)
     entries = read_plans(folder).get(target, [])
     return {
         "results": [msgspec.structs.asdict(result) for result in results],

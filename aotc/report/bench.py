@@ -57,7 +57,8 @@ def measure(
     per measurement. Raises what `aotc_runtime.load` and a call raise; UsageError (AOTC-E014) for a
     profile the bundle does not have; BackendError (AOTC-E759) if a measuring process dies.
     """
-    verified = verify(open_bundle(bundle), read_policy(trust), detect_all(), target=target)
+    facts = detect_all()
+    verified = verify(open_bundle(bundle), read_policy(trust), facts, time.time(), target)
     manifest = verified.manifest
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
         work = list(_work(verified, entry_point, profile, Path(folder)))

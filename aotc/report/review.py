@@ -14,10 +14,9 @@ from msgspec import UNSET, UnsetType
 
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
-from aotc.signing.believe import read_believed
 from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError, Finding
-from aotc_runtime.formats import dsse, oci
+from aotc_runtime.formats import oci
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, Statement
@@ -25,15 +24,12 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
 from aotc_runtime.schema.mesh import Mesh
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import (
-    Contents,
-    Envelopes,
-    read_envelopes,
-    read_root,
-)
+from aotc_runtime.verification.contents import Contents, Envelopes, read_unverified
+from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.roles import roles_by_digest
+from aotc_runtime.verification.signatures import Trials, open_envelope, who_signed
 from aotc_runtime.verification.trust import policy_keys
+from aotc_runtime.verification.verify import vouch
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +145,17 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
     digests and no signatures. Raises BundleFormatError (AOTC-E118: evidence that is not of these
     executables), IntegrityError, TrustError.
     """
-    contents, vouchers = read_believed(source, policy, now)
+    signers: tuple[str, ...] = ()
+    keys: Mapping[str, PublicKey] = {}
+    if policy is None:
+        contents, envelopes = read_unverified(source)
+    else:
+        keys = policy_keys(policy)
+        with vouch(source, policy, now.timestamp()) as vouched:
+            contents, envelopes = vouched.finish(), vouched.signed.envelopes
+            signers = vouched.signed.signers
     first = next(iter(contents.manifests.values()))
-    signers = signatures.signers_of(vouchers)
-    envelopes = read_envelopes(source, read_root(source))
+    trials = Trials()
     sizes: dict[str, int] = {}
     for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():
         sizes[layer.mediaType] = sizes.get(layer.mediaType, 0) + layer.size
@@ -163,7 +166,7 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
         root_digest=contents.root_digest,
         verified=policy is not None,
         signers=signers,
-        claims=tuple(_claim(envelope, policy, now) for envelope in envelopes),
+        claims=tuple(_claim(envelope, keys, trials, now) for envelope in envelopes),
         targets={
             name: ReviewedTarget(manifest, evidence_of(manifest, contents))
             for name, manifest in contents.manifests.items()
@@ -206,18 +209,14 @@ def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None
     return evidence
 
 
-def _claim(data: bytes, policy: TrustPolicy | None, now: datetime) -> Claim:
-    signed = signatures.open_envelope(data, "attestation")
+def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: datetime) -> Claim:
+    signed = open_envelope(data, "attestation")
     statement = decode_foreign(signed.payload, Statement, where="attestation")
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
-    keys = policy_keys(policy).values() if policy is not None else ()
+    makers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
     return Claim(
         key_ids=tuple(key_id for key_id, _ in signed.signatures),
         counts=tuple(
-            key.id
-            for key in keys
-            if key.state(now.timestamp()) == "valid"
-            and any(key.verify(signature, message) for _, signature in signed.signatures)
+            id for id, key in keys.items() if id in makers and key.state(now.timestamp()) == "valid"
         ),
         predicate_type=statement.predicateType,
         stated=bytes(statement.predicate),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats import dsse
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import CERTIFICATE_TYPE, Statement
-from aotc_runtime.verification.signatures import SignedPayload, open_envelope
-
-Verify = Callable[[bytes, bytes], bool]
-"""Whether a signature over a message is good."""
+from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.signatures import SignedPayload, is_signed_by, open_envelope
 
 
 def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
@@ -29,15 +26,13 @@ def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ..
     return found
 
 
-def certificate_by(envelope: bytes, verify: Verify) -> Certificate | None:
+def certificate_by(envelope: bytes, key: PublicKey) -> Certificate | None:
     """The certificate in an envelope, if this key has signed one."""
     read = _read(envelope)
     if read is None:
         return None
     certificate, signed = read
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
-    is_signed = any(verify(signature, message) for _, signature in signed.signatures)
-    return certificate if is_signed else None
+    return certificate if is_signed_by(signed, key) else None
 
 
 def _read(envelope: bytes) -> tuple[Certificate, SignedPayload] | None:

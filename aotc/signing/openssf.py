@@ -33,6 +33,7 @@ from aotc_runtime.formats import dsse
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import STATEMENT_TYPE, Subject
 from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.signatures import SignedPayload, is_signed_by
 
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PREDICATE_TYPE = "https://model_signing/signature/v1.0"
@@ -164,8 +165,8 @@ def verified_files(data: bytes, key: PublicKey, where: str) -> dict[str, str]:
         signature = dsse.decode_base64(envelope.signatures[0].sig, where=where)
     except BundleFormatError as error:
         raise _malformed(where, error.findings[0].expected, error.findings[0].found) from error
-    message = dsse.pre_authentication_encoding(envelope.payloadType, payload)
-    if not key.verify(signature, message):
+    signed = SignedPayload(envelope.payloadType, payload, (("", signature),), where)
+    if not is_signed_by(signed, key):
         raise TrustError(
             Finding(
                 code="AOTC-E352",

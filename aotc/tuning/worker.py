@@ -20,7 +20,7 @@ from aotc.tuning import messages
 from aotc.tuning.messages import Answer, Job, Times, Unfit
 from aotc_runtime.engines.facts import detect
 from aotc_runtime.engines.xla import engine
-from aotc_runtime.errors import AotcError, raise_if
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.loaded import Threads
@@ -30,7 +30,7 @@ from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification.verify import judge, require, vouch
 
 type Call = Callable[[], Any]
 type Place = tuple[str, int]
@@ -72,12 +72,14 @@ def measure(job: Job, say: Callable[[str], None]) -> Answer:
 
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
     """A candidate in memory, or why this host cannot run it."""
-    verdict = examine(open_bundle(Path(job.bundle)), policy, detect(), target=target)
-    if verdict.manifest is None:
-        raise_if(verdict.findings)
-    if verdict.bundle is None:
-        return "; ".join(f"expected {f.expected}, found {f.found}" for f in verdict.findings)
-    return make_resident(verdict.bundle)
+    with vouch(open_bundle(Path(job.bundle)), policy, time.time()) as vouched:
+        judged = judge(vouched, detect(), target)
+        if judged.manifest is not None and judged.choice.findings:
+            vouched.finish()
+            unfit = judged.choice.findings
+            return "; ".join(f"expected {f.expected}, found {f.found}" for f in unfit)
+        verified = require(judged).finish()
+    return make_resident(verified)
 
 
 def _call(resident: ResidentBundle, name: str, index: int) -> Call:

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from aotc_runtime.engines import facts as engine_facts
 from aotc_runtime.engines import registry
 from aotc_runtime.engines.facts import detect
-from aotc_runtime.engines.protocol import Executable
 from aotc_runtime.engines.xla import engine as xla
 from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
 from aotc_runtime.errors import Finding, ResourceError, TrustError
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.engine import XLA
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
-from aotc_runtime.serving.resident import Place, load_executables, make_resident
+from aotc_runtime.serving.resident import load_executables, make_resident
 from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.verify import fit, vouch
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.loading import Loading
@@ -120,38 +116,20 @@ def _load(
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
-
-    def start_runtime(wanted: int) -> HostFacts:
+    with vouch(source, policy, time.time()) as vouched:
         lap("verify")
-        count = wanted if devices is None else devices
-        if count > DEVICES_MAX:
-            raise _refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
-        if not host.is_installed("jaxlib"):
-            return detect(memory_limit)  # verification names the extra that is missing
-        started = xla.processor(threads, count)
-        if devices is not None and started.device_count < devices:
-            raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
-        facts = detect(memory_limit, count)
+        engines = vouched.wanted_engines(target)
+        # XLA is started only for a bundle that is trusted, and has executables for it.
+        count = _start_runtime(threads, devices, vouched.wanted_devices(target), engines)
+        facts = detect(memory_limit, count, vouched.wanted_platforms(target), engines)
         lap("runtime")
-        return facts
-
-    executables: dict[Place, Executable] = {}
-
-    def deserialize(manifest: BundleManifest, blobs: Mapping[str, VerifiedBlob]) -> None:
+        fitting = fit(vouched, facts, target)
         enter(State.LOADING)
-        device = registry.start(manifest.target.platform, threads, devices)
-        executables.update(load_executables(device, manifest, blobs))
+        device = registry.start(fitting.manifest.target.platform, threads, devices)
+        # The weights are being hashed meanwhile; nothing runs before that is done.
+        executables = load_executables(device, fitting.manifest, fitting.executables)
         lap("deserialize")
-
-    # XLA is started only for a bundle that is trusted, and nothing runs before all is verified.
-    verified = verify(
-        source,
-        policy,
-        start_runtime,
-        target=target,
-        meanwhile=deserialize,
-        accelerators=engine_facts.accelerator,
-    )
+        verified = fitting.finish()
     resident = make_resident(verified, executables)
     lap("weights")
     enter(State.WARMING)
@@ -160,6 +138,26 @@ def _load(
     timings["total"] = last - started
     loaded.timings.update(timings)
     return loaded
+
+
+def _start_runtime(
+    threads: int | None, devices: int | None, wanted: int, engines: Collection[str]
+) -> int:
+    """Start XLA if it is one of the engines that the bundle needs, and is installed. Into how many
+    devices the processor is to be divided.
+
+    devices: what the caller asks for.  wanted: what the bundle needs, which counts where the caller
+    says nothing. Raises ResourceError (AOTC-E555) for more than XLA makes, or has made before.
+    """
+    count = wanted if devices is None else devices
+    if count > DEVICES_MAX:
+        raise _refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+    # Without jaxlib, verification names the extra that is missing.
+    if XLA in engines and host.is_installed("jaxlib"):
+        started = xla.processor(threads, count)
+        if devices is not None and started.device_count < devices:
+            raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
+    return count
 
 
 def _require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import Verdict, examine
 
 HOST = "host"
 """The name that stands for the best target for this host."""
@@ -46,7 +47,7 @@ def verify_report(bundle: Path, trust: Path, target: str) -> Report:
     policy = read_policy(trust)
     source = open_bundle(bundle)
     facts = detect_all()
-    verdict = examine(source, policy, facts, target=None if target == HOST else target)
+    verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)
     return report_of(str(bundle), verdict, facts)
 
 

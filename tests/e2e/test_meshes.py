@@ -250,6 +250,7 @@ def test_a_process_has_as_many_devices_as_its_first_bundle_wanted(
 
 UNPLANNED = """
 import sys
+import time
 from pathlib import Path
 import aotc_runtime
 from aotc_runtime.serving.resident import make_resident
@@ -258,7 +259,8 @@ from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
-bundle = verify(open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2])), detect())
+source, policy = open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2]))
+bundle = verify(source, policy, detect(), time.time())
 try:
     make_resident(bundle)
 except aotc_runtime.AotcError as error:

@@ -44,15 +44,17 @@ from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import Statement
-from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 KEY, DATA = sha256(b"key"), b"data\nof an entry"
 SIGNER = LocalSigner(ed25519.Ed25519PrivateKey.from_private_bytes(bytes(32)))
 ECDSA = LocalSigner(ec.derive_private_key(1, ec.SECP256R1()))
 """Known to whoever fuzzes: good entries stay good from run to run."""
 
-TRUSTING = Seals(SIGNER, {SIGNER.key_id: load_public_key(SIGNER.public_pem(), "", "").verify})
-GULLIBLE = Seals(SIGNER, {SIGNER.key_id: lambda signature, message: True})
+TRUSTING = Seals(SIGNER, {SIGNER.key_id: load_public_key(SIGNER.public_pem(), "", "")})
+GULLIBLE = Seals(
+    SIGNER, {SIGNER.key_id: PublicKey(SIGNER.key_id, "", lambda signature, message: True)}
+)
 """Takes any signature, so that what is signed is fuzzed, too."""
 
 REQUEST = b"a request"

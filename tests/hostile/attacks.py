@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,10 +68,10 @@ class Attacks:
 
     def run(self) -> int:
         """0 if each is refused as it should be, and the good bundle is not."""
-        verify(self.genuine, self.policy, self.host)
+        verify(self.genuine, self.policy, self.host, time.time())
         for case, path in self.made:
             try:
-                verify(open_bundle(path), self.trusted, self.host)
+                verify(open_bundle(path), self.trusted, self.host, time.time())
             except AotcError as error:
                 if error.code == case.code:
                     continue

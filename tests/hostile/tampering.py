@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -370,7 +371,7 @@ def host_with(host: HostFacts, **change: Any) -> HostFacts:
 def code_of(source: BlobSource, policy: TrustPolicy, host: HostFacts) -> str:
     """The code that verification refuses with, or "accepted"."""
     try:
-        verify(source, policy, host)
+        verify(source, policy, host, time.time())
     except AotcError as error:
         return error.code
     return ACCEPTED

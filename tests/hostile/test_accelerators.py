@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.schema.facts import Accelerator, HostFacts
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.examine import examine
+from aotc_runtime.verification.verify import vouch
 
-from .tampering import Documents, MemoryBundle, policy_for, second_target, signed
+from .tampering import Documents, MemoryBundle, host_with, policy_for, second_target, signed
 
 NEEDED = {
     "kinds": ["NVIDIA H200"],
@@ -48,35 +52,28 @@ def both(documents: Documents, ours: LocalSigner) -> MemoryBundle:
 def test_the_accelerator_is_taken_where_there_is_one(
     both: MemoryBundle, ours: LocalSigner, host: HostFacts
 ) -> None:
-    verdict = examine(both, policy_for(ours), host, accelerators=lambda _: GPU)
+    facts = host_with(host, accelerators=(GPU,))
+    verdict = examine(both, policy_for(ours), facts, time.time())
     assert (verdict.target, verdict.findings) == ("gpu", ())
 
 
+@pytest.mark.parametrize("found", [(), (Accelerator(platform="cuda", devices=0),)])
 def test_without_one_the_processor_is_and_the_accelerator_says_why_not(
-    both: MemoryBundle, ours: LocalSigner, host: HostFacts
+    found: tuple[Accelerator, ...], both: MemoryBundle, ours: LocalSigner, host: HostFacts
 ) -> None:
-    for ask in (lambda _: None, lambda _: Accelerator(platform="cuda", devices=0)):
-        verdict = examine(both, policy_for(ours), host, accelerators=ask)
-        assert verdict.findings == () and verdict.target != "gpu"
-        wanted = examine(both, policy_for(ours), host, accelerators=ask, target="gpu")
-        assert [finding.code for finding in wanted.findings] == ["AOTC-E501", "AOTC-E403"]
+    facts = host_with(host, accelerators=found)
+    verdict = examine(both, policy_for(ours), facts, time.time())
+    assert verdict.findings == () and verdict.target != "gpu"
+    wanted = examine(both, policy_for(ours), facts, time.time(), "gpu")
+    assert [finding.code for finding in wanted.findings] == ["AOTC-E501", "AOTC-E403"]
 
 
-def test_nobody_is_asked_for_a_bundle_of_processors_or_when_the_facts_say_it(
-    genuine: MemoryBundle,
-    both: MemoryBundle,
-    ours: LocalSigner,
-    host: HostFacts,
+def test_only_a_bundle_or_a_target_for_accelerators_wants_to_know_of_them(
+    genuine: MemoryBundle, policy: TrustPolicy, both: MemoryBundle, ours: LocalSigner
 ) -> None:
-    asked: list[str] = []
-
-    def ask(platform: str) -> Accelerator | None:
-        asked.append(platform)
-        return None
-
-    examine(genuine, policy_for(ours), host, accelerators=ask)
-    first = examine(both, policy_for(ours), host).target
-    examine(both, policy_for(ours), host, accelerators=ask, target=first)
-    assert asked == []
-    examine(both, policy_for(ours), host, accelerators=ask)
-    assert asked == ["cuda"]
+    with vouch(genuine, policy, time.time()) as vouched:
+        assert vouched.wanted_platforms(None) == ()
+    with vouch(both, policy_for(ours), time.time()) as vouched:
+        assert vouched.wanted_platforms(None) == ("cuda",)
+        assert vouched.wanted_platforms("gpu") == ("cuda",)
+        assert vouched.wanted_platforms("no such target") == ()

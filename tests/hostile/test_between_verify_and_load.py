@@ -15,6 +15,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime.errors import AotcError
+from aotc_runtime.verification.verify import Fitting
 
 loading = importlib.import_module("aotc_runtime.load")
 """The module; the package's `load` is its function."""
@@ -59,19 +60,20 @@ def expected(digits_bundle: Bundle) -> bytes:
         return answer(bundle)
 
 
-AFTER = pytest.mark.parametrize("step", ["open_bundle", "verify", "make_resident"])
+AFTER = pytest.mark.parametrize("step", ["open_bundle", "vouch", "fit", "finish", "make_resident"])
 
 
 def meanwhile(step: str, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Change something right after this step of `load` has returned."""
-    function = getattr(loading, step)
+    owner = Fitting if step == "finish" else loading
+    function = getattr(owner, step)
 
     def and_then(*arguments: object, **named: object) -> object:
         result = function(*arguments, **named)
         change()
         return result
 
-    monkeypatch.setattr(loading, step, and_then)
+    monkeypatch.setattr(owner, step, and_then)
 
 
 @AFTER
@@ -102,7 +104,9 @@ def test_a_file_that_is_rewritten_while_it_loads_never_becomes_ready(
         refused.value.code
         == {
             "open_bundle": "AOTC-E106",
-            "verify": "AOTC-E131",
+            "vouch": "AOTC-E201",
+            "fit": "AOTC-E201",
+            "finish": "AOTC-E131",
             "make_resident": "AOTC-E701",
         }[step]
     )
@@ -123,13 +127,15 @@ def test_a_file_that_changes_after_aotc_verify_is_verified_again_by_load(
 TRUNCATED = """
 import importlib, os, sys
 import aotc_runtime
+from aotc_runtime.verification.verify import Fitting
 load = importlib.import_module("aotc_runtime.load")
-step = getattr(load, sys.argv[3])
+owner = Fitting if sys.argv[3] == "finish" else load
+step = getattr(owner, sys.argv[3])
 def and_then(*arguments, **named):
     result = step(*arguments, **named)
     os.truncate(sys.argv[1], 4096)
     return result
-setattr(load, sys.argv[3], and_then)
+setattr(owner, sys.argv[3], and_then)
 try:
     aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
 except aotc_runtime.AotcError as error:

@@ -3,6 +3,7 @@ hashed."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_what_was_verified_is_a_copy_and_what_is_used(
     """Somebody writes into the file between verification and use: all but the weights, which stay
     mapped, are the bytes that were hashed."""
     path = on_disk(genuine, "archive", tmp_path)
-    verified = verify(open_bundle(path), policy, host)
+    verified = verify(open_bundle(path), policy, host, time.time())
     data = path.read_bytes()
     with path.open("r+b") as file:
         file.write(bytes(len(data)))
@@ -69,7 +70,7 @@ def test_a_file_replaced_by_renaming_leaves_an_opened_bundle_as_it_was(
     other = tmp_path / "other"
     other.write_bytes(bytes(len(path.read_bytes())))
     other.replace(path)
-    verified = verify(source, policy, host)
+    verified = verify(source, policy, host, time.time())
     other.write_bytes(b"")
     other.replace(path)
     assert all(bytes(b.data) == genuine.blobs[d] for d, b in verified.blobs.items())

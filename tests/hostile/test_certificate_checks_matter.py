@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +14,8 @@ import pytest
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.formats import dsse
 from aotc_runtime.schema.policy import Revoked
-from aotc_runtime.verification import certificates, verify
-from aotc_runtime.verification.verify import examine
+from aotc_runtime.verification import certificates, signatures, verify
+from aotc_runtime.verification.examine import examine
 
 from .certificates import (
     OTHER_JAXLIB,
@@ -94,7 +95,7 @@ def judged(arms: Arms, code: str, envelope: bytes, **policy: Any) -> str:
     """The code if it is among the findings; accepted, if there are none."""
     host = msgspec.structs.replace(arms.host, jaxlib=OTHER_JAXLIB)
     bundle = certified(arms.documents, arms.ours, envelope)
-    verdict = examine(bundle, trusting(arms.ours, arms.stranger, **policy), host)
+    verdict = examine(bundle, trusting(arms.ours, arms.stranger, **policy), host, time.time())
     found = [finding.code for finding in verdict.findings]
     assert not found or found[0] == "AOTC-E401", "the reason comes first, then why no certificate"
     return ACCEPTED if not found else code if code in found else found[-1]
@@ -118,7 +119,10 @@ CHECKS = [
     Check(certificates.read_statements, (STATE, "True"),
           windowed("AOTC-E411", not_before=AHEAD), "AOTC-E411"),
     Check(certificates.read_statements, (STATE, "True"), by_a_revoked_key, "AOTC-E411"),
-    Check(certificates._signers, ("trials.verify(key, signature, message, signed.where)", "True"),
+    Check(certificates.read_statements,
+          ("_, maker in who_signed(signed, keys, trials) if maker", "maker in keys.values()"),
+          under("AOTC-E412", signer="nobody"), "AOTC-E412"),
+    Check(signatures.who_signed, ("trials.verify(key, signature, message, signed.where)", "True"),
           under("AOTC-E412", signer="nobody"), "AOTC-E412"),
     Check(certificates._certificate, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
           lambda arms: of_another_payload(arms), "AOTC-E412"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -223,7 +224,7 @@ def a_later_format(arms: Arms) -> str:
 
 
 def an_unknown_target(arms: Arms) -> Any:
-    return verify.verify(arms.genuine, arms.policy, arms.host, target="other")
+    return verify.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
 
 
 def on_host(**change: Any) -> Any:

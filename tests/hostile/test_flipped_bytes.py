@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -56,11 +57,11 @@ def test_every_single_blob_counts(
 def test_a_flipped_byte_in_the_layouts_own_files_is_refused_or_changes_nothing(
     name: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
 ) -> None:
-    root = verify(genuine, policy, host)
+    root = verify(genuine, policy, host, time.time())
     for at in range(len(genuine.files[name])):
         bad = genuine.with_file(name, flipped(genuine.files[name], at))
         try:
-            found = verify(bad, policy, host)
+            found = verify(bad, policy, host, time.time())
         except AotcError as error:
             assert error.exit_code == 5
         else:
@@ -94,7 +95,7 @@ def test_any_flipped_byte_of_the_archive_is_refused_or_reads_identically(
 ) -> None:
     """Never other content, never another exception. Half of the flips hit what is not weights."""
     data = bytearray(archive(entries_of(genuine)))
-    genuinely = verify(genuine, policy, host)
+    genuinely = verify(genuine, policy, host, time.time())
     chance = random.Random(20261101)
     weights_at = bytes(data).index(genuine.blobs[roles(genuine)["weights"]])
     outcomes = {"refused": 0, "identical": 0}
@@ -107,7 +108,7 @@ def test_any_flipped_byte_of_the_archive_is_refused_or_reads_identically(
             views = {
                 name: memoryview(data)[m.offset : m.offset + m.size] for name, m in members.items()
             }
-            found = verify(MappedBundle("bundle", views), policy, host)
+            found = verify(MappedBundle("bundle", views), policy, host, time.time())
         except AotcError as error:
             assert error.exit_code == 5
             outcomes["refused"] += 1

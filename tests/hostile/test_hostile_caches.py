@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
-from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 from .weakening import Check, remove
 
@@ -55,9 +54,9 @@ class Naming:
         """Nothing runs."""
 
 
-def trusted(*signers: LocalSigner) -> dict[str, Callable[[bytes, bytes], bool]]:
+def trusted(*signers: LocalSigner) -> dict[str, PublicKey]:
     keys = [load_public_key(signer.public_pem(), "", "") for signer in signers]
-    return {key.id: key.verify for key in keys}
+    return {key.id: key for key in keys}
 
 
 class Host:

@@ -144,14 +144,15 @@ ROLES = [
 ]
 
 RULES = [
-    Check(verify.examine, ("raise_if(rules.check_limits(source, policy))", "pass"),
+    Check(verify.frame, ("raise_if(rules.check_limits(source, policy))", "pass"),
           under(limits=SizeLimits(blobs=1)), "AOTC-E320"),
-    Check(verify.examine, ("raise_if(rules.check_revoked_root(root_digest, policy, source.name))",
-          "pass"), a_revoked_root, "AOTC-E313"),
+    Check(verify.collect,
+          ("raise_if(rules.check_revoked_root(framed.root_digest, policy, source.name))", "pass"),
+          a_revoked_root, "AOTC-E313"),
     Check(verify.check_policy, (BLOBS, "()"), revoked_blob("executable"), "AOTC-E314"),
-    Check(verify.check_policy, ("provenance.check_builds(vouchers, policy, where)", "()"),
+    Check(verify.check_policy, ("provenance.check_builds(signed.vouchers, policy, where)", "()"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
-    Check(verify.examine, ("[*rules.check_runtime(facts, policy)]", "[]"),
+    Check(verify.judge, ("rules.check_runtime(facts, policy)", "()"),
           under(accepts=Accepts(jaxlib=("0.0.1",))), "AOTC-E318"),
     Check(verify.check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
           under(name="other"), "AOTC-E306"),

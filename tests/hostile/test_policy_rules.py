@@ -46,7 +46,7 @@ def findings(
     bundle: MemoryBundle, policy: TrustPolicy, host: HostFacts, now: datetime = NOW
 ) -> list[Finding]:
     try:
-        verify(bundle, policy, host, now=now.timestamp())
+        verify(bundle, policy, host, now.timestamp())
     except AotcError as error:
         assert error.exit_code == 5
         return list(error.findings)

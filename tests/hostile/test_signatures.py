@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -12,8 +14,8 @@ from aotc_runtime import limits
 from aotc_runtime.errors import TrustError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.examine import examine
 from aotc_runtime.verification.trust import policy_keys
-from aotc_runtime.verification.verify import examine
 
 from .tampering import (
     ACCEPTED,
@@ -47,7 +49,7 @@ def test_a_strangers_signature_beside_a_trusted_one_does_no_harm_and_does_not_co
     documents: Documents, ours: LocalSigner, stranger: LocalSigner, host: HostFacts
 ) -> None:
     bundle = signed(documents, stranger, ours)
-    assert examine(bundle, policy_for(ours), host).signers == (ours.key_id,)
+    assert examine(bundle, policy_for(ours), host, time.time()).signers == (ours.key_id,)
 
 
 def test_two_signatures_by_one_key_do_not_meet_a_threshold_of_two(
@@ -180,6 +182,6 @@ def test_a_signed_version_that_is_no_version_does_not_pass_a_minimum(
 def test_nothing_of_an_untrusted_bundle_is_reported_as_its_content(
     documents: Documents, stranger: LocalSigner, policy: TrustPolicy, host: HostFacts
 ) -> None:
-    verdict = examine(signed(documents, stranger), policy, host)
-    assert verdict.bundle is None and verdict.manifest is None and verdict.signers == ()
+    verdict = examine(signed(documents, stranger), policy, host, time.time())
+    assert verdict.choice is None and verdict.manifest is None and verdict.signers == ()
     assert verdict.gates == ("framing", "attestations")

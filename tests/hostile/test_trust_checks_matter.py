@@ -169,16 +169,15 @@ BOTH = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\npublic_key_file = "c
 LONG = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\n#' + "x" * limits.POLICY_BYTES_MAX
 GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
 
-COUNTED = "signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)"
-ASKED = "[*check_policy(contents, attested, vouchers, policy, source.name)]"
+COUNTED = "signatures.vouchers_for(envelopes, root, framed.policy, where, now)"
 NOBODY = "not found and not idle and not silent"
 NUMBER = "1 <= count <= limits.SIGNATURES_MAX"
 STATED = "_statement(signed, root_digest)"
 UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
 
 TRUST = [
-    Check(verify.examine, (COUNTED, "()"), unsigned, "AOTC-E301"),
-    Check(verify.examine, (ASKED, "[]"), with_policy(name="other"), "AOTC-E306"),
+    Check(verify.authenticate, (COUNTED, "()"), unsigned, "AOTC-E301"),
+    Check(verify.accept, ("check_policy(unpacked)", "()"), with_policy(name="other"), "AOTC-E306"),
     Check(trust.parse_policy, ("list(_check_fields(policy, where, text))", "[]"), policy_file(BOTH),
           "AOTC-E309"),
     Check(trust.parse_policy, ("raise_if(findings)", "pass"), policy_file(BOTH), "AOTC-E309"),
@@ -226,8 +225,10 @@ TRUST = [
     Check(signatures.vouchers_for, ("len(found) < policy.threshold", "False"), one_key_twice,
           "AOTC-E304"),
     Check(signatures.vouchers_for, (STATED, UNASKED), the_old_signature, "AOTC-E305"),
-    Check(signatures._signers, ("elif named is not None", "elif False"), claiming_a_trusted_key,
-          "AOTC-E303", "AOTC-E302"),
+    Check(signatures._signers, ("named is not None and signer is not named", "False"),
+          claiming_a_trusted_key, "AOTC-E303", "AOTC-E302"),
+    Check(signatures.who_signed, ("next(made, None)", "next(iter(keys.values()))"),
+          signed_by_a_stranger, "AOTC-E302"),
     Check(signatures._statement, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
           another_payload_type, "AOTC-E305"),
     Check(signatures._statement, ("or not known", ""), a_test_report, "AOTC-E305", "AOTC-E304"),

@@ -85,8 +85,11 @@ def makers(*names: str) -> set[str]:
     }
 
 
-def test_only_verification_makes_proofs() -> None:
-    assert makers("VerifiedBlob", "VerifiedBundle") == {"verification/verify.py"}
+STAGES = ("Framed", "Attested", "Signed", "Unpacked", "Vouched", "Judged", "Fitting")
+
+
+def test_only_verification_makes_its_stages_and_proofs() -> None:
+    assert makers(*STAGES, "VerifiedBlob", "VerifiedBundle") == {"verification/verify.py"}
 
 
 def test_only_readiness_makes_loaded_bundles() -> None:

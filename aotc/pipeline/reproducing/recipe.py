@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from aotc.constants import SET
 from aotc.errors import ReproducibilityError, raise_if
-from aotc.signing.believe import read_believed
 from aotc.signing.provenance import is_variable
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
@@ -21,8 +20,9 @@ from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.statement import BUILD_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import signatures
 from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.signatures import open_envelope
+from aotc_runtime.verification.verify import vouch
 
 TARGETS_CHARACTERS_MAX = 2**16
 """Of the names of all targets; they become arguments of a process, whose length is limited."""
@@ -122,9 +122,10 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recip
     if policy is None:
         contents, envelopes = read_unverified(source)
         return contents, recipe_of(_unchecked(envelopes, str(path)), (), str(path))
-    contents, found = read_believed(source, policy, datetime.now(UTC))
-    predicates = [voucher.predicate for voucher in found]
-    return contents, recipe_of(predicates, signatures.signers_of(found), str(path))
+    with vouch(source, policy, datetime.now(UTC).timestamp()) as vouched:
+        contents, signed = vouched.finish(), vouched.signed
+    predicates = [voucher.predicate for voucher in signed.vouchers]
+    return contents, recipe_of(predicates, signed.signers, str(path))
 
 
 def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str) -> Recipe:
@@ -148,7 +149,7 @@ def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str)
 
 def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
     for data in envelopes:
-        payload = signatures.open_envelope(data, where).payload
+        payload = open_envelope(data, where).payload
         statement = decode_foreign(payload, Statement, where=where)
         if statement.predicateType == PROVENANCE_TYPE:
             yield bytes(statement.predicate)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
 from aotc_runtime.version import VERSION
 
@@ -38,7 +38,11 @@ def machine() -> Machine:
 
 
 def facts(
-    machine: Machine, jaxlib: str, devices: int, devices_fixed: bool, memory_limit: int | None
+    machine: Machine,
+    jaxlib: str,
+    devices: int,
+    memory_limit: int | None,
+    accelerators: tuple[Accelerator, ...],
 ) -> HostFacts:
     """The facts of this process' host. jaxlib: the version, and so on as in `HostFacts`.
 
@@ -61,7 +65,7 @@ def facts(
         bundle_format=FORMAT_VERSION,
         device_kind=machine.kind,
         libraries=tuple(name for name in LIBRARIES if is_installed(name)),
-        devices_fixed=devices_fixed,
+        accelerators=accelerators,
     )
 
 

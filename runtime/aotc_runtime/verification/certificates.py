@@ -23,7 +23,7 @@ from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
-from aotc_runtime.verification.signatures import SignedPayload, Trials, open_envelope
+from aotc_runtime.verification.signatures import SignedPayload, Trials, open_envelope, who_signed
 from aotc_runtime.verification.trust import certifier_keys
 
 _AGAIN = "`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy"
@@ -110,7 +110,7 @@ def read_statements(
     trials = Trials()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
-        signers = _signers(signed, keys, trials)
+        signers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
         counted = frozenset(id for id in signers if keys[id].state(now) == "valid")
         if not counted:
             idle += [_idle(signed, keys[id], now) for id in sorted(signers)]
@@ -122,19 +122,6 @@ def read_statements(
         elif read:
             beside.append(read)
     return Statements(tuple(by_key), tuple(beside), tuple(idle))
-
-
-def _signers(
-    signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
-) -> frozenset[str]:
-    """The certifiers whose signature verifies; a key id is a hint that nobody signs."""
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
-    return frozenset(
-        key.id
-        for _, signature in signed.signatures
-        for key in keys.values()
-        if trials.verify(key, signature, message, signed.where)
-    )
 
 
 def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:

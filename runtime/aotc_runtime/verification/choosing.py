@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.choice import Candidate, Choice, Ruling
+from aotc_runtime.schema.engine import engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.verification.compatibility import check_host
@@ -75,6 +76,27 @@ def wanted_devices(manifests: Mapping[str, BundleManifest], wanted: str | None) 
             if manifest.requires.device is UNSET and wanted in (None, name)
         ),
         default=1,
+    )
+
+
+def wanted_platforms(
+    manifests: Mapping[str, BundleManifest], wanted: str | None
+) -> tuple[str, ...]:
+    """Platforms of accelerators that the wanted target, or any of them, is for."""
+    platforms = {
+        manifest.requires.platform
+        for name, manifest in manifests.items()
+        if manifest.requires.device is not UNSET and wanted in (None, name)
+    }
+    return tuple(sorted(platforms))
+
+
+def wanted_engines(manifests: Mapping[str, BundleManifest], wanted: str | None) -> frozenset[str]:
+    """Engines that run the executables of whichever target is chosen."""
+    return frozenset(
+        engine_name(manifest.target.platform)
+        for name, manifest in manifests.items()
+        if wanted in (None, name)
     )
 
 

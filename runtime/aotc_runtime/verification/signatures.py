@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -95,6 +96,31 @@ class Trials:
         return key.verify(signature, message)
 
 
+def who_signed(
+    signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
+) -> Iterator[tuple[str, PublicKey | None]]:
+    """Of each signature of an envelope, the key id that it claims and which of these keys made it,
+    None for none of them.
+
+    keys: by id.  trials: what is left to try. What is verified is DSSE's pre-authentication
+    encoding of payload and type. A key id is a hint that nobody signs: the key that it names is
+    tried first, and an unknown or missing one excludes no key.
+    Raises BundleFormatError (AOTC-E119).
+    """
+    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    for claimed, signature in signed.signatures:
+        named = keys.get(claimed)
+        others = (key for key in keys.values() if key is not named)
+        candidates = others if named is None else itertools.chain((named,), others)
+        made = (key for key in candidates if trials.verify(key, signature, message, signed.where))
+        yield claimed, next(made, None)
+
+
+def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
+    """Whether one of the signatures of an envelope is this key's."""
+    return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
+
+
 def _signatures_error(where: str, expected: str, found: str) -> BundleFormatError:
     hint = "sign the bundle that was built again with `aotc sign`"
     return BundleFormatError(Finding("AOTC-E119", where, expected, found, hint))
@@ -169,21 +195,12 @@ def _signers(
 ) -> frozenset[str]:
     """The policy's keys whose signature verifies; unknown key ids are added to `strangers`.
 
-    A key id is a hint that nobody signs: an unknown or missing one excludes no key. A trusted
-    key's id beside a signature that is not that key's is damage, and is refused.
+    A trusted key's id beside a signature that is not that key's is damage, and is refused.
     """
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
     found = set()
-    for claimed, signature in signed.signatures:
+    for claimed, signer in who_signed(signed, keys, trials):
         named = keys.get(claimed)
-        candidates = keys.values() if named is None else (named,)
-        matching = (
-            key for key in candidates if trials.verify(key, signature, message, signed.where)
-        )
-        signer = next(matching, None)
-        if signer is not None:
-            found.add(signer.id)
-        elif named is not None:
+        if named is not None and signer is not named:
             raise _policy_error(
                 "AOTC-E303",
                 signed.where,
@@ -191,6 +208,8 @@ def _signers(
                 "a signature that does not match what it signs",
                 "the attestation was changed: fetch the bundle again, or sign it again",
             )
+        if signer is not None:
+            found.add(signer.id)
         else:
             strangers.add(claimed[:16] or "one without a key id")
     return frozenset(found)

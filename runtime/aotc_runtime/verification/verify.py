@@ -1,21 +1,30 @@
-"""The verification workflow, step by step as docs/trust.md numbers it.
+"""The verification workflow: its stages are types, each made by a function of the one before.
 
-Gates stop: nothing behind a gate is parsed before it opens. Checks collect: every mismatch with the
-host is reported at once. This file alone makes `VerifiedBlob` and `VerifiedBundle`.
+They stand here in the order of docs/trust.md and carry its numbers. Whoever loads a bundle writes
+
+    with vouch(source, policy, now) as vouched:        # 1 to 5, and 7; weights begin to be hashed
+        facts = ...                                    # of this host, as `vouched` wants to know
+        fitting = fit(vouched, facts, target)          # 8 to 10
+        ...                                            # `fitting.executables` may be deserialized
+        verified = fitting.finish()                    # the end of 6
+
+and whoever looks into one stops at the stage that it needs; `vouch` and `fit` are made of the steps
+that stand before them. Gates stop: nothing behind a gate is parsed before it opens. Checks collect:
+every mismatch with the host is reported at once. This file alone makes the stages, `VerifiedBlob`
+and `VerifiedBundle`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Self
 
-from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.choice import Choice, Ruling
-from aotc_runtime.schema.facts import Accelerator, HostFacts
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
@@ -24,180 +33,282 @@ from aotc_runtime.verification.choosing import (
     AskCertificates,
     choose_target,
     wanted_devices,
+    wanted_engines,
+    wanted_platforms,
 )
 from aotc_runtime.verification.contents import (
     Contents,
+    Envelopes,
+    Root,
+    WeightsHashing,
     begin_contents,
     read_envelopes,
     read_root,
     references,
 )
 
-type Host = HostFacts | Callable[[int], HostFacts]
-type Accelerators = Callable[[str], Accelerator | None]
-type Meanwhile = Callable[[BundleManifest, Mapping[str, VerifiedBlob]], None]
 
+class Framed(Struct, frozen=True):
+    """A bundle whose layout is sound and within the policy's limits."""
 
-class Verdict(Struct, frozen=True):
-    """The answer of `examine`: findings, or a bundle.
-
-    choice: of the target, once it was made.  gates: those that opened, by name.
-    """
-
-    root_digest: str
-    signers: tuple[str, ...]
-    choice: Choice | None
-    manifest: BundleManifest | None
-    gates: tuple[str, ...]
-    findings: tuple[Finding, ...]
-    bundle: VerifiedBundle | None
+    source: BlobSource
+    policy: TrustPolicy
+    root: Root
 
     @property
-    def target(self) -> str:
-        """The name of the target that was chosen; empty if none was."""
-        return self.choice.target if self.choice else ""
+    def root_digest(self) -> str:
+        """What signatures have to be about."""
+        return self.root.entry.digest
 
 
-def _no_accelerator(_: str) -> Accelerator | None:
-    """The default for `accelerators`: none are known."""
-    return None
+def frame(source: BlobSource, policy: TrustPolicy) -> Framed:
+    """docs/trust.md 1."""
+    root = read_root(source)
+    raise_if(rules.check_limits(source, policy))
+    return Framed(source, policy, root)
 
 
-def _nothing(_: BundleManifest, __: Mapping[str, VerifiedBlob]) -> None:
-    """The default for `meanwhile`: do nothing."""
+class Attested(Struct, frozen=True):
+    """A bundle whose root is not revoked, with its attestations, which nobody has believed yet."""
+
+    framed: Framed
+    envelopes: Envelopes
 
 
-def examine(
+def collect(framed: Framed) -> Attested:
+    """docs/trust.md 2."""
+    source, policy = framed.source, framed.policy
+    raise_if(rules.check_revoked_root(framed.root_digest, policy, source.name))
+    return Attested(framed, read_envelopes(source, framed.root))
+
+
+class Signed(Struct, frozen=True):
+    """A root for which enough of the policy's keys vouch. now: the time of checking, seconds since
+    the epoch.
+    """
+
+    framed: Framed
+    envelopes: Envelopes
+    vouchers: tuple[signatures.Voucher, ...]
+    now: float
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Ids of the keys that vouch for it."""
+        return signatures.signers_of(self.vouchers)
+
+
+def authenticate(attested: Attested, now: float) -> Signed:
+    """docs/trust.md 3 and 4. now: the time of checking, seconds since the epoch."""
+    framed, envelopes = attested.framed, attested.envelopes
+    root, where = framed.root_digest, framed.source.name
+    vouchers = signatures.vouchers_for(envelopes, root, framed.policy, where, now)
+    return Signed(framed, envelopes, vouchers, now)
+
+
+def attribute(source: BlobSource, policy: TrustPolicy, now: float) -> Signed:
+    """Who vouches for a bundle: docs/trust.md 1 to 4. now: the time of checking, seconds since the
+    epoch. Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    return authenticate(collect(frame(source, policy)), now)
+
+
+class Unpacked(Struct, frozen=True):
+    """A bundle whose documents are the signed ones, and everything small; its weights are still
+    being hashed, until `finish` or the end of the `with` statement that this stands in.
+    """
+
+    signed: Signed
+    _contents: Contents
+    _weights: WeightsHashing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._weights.stop()
+
+    def finish(self) -> Contents:
+        """The end of docs/trust.md 6: everything that the bundle contains, once all is hashed.
+
+        Raises IntegrityError (AOTC-E201).
+        """
+        self._weights.finish()
+        return self._contents
+
+
+def unpack(signed: Signed) -> Unpacked:
+    """docs/trust.md 5, and the beginning of 6."""
+    framed = signed.framed
+    contents, weights = begin_contents(framed.source, framed.root, signed.envelopes.blobs)
+    return Unpacked(signed, contents, weights)
+
+
+class Vouched(Unpacked, frozen=True):
+    """A bundle that the policy accepts, but for what it may say of the versions that run here."""
+
+    def wanted_devices(self, target: str | None) -> int:
+        """Into how many devices the processor is to be divided, for this target or for any."""
+        return wanted_devices(self._contents.manifests, target)
+
+    def wanted_platforms(self, target: str | None) -> tuple[str, ...]:
+        """Platforms of accelerators that this target, or any, is for: the host's facts have to
+        name those that it has.
+        """
+        return wanted_platforms(self._contents.manifests, target)
+
+    def wanted_engines(self, target: str | None) -> frozenset[str]:
+        """Engines that run the executables of this target, or of any."""
+        return wanted_engines(self._contents.manifests, target)
+
+
+def accept(unpacked: Unpacked) -> Vouched:
+    """docs/trust.md 7, but for the versions that run here. What the policy refuses is told once the
+    weights are hashed; then, and whatever else is raised, no more of them are.
+    """
+    try:
+        _refuse(unpacked, check_policy(unpacked))
+    except BaseException:
+        unpacked._weights.stop()
+        raise
+    return Vouched(unpacked.signed, unpacked._contents, unpacked._weights)
+
+
+def vouch(source: BlobSource, policy: TrustPolicy, now: float) -> Vouched:
+    """Everything that can be said about a bundle on any host: docs/trust.md 1 to 5, and 7.
+
+    now: the time of checking, seconds since the epoch. Weights are hashed from then on: use the
+    result in a `with` statement, which ends that.
+    Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    return accept(unpack(attribute(source, policy, now)))
+
+
+class Judged(Struct, frozen=True):
+    """A bundle and which of its targets this host is to run; the choice says if none fits."""
+
+    vouched: Vouched
+    choice: Choice
+
+    @property
+    def manifest(self) -> BundleManifest | None:
+        """The manifest of the target, if it is there."""
+        return self.vouched._contents.manifests.get(self.choice.target)
+
+
+def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judged:
+    """docs/trust.md 8 to 10, after what the policy says of the versions that run here.
+
+    facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
+    Raises TrustError (AOTC-E318), IntegrityError if the weights are not the signed ones.
+    """
+    policy, contents = vouched.signed.framed.policy, vouched._contents
+    _refuse(vouched, rules.check_runtime(facts, policy))
+    certificates = _certificates(vouched.signed)
+    return Judged(
+        vouched,
+        choose_target(contents.manifests, facts, target, contents.absent, certificates),
+    )
+
+
+class Fitting(Struct, frozen=True):
+    """A bundle that the policy accepts and this host can run, its weights still being hashed.
+
+    manifest: of the chosen target.  executables: by digest; they were hashed before the weights.
+    """
+
+    _judged: Judged
+    manifest: BundleManifest
+    executables: Mapping[str, VerifiedBlob]
+
+    def finish(self) -> VerifiedBundle:
+        """The end of docs/trust.md 6: the bundle, once all is hashed.
+
+        Raises IntegrityError (AOTC-E201).
+        """
+        judged, signed = self._judged, self._judged.vouched.signed
+        blobs = _proofs(judged.vouched.finish(), references(self.manifest))
+        return VerifiedBundle(
+            signed.framed.root_digest, signed.signers, self.manifest, blobs, judged.choice
+        )
+
+
+def require(judged: Judged) -> Fitting:
+    """A bundle that fits. Raises every reason why it does not, once the weights are hashed."""
+    _refuse(judged.vouched, judged.choice.findings)
+    manifest = judged.manifest
+    assert manifest is not None, "a target that is not there is among the findings"
+    executables = (
+        profile.executable.digest
+        for entry_point in manifest.entry_points.values()
+        for profile in entry_point.profiles
+    )
+    return Fitting(judged, manifest, _proofs(judged.vouched._contents, executables))
+
+
+def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fitting:
+    """A bundle on the host with these facts: docs/trust.md 8 to 10.
+
+    target: one of the bundle's, or None for the best that the host can run.
+    Raises IntegrityError, TrustError, IncompatibleRuntimeError, IncompatibleHostError,
+    ResourceError.
+    """
+    return require(judge(vouched, facts, target))
+
+
+def verify(
     source: BlobSource,
     policy: TrustPolicy,
-    host: Host,
-    *,
-    target: str | None = None,
-    now: float | None = None,
-    meanwhile: Meanwhile = _nothing,
-    accelerators: Accelerators = _no_accelerator,
-) -> Verdict:
-    """Everything that can be said about a bundle on this host, without loading it.
-
-    host: its facts; or a function that finds them out, called only once the bundle is trusted, with
-    the number of devices into which the bundle wants the processor divided. target: one of the
-    bundle's, or None for the best this host can run.  now: the time of checking, seconds since the
-    epoch, or None for this host's clock, which is then read once.  meanwhile: given the manifest of
-    the chosen target and its executables, by digest, while the weights are still being hashed;
-    everything but the weights is verified by then.  accelerators: finds out which devices of a
-    platform the host has; asked only for platforms that the bundle has targets for and that the
-    facts do not mention.
-    """
-    now = time.time() if now is None else now
-    gates: list[str] = []
-    root_digest = ""
-    signers: tuple[str, ...] = ()
-    try:
-        root = read_root(source)  # docs/trust.md 1
-        raise_if(rules.check_limits(source, policy))
-        root_digest = root.entry.digest
-        gates.append("framing")
-        raise_if(rules.check_revoked_root(root_digest, policy, source.name))  # 2
-        envelopes = read_envelopes(source, root)
-        attested = envelopes.blobs
-        gates.append("attestations")
-        vouchers = signatures.vouchers_for(envelopes, root_digest, policy, source.name, now)  # 3, 4
-        signers = signatures.signers_of(vouchers)
-        gates.append("signatures")
-        contents, weights = begin_contents(source, root, attested)  # 5, 6
-        try:
-            refused = [*check_policy(contents, attested, vouchers, policy, source.name)]  # 7
-            if not refused:
-                facts = (
-                    host
-                    if isinstance(host, HostFacts)
-                    else host(wanted_devices(contents.manifests, target))
-                )
-                facts = _with_accelerators(facts, contents.manifests, target, accelerators)
-                refused = [*rules.check_runtime(facts, policy)]
-            if not refused:
-                certificates = _certificates(envelopes, root_digest, policy, source.name, now)
-                choice = choose_target(  # 8 to 10
-                    contents.manifests, facts, target, contents.absent, certificates
-                )
-                manifest = contents.manifests.get(choice.target)
-                if not choice.findings and manifest is not None:
-                    meanwhile(manifest, _executables(manifest, contents))
-            weights.finish()  # the end of 6
-        finally:
-            weights.stop()
-        gates.append("digests")
-        raise_if(refused)
-        gates.append("policy")
-    except AotcError as error:
-        return Verdict(root_digest, signers, None, None, tuple(gates), error.findings, None)
-    bundle = None
-    if not choice.findings and manifest is not None:
-        blobs = {
-            digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in references(manifest)
-        }
-        bundle = VerifiedBundle(root_digest, signers, manifest, blobs, choice)
-        gates.append("host")
-    return Verdict(root_digest, signers, choice, manifest, tuple(gates), choice.findings, bundle)
-
-
-def _with_accelerators(
     facts: HostFacts,
-    manifests: Mapping[str, BundleManifest],
-    wanted: str | None,
-    ask: Accelerators,
-) -> HostFacts:
-    """The facts, with accelerators of the platforms that the bundle (or the wanted target)
-    is for.
+    now: float,
+    target: str | None = None,
+) -> VerifiedBundle:
+    """All stages in one, for whoever has nothing to do meanwhile.
+
+    Raises what `vouch`, `fit` and `Fitting.finish` raise.
     """
-    platforms = {
-        manifest.requires.platform
-        for name, manifest in manifests.items()
-        if manifest.requires.device is not UNSET and wanted in (None, name)
-    }
-    missing = sorted(platforms - {each.platform for each in facts.accelerators})
-    found = [each for each in map(ask, missing) if each is not None]
-    if not found:
-        return facts
-    return replace(facts, accelerators=(*facts.accelerators, *found))
+    with vouch(source, policy, now) as vouched:
+        return fit(vouched, facts, target).finish()
 
 
-def _certificates(
-    envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
-) -> AskCertificates | None:
+def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
+    """Blobs that were hashed, by digest."""
+    return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
+
+
+def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
+    """Raise what was found, if anything, but first whatever is wrong with the weights: no rule and
+    no host is to blame for a bundle that is not the signed one.
+    """
+    try:
+        raise_if(findings)
+    except AotcError:
+        unpacked.finish()
+        raise
+
+
+def _certificates(signed: Signed) -> AskCertificates | None:
     """docs/trust.md 8: a function that asks certificates about a jaxlib, if the policy names
     certifiers. Nothing is read or imported before it is called.
     """
+    policy, root, where = signed.framed.policy, signed.framed.root_digest, signed.framed.source.name
     if not policy.certifiers:
         return None
 
     def ask(manifest: BundleManifest, jaxlib: str) -> Ruling:
         from aotc_runtime.verification import certificates
 
-        return certificates.ruling(manifest, jaxlib, envelopes, root_digest, policy, where, now)
+        return certificates.ruling(
+            manifest, jaxlib, signed.envelopes, root, policy, where, signed.now
+        )
 
     return ask
 
 
-def _executables(manifest: BundleManifest, contents: Contents) -> dict[str, VerifiedBlob]:
-    """The executables of a target, by digest; hashed before the weights are."""
-    return {
-        profile.executable.digest: VerifiedBlob(
-            profile.executable.digest, contents.blobs[profile.executable.digest]
-        )
-        for entry_point in manifest.entry_points.values()
-        for profile in entry_point.profiles
-    }
-
-
-def check_policy(
-    contents: Contents,
-    attested: Collection[str],
-    vouchers: tuple[signatures.Voucher, ...],
-    policy: TrustPolicy,
-    where: str,
-) -> Iterator[Finding]:
+def check_policy(unpacked: Unpacked) -> Iterator[Finding]:
     """docs/trust.md 7: everything that the policy refuses in the signed content."""
+    signed, contents = unpacked.signed, unpacked._contents
+    policy, where = signed.framed.policy, signed.framed.source.name
     manifests = contents.manifests.values()
     yield from rules.check_identity(next(iter(manifests)), policy)
     # Imported here, because most policies do not need it.
@@ -205,40 +316,11 @@ def check_policy(
         from aotc_runtime.verification.roles import roles_by_digest
 
         roles = roles_by_digest(
-            contents.root_digest, contents.targets, contents.manifests, attested
+            contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
         )
         yield from rules.check_revoked_blobs(roles, policy)
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance
 
-        yield from provenance.check_builds(vouchers, policy, where)
+        yield from provenance.check_builds(signed.vouchers, policy, where)
     yield from rules.check_fallbacks(manifests, policy)
-
-
-def verify(
-    source: BlobSource,
-    policy: TrustPolicy,
-    host: Host,
-    *,
-    target: str | None = None,
-    now: float | None = None,
-    meanwhile: Meanwhile = _nothing,
-    accelerators: Accelerators = _no_accelerator,
-) -> VerifiedBundle:
-    """As `examine`, but raises everything that was found.
-
-    Raises BundleFormatError, IntegrityError, TrustError, IncompatibleRuntimeError,
-    IncompatibleHostError, ResourceError.
-    """
-    verdict = examine(
-        source,
-        policy,
-        host,
-        target=target,
-        now=now,
-        meanwhile=meanwhile,
-        accelerators=accelerators,
-    )
-    raise_if(verdict.findings)
-    assert verdict.bundle is not None, "no findings, so there is a bundle"
-    return verdict.bundle

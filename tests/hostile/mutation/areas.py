@@ -172,7 +172,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("signing/believe.py", "bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
+        ("bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
         ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
     ),
     Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),

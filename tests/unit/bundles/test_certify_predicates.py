@@ -37,7 +37,7 @@ def test_of_a_process_that_died_before_it_could_say_nothing_is_stated() -> None:
 
 def test_only_a_statement_of_that_type_is_a_certificate_and_only_its_signer_has_made_it() -> None:
     signer, stranger = LocalSigner.ephemeral(), LocalSigner.ephemeral()
-    keys = [load_public_key(each.public_pem(), "", "here").verify for each in (signer, stranger)]
+    keys = [load_public_key(each.public_pem(), "", "here") for each in (signer, stranger)]
     predicate = predicate_of(Trial("cpu", "0.12.1", PASSED, "", (RUN,), THERE), NOW)
     made, other = (
         attest("sha256:" + "0" * 64, "digits", predicate, signer, kind).envelope

@@ -41,7 +41,7 @@ AZURE_KEY = (
 NAME, OTHER = "ab" * 32, "cd" * 32
 KEY = sha256(b"key")
 OURS = LocalSigner.ephemeral()
-TRUSTED = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
+TRUSTED = {OURS.key_id: load_public_key(OURS.public_pem(), "", "")}
 
 
 def commands(port: int, folder: Path) -> dict[str, tuple[list[str], dict[str, str]]]:

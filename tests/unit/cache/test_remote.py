@@ -26,7 +26,7 @@ from aotc_runtime.verification.keys import load_public_key
 
 KEY, OTHER = sha256(b"key"), sha256(b"other")
 OURS = LocalSigner.ephemeral()
-TRUSTED = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
+TRUSTED = {OURS.key_id: load_public_key(OURS.public_pem(), "", "")}
 
 Server = Callable[[str], str]
 """A mode of http_storage.py to the URL of a server."""

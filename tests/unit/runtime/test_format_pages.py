@@ -19,6 +19,7 @@ from aotc_runtime.verification import (
     compatibility,
     consistency,
     contents,
+    examine,
     keys,
     provenance,
     rules,
@@ -139,9 +140,9 @@ def test_the_steps_are_numbered_1_to_10_and_the_code_refers_to_each() -> None:
 
 
 def test_the_gates_stand_in_the_order_of_the_code() -> None:
-    source = ast.parse(Path(verify.__file__ or "").read_text("utf-8"))
+    source = ast.parse(Path(examine.__file__ or "").read_text("utf-8"))
     in_code = [
-        node.args[0].value
+        (node.lineno, node.args[0].value)
         for node in ast.walk(source)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -149,8 +150,26 @@ def test_the_gates_stand_in_the_order_of_the_code() -> None:
         and isinstance(node.args[0], ast.Constant)
     ]
     on_page = [gate for text in rows().values() for gate in re.findall(r"^ `(\w+)` \|", text)]
-    assert sorted(on_page) == sorted(str(gate) for gate in in_code)
+    assert on_page == [gate for _, gate in sorted(in_code)]
     assert on_page == ["framing", "attestations", "signatures", "digests", "policy", "host"]
+
+
+def test_the_stages_are_the_types_of_the_code_and_made_by_these_functions() -> None:
+    table = re.findall(r"^\| `(\w+)` \| `([\w.]+)\(([\w, ]*)\)` \|", TRUST, re.MULTILINE)
+    assert len(table) == 8
+    taken = "source"
+    for stage, function, arguments in table:
+        owner, _, name = function.rpartition(".")
+        if owner:
+            assert (owner, stage) == (taken, "VerifiedBundle")
+            maker = getattr(verify.Fitting, name)
+        else:
+            maker = getattr(verify, name)
+            stated = [argument.strip() for argument in arguments.split(",")]
+            assert stated == [name for name in maker.__annotations__ if name != "return"]
+            assert stated[0] == taken
+        assert maker.__annotations__["return"] == stage
+        taken = stage.lower()
 
 
 def test_every_code_of_the_verification_stands_at_a_step() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aotc_runtime.report import Report, report_of
 from aotc_runtime.verification.choosing import choose_target
-from aotc_runtime.verification.verify import Verdict
+from aotc_runtime.verification.examine import Verdict
 
 from .samples import host, manifest
 
@@ -19,7 +19,7 @@ def report(isa: dict[str, list[str]], wanted: str | None = None, absent: Any = (
     }
     choice = choose_target(manifests, host(), wanted, absent)
     chosen = manifests.get(choice.target)
-    verdict = Verdict("sha256:", ("a" * 64,), choice, chosen, ("host",), choice.findings, None)
+    verdict = Verdict("sha256:", ("a" * 64,), choice, chosen, ("host",), choice.findings)
     return report_of("b.aotb", verdict, host())
 
 

@@ -95,7 +95,8 @@ def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     path, policy = request.getfixturevalue(f"{name}_bundle")
-    bundle = make_resident(verify(open_bundle(path), read_policy(policy), detect()))
+    source, facts = open_bundle(path), detect()
+    bundle = make_resident(verify(source, read_policy(policy), facts, time.time()))
     mapped = ranges(path)
     device, in_place = processor(), 0
     for key, array in bundle.arrays.items():

@@ -1,0 +1,69 @@
+"""How far a bundle gets in verification, for reports: the same stages, and what stopped it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.schema.choice import Choice
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.verify import accept, authenticate, collect, frame, judge, unpack
+
+
+class Verdict(Struct, frozen=True):
+    """What `examine` found. gates: those that opened, by name; all of them for a bundle that may be
+    loaded, which has no findings.  choice: of the target, once it was made.  manifest: of the
+    target, if it is there.
+    """
+
+    root_digest: str
+    signers: tuple[str, ...]
+    choice: Choice | None
+    manifest: BundleManifest | None
+    gates: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def target(self) -> str:
+        """The name of the target that was chosen; empty if none was."""
+        return self.choice.target if self.choice else ""
+
+
+def examine(
+    source: BlobSource,
+    policy: TrustPolicy,
+    facts: HostFacts,
+    now: float,
+    target: str | None = None,
+) -> Verdict:
+    """How far a bundle gets, gate by gate, on the host with these facts, and what stops it.
+
+    now: the time of checking, seconds since the epoch.  target: one of the bundle's, or None for
+    the best that the host can run.
+    """
+    gates: list[str] = []
+    root_digest = ""
+    signers: tuple[str, ...] = ()
+    try:
+        framed = frame(source, policy)
+        root_digest = framed.root_digest
+        gates.append("framing")
+        attested = collect(framed)
+        gates.append("attestations")
+        signed = authenticate(attested, now)
+        signers = signed.signers
+        gates.append("signatures")
+        with unpack(signed) as unpacked:
+            unpacked.finish()
+            gates.append("digests")
+            judged = judge(accept(unpacked), facts, target)
+            gates.append("policy")
+    except AotcError as error:
+        return Verdict(root_digest, signers, None, None, tuple(gates), error.findings)
+    choice = judged.choice
+    if not choice.findings:
+        gates.append("host")
+    return Verdict(root_digest, signers, choice, judged.manifest, tuple(gates), choice.findings)

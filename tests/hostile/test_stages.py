@@ -1,0 +1,232 @@
+"""The stages of verification: none is skipped, and what may be done while weights are hashed."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import aotc_runtime
+from aotc_runtime import IntegrityError, TrustPolicy
+from aotc_runtime.digest import Hashing
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.policy import Accepts
+from aotc_runtime.schema.proof import VerifiedBlob
+from aotc_runtime.serving import entry_point, readiness
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification import contents, rules, verify
+from aotc_runtime.verification.examine import examine
+from aotc_runtime.verification.verify import fit, vouch
+
+from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
+
+
+def flipped_in(bundle: MemoryBundle, role: str) -> MemoryBundle:
+    digest = roles(bundle)[role]
+    data = bundle.blobs[digest]
+    return bundle.with_blob(digest, data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def handed_out(
+    bundle: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> tuple[str, Mapping[str, VerifiedBlob]]:
+    """The outcome, and the blobs that were handed out before it was known."""
+    blobs: Mapping[str, VerifiedBlob] = {}
+    try:
+        with vouch(bundle, policy, time.time()) as vouched:
+            fitting = fit(vouched, host)
+            blobs = fitting.executables
+            fitting.finish()
+    except AotcError as error:
+        return error.code, blobs
+    return ACCEPTED, blobs
+
+
+def test_only_executables_are_handed_out_and_only_hashed_ones(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    outcome, blobs = handed_out(genuine, policy, host)
+    assert outcome == ACCEPTED and roles(genuine)["executable"] in blobs
+    assert all(digest_of(bytes(blob.data)) == digest for digest, blob in blobs.items())
+    assert roles(genuine)["weights"] not in blobs and roles(genuine)["fixture"] not in blobs
+
+
+@pytest.mark.parametrize("role", ["executable", "module", "fixture"])
+def test_nothing_is_handed_out_of_a_bundle_with_another_small_blob(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts, role: str
+) -> None:
+    assert handed_out(flipped_in(genuine, role), policy, host) == ("AOTC-E201", {})
+
+
+def test_other_weights_are_refused_whatever_was_handed_out(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    outcome, blobs = handed_out(flipped_in(genuine, "weights"), policy, host)
+    assert outcome == "AOTC-E201" and blobs
+
+
+def refusals(policy: TrustPolicy, host: HostFacts) -> dict[str, tuple[TrustPolicy, HostFacts]]:
+    """Policies and hosts that refuse the genuine bundle, by the code."""
+    return {
+        "AOTC-E306": (msgspec.structs.replace(policy, name="other"), host),
+        "AOTC-E318": (
+            msgspec.structs.replace(policy, accepts=Accepts(jaxlib=("0.0.1",))),
+            host,
+        ),
+        "AOTC-E502": (policy, host_with(host, isa=frozenset())),
+    }
+
+
+@pytest.mark.parametrize("code", ["AOTC-E306", "AOTC-E318", "AOTC-E502"])
+def test_other_weights_come_before_what_policy_and_host_refuse(
+    code: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    refusing = refusals(policy, host)[code]
+    assert handed_out(genuine, *refusing) == (code, {})
+    bad = flipped_in(genuine, "weights")
+    assert handed_out(bad, *refusing) == ("AOTC-E201", {})
+    verdict = examine(bad, *refusing, time.time())
+    assert [finding.code for finding in verdict.findings] == ["AOTC-E201"]
+    assert verdict.gates == ("framing", "attestations", "signatures")
+
+
+@pytest.mark.parametrize(
+    ("code", "gates"),
+    [
+        ("AOTC-E306", ("digests",)),
+        ("AOTC-E318", ("digests",)),
+        ("AOTC-E502", ("digests", "policy")),
+    ],
+)
+def test_a_report_names_the_gates_before_the_one_that_stops(
+    code: str, gates: tuple[str, ...], genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
+) -> None:
+    verdict = examine(genuine, *refusals(policy, host)[code], time.time())
+    assert code in [finding.code for finding in verdict.findings]
+    assert verdict.gates == ("framing", "attestations", "signatures", *gates)
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Hashing]:
+    """Every hashing of weights that begins. Those of the small bundle wait until they are finished
+    or stopped.
+    """
+    hashings: list[Hashing] = []
+
+    def begin(data: Sequence[memoryview], threads: int) -> Hashing:
+        hashings.append(Hashing(data, threads))
+        return hashings[-1]
+
+    monkeypatch.setattr(contents, "Hashing", begin)
+    return hashings
+
+
+def is_over(hashing: Hashing) -> bool:
+    return not hashing._waiting and not any(thread.is_alive() for thread in hashing._threads)
+
+
+def test_weights_are_hashed_while_executables_are_handed_out_and_no_longer_than_asked_for(
+    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts, begun: list[Hashing]
+) -> None:
+    with vouch(genuine, policy, time.time()) as vouched:
+        fitting = fit(vouched, host)
+        (hashing,) = begun
+        assert fitting.executables and not is_over(hashing)
+    assert is_over(hashing)
+    with pytest.raises(IntegrityError):
+        fitting.finish()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_hashing_ends_when_the_caller_fails(
+    error: type[BaseException], genuine: MemoryBundle, policy: TrustPolicy, begun: list[Hashing]
+) -> None:
+    with pytest.raises(error), vouch(genuine, policy, time.time()):
+        assert not is_over(begun[0])
+        raise error
+    assert is_over(begun[0])
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_hashing_ends_when_a_rule_of_the_policy_fails(
+    error: type[BaseException],
+    genuine: MemoryBundle,
+    policy: TrustPolicy,
+    begun: list[Hashing],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(rules, "check_identity", fail)
+    with pytest.raises(error):
+        vouch(genuine, policy, time.time())
+    assert is_over(begun[0])
+
+
+@pytest.mark.parametrize("code", ["AOTC-E306", "AOTC-E318", "AOTC-E502"])
+def test_hashing_has_ended_when_something_is_refused(
+    code: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts, begun: list[Hashing]
+) -> None:
+    assert handed_out(genuine, *refusals(policy, host)[code]) == (code, {})
+    assert is_over(begun[0])
+
+
+STAGES = {
+    verify.frame: "Framed",
+    verify.collect: "Attested",
+    verify.authenticate: "Signed",
+    verify.unpack: "Unpacked",
+    verify.accept: "Vouched",
+    verify.judge: "Judged",
+    verify.require: "Fitting",
+    verify.Fitting.finish: "VerifiedBundle",
+}
+"""The one maker of each stage, in their order."""
+
+
+def calls_in(node: ast.AST) -> set[str]:
+    return {
+        each.func.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+    }
+
+
+def test_each_stage_is_made_by_one_function_of_the_one_before() -> None:
+    module = ast.parse(Path(verify.__file__ or "").read_text("utf-8"))
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+    made = {node.name: sorted(calls_in(node) & {*STAGES.values()}) for node in functions}
+    assert {name: made[name] for name in made if made[name]} == {
+        maker.__name__: [stage] for maker, stage in STAGES.items()
+    } | {"finish": ["VerifiedBundle"]}
+    before = "BlobSource"
+    for maker, stage in STAGES.items():
+        hints = maker.__annotations__
+        if maker is not verify.Fitting.finish:
+            assert next(iter(hints.values())) == before, maker.__name__
+        assert hints["return"] == stage
+        before = stage
+
+
+def test_other_weights_are_refused_before_anything_runs(
+    digits_bundle: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, policy = digits_bundle
+    bad = tmp_path / "bad"
+    for name, data in flipped_in(in_memory(path), "weights").members().items():
+        (bad / name).parent.mkdir(parents=True, exist_ok=True)
+        (bad / name).write_bytes(data)
+    assert open_bundle(bad).digests()
+    ran: list[Any] = []
+    monkeypatch.setattr(readiness.pjrt, "execute", lambda *call: ran.append(call))
+    monkeypatch.setattr(entry_point.pjrt, "execute", lambda *call: ran.append(call))
+    with pytest.raises(IntegrityError) as caught:
+        aotc_runtime.load(bad, trust=policy)
+    assert caught.value.code == "AOTC-E201" and not ran
