@@ -89,10 +89,11 @@ with aotc_runtime.load(bundle, trust=policy) as loaded:
 
 def run(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> subprocess.CompletedProcess[str]:
     """A process of Python that has the distribution on its path."""
+    paths = [path, os.environ.get("PYTHONPATH", "")]
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
         check=False,
