@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from aotc.backends.protocol import GROUP, Backend, TargetKind
 from aotc.backends.refusals import no_backend
+from aotc.backends.rocm.kind import PLATFORM as ROCM
 from aotc.backends.rocm.kind import RocmKind
 
 type AnyKind = TargetKind[Any]
 
 
 @cache
-def kinds() -> dict[str, AnyKind]:
-    """Every kind of targets, by platform, sorted. Without a package that compiles for AMD GPUs,
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def platforms() -> tuple[str, ...]:
+    """The platform of every kind of targets, sorted. Without a package that compiles for AMD GPUs,
     their target files can still be read.
     """
-    found: dict[str, AnyKind] = {"rocm": RocmKind()}
-    for point in entry_points(group=GROUP):
-        found[point.name] = cast(AnyKind, point.load()())
-    return dict(sorted(found.items()))
+    return tuple(sorted({ROCM, *_points()}))
 
 
+@cache
 def kind_of(platform: str) -> AnyKind:
     """The kind of a platform's targets. Raises CompileError (AOTC-E909) if none is installed."""
-    kind = kinds().get(platform)
-    if kind is None:
-        raise no_backend(platform, "install the package with its backend")
-    return kind
+    if platform in _points():
+        return cast(AnyKind, _points()[platform].load()())
+    if platform == ROCM:
+        return RocmKind()
+    raise no_backend(platform, "install the package with its backend")
 
 
 def backend_for(platform: str) -> Backend:

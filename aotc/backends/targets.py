@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, create_model
 
 from aotc.backends.cpu.kind import CpuModel
-from aotc.backends.registry import kind_of, kinds
+from aotc.backends.registry import kind_of, platforms
 from aotc.backends.target_model import TargetModel
 from aotc.config import document as toml
 from aotc.config.problem import spell
@@ -164,7 +164,7 @@ def _parse(document: toml.Document) -> TargetModel:
     platform = document.data.get("platform")
     if platform is None:
         return toml.parse(document, CpuModel)
-    if not isinstance(platform, str) or platform not in kinds():
+    if not isinstance(platform, str) or platform not in platforms():
         toml.parse(document, _any_platform())
     model: type[TargetModel] = kind_of(str(platform)).model
     return toml.parse(document, model)
@@ -172,6 +172,6 @@ def _parse(document: toml.Document) -> TargetModel:
 
 def _any_platform() -> type[BaseModel]:
     """A file whose `platform` says nothing that decides how to read it: one of these is missed."""
-    fields: dict[str, Any] = {"platform": (Literal[*kinds()], ...)}
+    fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
     config = ConfigDict(extra="ignore", frozen=True, strict=True)
     return create_model("AnyPlatform", __config__=config, **fields)

@@ -10,6 +10,7 @@ from aotc.backends.target_model import Kinds, TargetModel, Text
 from aotc_runtime.schema.device import DeviceRequirements, RocmDevice
 from aotc_runtime.schema.manifest import BuiltWith, Target
 
+PLATFORM = "rocm"
 PLUGIN = "jax-rocm7-pjrt"
 
 HINT = (
@@ -30,7 +31,7 @@ class RocmKind(TargetKind[RocmModel]):
     """AMD GPUs, whose target files are read and not built for."""
 
     model = RocmModel
-    lowered_for = "rocm"
+    lowered_for = PLATFORM
     checked = "not compiled"
 
     def target(self, model: RocmModel) -> Target:
@@ -54,4 +55,4 @@ class RocmKind(TargetKind[RocmModel]):
         """Raises CompileError (AOTC-E909)."""
         from aotc.backends.refusals import no_backend
 
-        raise no_backend("rocm", HINT)
+        raise no_backend(PLATFORM, HINT)

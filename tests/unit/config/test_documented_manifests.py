@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.backends.registry import kinds
+from aotc.backends.registry import kind_of, platforms
 from aotc.backends.targets import read_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.models import (
@@ -52,7 +52,7 @@ def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
     "model",
     [
         *(BuildManifestModel, WeightsModel, DimensionModel, EntryPointModel, FixturesModel),
-        *(GatesModel, ToleranceModel, *(kind.model for kind in kinds().values())),
+        *(GatesModel, ToleranceModel, *(kind_of(platform).model for platform in platforms())),
     ],
     ids=lambda model: model.__name__,
 )
