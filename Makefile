@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -107,13 +107,13 @@ test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=D
 
 test-registry: $(STAMP) ## Share a cache through an OCI registry (unpacks docker-registry in out/registry)
 	scripts/registry $(REGISTRY)
-	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/cache
+	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/workshops/remote
 
 test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers in out/stores; az:// needs npm)
 	$$(scripts/find-python) -m venv $(STORES)
 	$(STORES)/bin/python -m pip install --quiet --disable-pip-version-check -e runtime -e '.[examples,dev,stores]'
 	if command -v npm > /dev/null; then npm install --silent --prefix $(STORES)/azurite azurite@3; fi
-	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/cache
+	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/workshops/remote
 
 test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
 	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain
@@ -145,6 +145,9 @@ bench: $(STAMP) ## Measure cold start, imports and reproducibility
 bench-compare: $(STAMP) ## Compare with jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	$(BIN)/python -m benchmarks.compare $(COMPARE)
 
+docs: $(STAMP) ## Write docs/errors.md anew from the catalogues of codes
+	$(BIN)/python -m scripts.error_codes
+
 constraints: ## Write constraints.txt anew from the newest releases that fit
 	rm -rf out/constraints
 	$$(scripts/find-python) -m venv out/constraints
@@ -156,4 +159,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses bench bench-compare constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses bench bench-compare docs constraints clean

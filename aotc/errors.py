@@ -1,10 +1,14 @@
-"""The error families that only a build can meet; the runtime does not know what capture is."""
+"""The error families that only a build can meet; the runtime does not know what capture is.
+
+What each code means stands in `aotc.codes`, which is imported inside of functions: it is of no use
+before something is refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from aotc_runtime.errors import FAMILIES, AotcError, Finding, family_of
+from aotc_runtime.errors import AotcError, Finding
 
 
 class UsageError(AotcError):
@@ -73,29 +77,48 @@ class HungUpError(AotcError):
     exit_code = 129
 
 
-BUILD_FAMILIES: tuple[tuple[str, type[AotcError]], ...] = (
-    ("AOTC-E0", UsageError),
-    ("AOTC-E80", BuildManifestError),
-    ("AOTC-E81", BuildManifestError),
-    ("AOTC-E82", CaptureError),
-    ("AOTC-E83", CaptureError),
-    ("AOTC-E84", CaptureError),
-    ("AOTC-E90", CompileError),
-    ("AOTC-E91", CompileError),
-    ("AOTC-E94", ReproducibilityError),
-    ("AOTC-E95", ParityError),
-    ("AOTC-E96", FleetError),
-    ("AOTC-E97", BudgetExceededError),
-    ("AOTC-E981", AbortedError),
-    ("AOTC-E982", TerminatedError),
-    ("AOTC-E983", HungUpError),
-)
+def family_of(code: str) -> type[AotcError]:
+    """The exception class of a code of the toolchain or the runtime. Raises KeyError for others."""
+    from aotc.codes import FAMILY_OF
+
+    return FAMILY_OF[code].error
 
 
 def is_code(text: str) -> bool:
-    """Whether a text from elsewhere begins like a code of ours, so that it has a family."""
-    known = (prefix for prefix, _ in (*BUILD_FAMILIES, *FAMILIES))
-    return text.startswith(tuple(known))
+    """Whether a text from elsewhere is a code of ours, so that it has a family."""
+    from aotc.codes import FAMILY_OF
+
+    return text in FAMILY_OF
+
+
+def finding(
+    code: str,
+    where: str,
+    found: str,
+    *,
+    expected: str | None = None,
+    hint: str | None = None,
+    **values: object,
+) -> Finding:
+    """A finding in the words of the catalogue, as `aotc_runtime.errors.finding` makes them of the
+    runtime's codes alone.
+    """
+    from aotc.codes import FAMILY_OF
+
+    return FAMILY_OF[code].finding(code, where, found, expected, hint, values)
+
+
+def refusal(
+    code: str,
+    where: str,
+    found: str,
+    *,
+    expected: str | None = None,
+    hint: str | None = None,
+    **values: object,
+) -> AotcError:
+    """The exception for one `finding`."""
+    return family_of(code)(finding(code, where, found, expected=expected, hint=hint, **values))
 
 
 def quoted(text: str, lines: Sequence[str]) -> str:
@@ -104,7 +127,7 @@ def quoted(text: str, lines: Sequence[str]) -> str:
 
 
 def raise_if(findings: Iterable[Finding]) -> None:
-    """As `aotc_runtime.errors.raise_if`, with the build families included."""
+    """Raise all findings together, as the family of the first; return when there are none."""
     collected = tuple(findings)
     if collected:
-        raise family_of(collected[0].code, BUILD_FAMILIES)(*collected)
+        raise family_of(collected[0].code)(*collected)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from aotc.errors import BUILD_FAMILIES
+from aotc.errors import family_of
 from aotc.signing.trust_state import PolicyState, check_reachable, state_of, warnings
 from aotc_runtime.engines.facts import detect_all
-from aotc_runtime.errors import Finding, family_of
+from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
@@ -57,7 +57,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
             findings += verdict.findings
         document["bundle"] = _bundle_document(bundle, verdict, accepted)
         lines.append(f"accepts  {bundle}, {verdict.root_digest}")
-    exit_code = family_of(findings[0].code, BUILD_FAMILIES).exit_code if findings else 0
+    exit_code = family_of(findings[0].code).exit_code if findings else 0
     return Checked(tuple(findings), exit_code, document, tuple(lines))
 
 

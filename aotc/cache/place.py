@@ -9,9 +9,9 @@ from pathlib import Path
 
 from aotc.cache.store import LocalStore, inner_folders
 from aotc.config.fields import bytes_of
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.ownership import other_writers
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 
 OFF = "off"
 LIMIT = 10 * 2**30
@@ -67,26 +67,9 @@ def size_of(text: str | None) -> int:
         return LIMIT
     size = bytes_of(text.strip())
     if size is None:
-        raise UsageError(
-            Finding(
-                code="AOTC-E061",
-                where="--cache-size",
-                expected="a size: 500 MB, 20 GiB",
-                found=repr(text),
-                hint="units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB",
-            )
-        )
+        raise refusal("AOTC-E061", "--cache-size", repr(text))
     return size
 
 
-def _unusable(folder: Path | str, found: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E060",
-            where=f"the cache in {folder}",
-            expected="a folder that only you can write to, since executables are taken from it",
-            found=found,
-            hint="take the others' right to write away (chmod go-w), name another folder with "
-            "--cache, or build with --cache off; to share entries, there is --remote-cache",
-        )
-    )
+def _unusable(folder: Path | str, found: str) -> AotcError:
+    return refusal("AOTC-E060", f"the cache in {folder}", found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +12,18 @@ import click
 from aotc.cli.cache_options import cache_option, size_option
 from aotc.cli.common import Output, command, fail, note_ignored, print_notes
 from aotc.cli.completion import target_names
-from aotc.cli.executor_option import executor_of, executor_option
+from aotc.cli.executor_option import compilers_of, executor_option
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.progress import progress
+from aotc.cli.registry import optional
 from aotc.cli.remote_cache_options import RemoteCache, cache_of, remote_cache_options
 from aotc_runtime.errors import AotcError
 
 if TYPE_CHECKING:
     from aotc.cache.tasks import Done
-    from aotc.pipeline.build import Built
+    from aotc.pipeline.build import BeforePacking, Built
     from aotc.pipeline.tasks.unfinished import Unfinished
+    from aotc.pipeline.tune import Tuner
 
 
 @click.command()
@@ -113,23 +116,25 @@ def build(
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
+    from aotc.config import tuning_file as tuning_files
     from aotc.packing.bundle import Form
     from aotc.pipeline.build import build as build_bundle
     from aotc.pipeline.children.child import ignored_variables
-    from aotc.pipeline.reproducing.build_again import BuildAgain
-    from aotc.pipeline.tuning.tune import Measure
-    from aotc.tuning import tuning_file as tuning_files
 
     if ignored := ignored_variables():
         note_ignored(ignored)
     store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
-    tuning = Measure() if tune else tuning_files.read(tuning_file) if tuning_file else None
-    recorded = None if isinstance(tuning, Measure) else tuning
-    again = BuildAgain(manifest, targets, jobs, recorded) if check_reproducible else None
+    recorded = tuning_files.read(tuning_file) if tuning_file else None
+    tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
+    again: BeforePacking | None = (
+        optional("--check-reproducible")(manifest, targets, jobs, recorded).check
+        if check_reproducible
+        else None
+    )
     signer = signer_of(key, passphrase_file) if key else None
     left: list[Unfinished] = []
     try:
-        with executor_of(executor) as cluster, progress(quiet=out.json) as on_stage:
+        with compilers_of(executor) as compilers, progress(quiet=out.json) as on_stage:
             built = build_bundle(
                 manifest,
                 output=layout or output,
@@ -139,14 +144,14 @@ def build(
                 jobs=jobs,
                 on_stage=on_stage,
                 on_output=_print_output if out.verbose else lambda process, text: None,
-                tuning=tuning,
+                tuning=tuner() if tuner else recorded,
                 cache=store,
                 builder=builder_id,
                 sbom=sbom,
                 save_tuning=save_tuning,
-                before_packing=again.check if again else None,
+                before_packing=again,
                 keep_going=keep_going,
-                executor=cluster,
+                compilers=compilers,
                 on_done=_print_task if out.verbose and not out.json else lambda done: None,
                 on_failed=left.append,
             )

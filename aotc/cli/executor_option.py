@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.cli.registry import optional
+
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from aotc.pipeline.backends import OpenCompilers
 
 
 def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,12 +24,14 @@ def executor_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def executor_of(url: str | None) -> Iterator[Executor | None]:
-    """The executor at a URL, closed when the block ends; None without a URL. Raises UsageError."""
+def compilers_of(url: str | None) -> Iterator[OpenCompilers]:
+    """Where a build compiles: on the executor at a URL, which is closed when the block ends, or
+    without a URL on this host. Raises UsageError.
+    """
     if url is None:
-        yield None
-        return
-    from aotc.pipeline.distributed.dask_cluster import connect
+        from aotc.pipeline.backends import on_this_host
 
-    with connect(url) as executor:
-        yield executor
+        yield on_this_host
+        return
+    with optional("--executor")(url) as compilers:
+        yield compilers

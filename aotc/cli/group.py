@@ -11,32 +11,8 @@ from collections.abc import Sequence
 
 import click
 
-from aotc.cli import (
-    attest,
-    bench,
-    build,
-    cache,
-    certify,
-    compat,
-    completion,
-    diff,
-    explain,
-    extract,
-    host_info,
-    init,
-    inspect,
-    keygen,
-    merge,
-    profiles,
-    report,
-    reproduce,
-    run,
-    sign,
-    targets,
-    trust,
-    verify,
-)
 from aotc.cli.common import Output, fail, requested_output
+from aotc.cli.registry import SECTIONS, load
 from aotc.cli.signals import Stops
 from aotc.cli.stopping import READER_WENT_AWAY, report_stop, silence_stdout
 
@@ -47,15 +23,10 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
-SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Build": (init.init, build.build, reproduce.reproduce, cache.cache, targets.targets),
-    "Gate and ship": (verify.verify, compat.compat, certify.certify, merge.merge, extract.extract),
-    "Sign and trust": (keygen.keygen, sign.sign, attest.attest, trust.trust),
-    "Review": (inspect.inspect, explain.explain, diff.diff, report.report),
-    "Run and measure": (run.run, bench.bench, profiles.profiles, host_info.host_info),
-    "Shell": (completion.completion,),
+COMMANDS: dict[str, tuple[click.Command, ...]] = {
+    section: tuple(map(load, places)) for section, places in SECTIONS.items()
 }
-"""Commands as the help shows them: by what they are for, in the order in which they are needed."""
+"""The commands of the registry, by section."""
 
 
 WHOLE = 1000
@@ -63,14 +34,14 @@ WHOLE = 1000
 
 
 class SectionedGroup(click.Group):
-    """Its help lists the commands in SECTIONS."""
+    """Its help lists the commands by section, in the registry's order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # as they were added, and not by the alphabet
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.list_commands(ctx)))
-        for title, commands in SECTIONS.items():
+        for title, commands in COMMANDS.items():
             with formatter.section(title):
                 formatter.write_dl(
                     [
@@ -94,7 +65,7 @@ def cli() -> None:
     """
 
 
-for _commands in SECTIONS.values():
+for _commands in COMMANDS.values():
     for _command in _commands:
         cli.add_command(_command)
 
@@ -151,8 +122,7 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _misused(error: click.ClickException, out: Output) -> int:
-    from aotc.errors import UsageError
-    from aotc_runtime.errors import Finding
+    from aotc.errors import refusal
 
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
@@ -165,18 +135,8 @@ def _misused(error: click.ClickException, out: Output) -> int:
         found = f"{error.option_name} in front of the command"
         hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
     usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
-    return fail(
-        out,
-        UsageError(
-            Finding(
-                code="AOTC-E001",
-                where=name,
-                expected=" ".join(usage.removeprefix("Usage: ").split()),
-                found=found,
-                hint=hint,
-            )
-        ),
-    )
+    expected = " ".join(usage.removeprefix("Usage: ").split())
+    return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
 
 
 def _failed(error: Exception, out: Output) -> int:
@@ -198,17 +158,14 @@ def _failed(error: Exception, out: Output) -> int:
 
 def _unwritable(out: Output, found: str) -> int:
     """Report on stderr, even with `--json`, that stdout cannot be written."""
-    from aotc.errors import UsageError
-    from aotc_runtime.errors import Finding
+    from aotc.errors import refusal
 
-    error = UsageError(
-        Finding(
-            code="AOTC-E003",
-            where="stdout",
-            expected="a stream that can be written",
-            found=found,
-            hint="redirect it to a file with free space, a pipe, or /dev/null",
-        )
+    error = refusal(
+        "AOTC-E003",
+        "stdout",
+        found,
+        expected="a stream that can be written",
+        hint="redirect it to a file with free space, a pipe, or /dev/null",
     )
     try:
         return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)

@@ -37,24 +37,16 @@ def keygen(
     \b
     aotc keygen ci
     """
-    from aotc.errors import UsageError
+    from aotc.errors import refusal
     from aotc.signing.keys import KeyType, generate_key_pair
-    from aotc_runtime.errors import Finding
 
     if plain and passphrase_file:
         raise click.UsageError("--plain and --passphrase-file exclude each other")
     secret = None if plain else passphrase.given(passphrase_file)
     if secret is None and not plain:
         if not sys.stdin.isatty():
-            raise UsageError(
-                Finding(
-                    code="AOTC-E009",
-                    where="keygen",
-                    expected="a passphrase for the private key",
-                    found="none",
-                    hint=f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain",
-                )
-            )
+            hint = f"set {passphrase.VARIABLE}, pass --passphrase-file, or --plain"
+            raise refusal("AOTC-E009", "keygen", "none", hint=hint)
         secret = passphrase.asked("passphrase", confirm=True)
     pair = generate_key_pair(prefix, secret, KeyType(key_type))
     document = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from aotc.errors import UsageError
+    from aotc_runtime.errors import AotcError
 
 VARIABLE = "AOTC_KEY_PASSPHRASE"
 
@@ -69,16 +69,7 @@ def _usable(passphrase: bytes, where: str) -> bytes:
     return passphrase
 
 
-def _unusable(where: str, found: str) -> UsageError:
-    from aotc.errors import UsageError
-    from aotc_runtime.errors import Finding
+def _unusable(where: str, found: str) -> AotcError:
+    from aotc.errors import refusal
 
-    return UsageError(
-        Finding(
-            code="AOTC-E008",
-            where=where,
-            expected=f"a passphrase in the first line, at most {BYTES_MAX} bytes",
-            found=found,
-            hint=f"correct the path or the file, or set {VARIABLE}",
-        )
-    )
+    return refusal("AOTC-E008", where, found, most=BYTES_MAX)

@@ -11,6 +11,7 @@ import click
 
 from aotc.cli.cache_options import VARIABLE, store_of
 from aotc.cli.key_option import signer_of
+from aotc.cli.registry import optional
 
 if TYPE_CHECKING:
     from aotc.cache.store import Cache
@@ -61,7 +62,6 @@ def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> 
     local = store_of(place, cache_size)
     if local is None or remote.url is None:
         return local
-    from aotc.cache.sharing import share
     from aotc.signing.trust_file import read_public_key
     from aotc_runtime.verification.keys import load_public_key
 
@@ -69,4 +69,7 @@ def cache_of(place: str | None, cache_size: str | None, remote: RemoteCache) -> 
     signer = signer_of(remote.key, None) if remote.key else None
     if signer:
         keys.append(load_public_key(signer.public_pem(), "", "--cache-key"))
-    return share(local, remote.url, signer, {key.id: key for key in keys})
+    shared: Cache = optional("--remote-cache")(
+        local, remote.url, signer, {key.id: key for key in keys}
+    )
+    return shared

@@ -8,42 +8,36 @@ import sys
 from collections.abc import Sequence
 
 from aotc.cli.common import Output, report_findings
-from aotc.errors import AbortedError, HungUpError, TerminatedError
-from aotc_runtime.errors import AotcError, Finding
+from aotc.errors import refusal
 
 READER_WENT_AWAY = 128 + signal.SIGPIPE
 """The exit code that a shell shows for a process killed by SIGPIPE."""
 
-ENDS: dict[signal.Signals, tuple[str, type[AotcError], str]] = {
-    signal.SIGINT: ("AOTC-E981", AbortedError, "aborted"),
-    signal.SIGTERM: ("AOTC-E982", TerminatedError, "terminated"),
-    signal.SIGHUP: ("AOTC-E983", HungUpError, "hung up"),
+ENDS = {
+    signal.SIGINT: ("AOTC-E981", "aborted"),
+    signal.SIGTERM: ("AOTC-E982", "terminated"),
+    signal.SIGHUP: ("AOTC-E983", "hung up"),
 }
-"""By signal: the code and family of the finding, and the line on stderr."""
+"""By signal: the code of the finding, and the line on stderr."""
 
 
 def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
     """One line on stderr, or one JSON document on stdout; the exit code."""
     # An interrupt without a signal counts as Ctrl-C.
     number = next((each for each in ENDS if stopped.args == (each,)), signal.SIGINT)
-    code, family, said = ENDS[number]
-    finding = Finding(
-        code=code,
-        where=" ".join(["aotc", *(a for a in arguments[:1] if not a.startswith("-"))]),
-        expected="to run to the end",
-        found=number.name,
-        hint="run the command again; nothing was left half-written",
-    )
+    code, said = ENDS[number]
+    command = " ".join(["aotc", *(a for a in arguments[:1] if not a.startswith("-"))])
+    stop = refusal(code, command, number.name)
     try:
         if out.json:
-            report_findings(out, (finding,), family.exit_code)
+            report_findings(out, stop.findings, stop.exit_code)
             sys.stdout.flush()
         else:
             sys.stderr.write(f"{said}\n")
             sys.stderr.flush()
     except OSError:
         silence_stdout()
-    return family.exit_code
+    return stop.exit_code
 
 
 def silence_stdout() -> None:

@@ -8,6 +8,7 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.completion import target_names
+from aotc.cli.registry import optional
 
 
 @click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
@@ -50,9 +51,7 @@ def verify(
         raise click.UsageError("--openssf and --public-key go together")
     more = {}
     if openssf is not None and public_key is not None:
-        from aotc.bundles.model_signature import require_model_signature
-
-        more["openssf"] = require_model_signature(bundle, openssf, public_key).id
+        more["openssf"] = optional("--openssf")(bundle, openssf, public_key).id
     report = verify_report(bundle, trust, target)
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document, **more)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.errors import UsageError
+from aotc.errors import finding, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.host_facts import KIND, SCHEMA, HostDocument
 from aotc_runtime.schema.facts import HostFacts
@@ -16,8 +16,6 @@ from aotc_runtime.system.files import read_file
 
 SIZE_BYTES_MAX = 2**20
 """The document of a machine with eight GPUs has about 3 KB."""
-
-HINT = "write it on that host: `aotc host-info > NAME.json`, or `aotc-runtime host-info`"
 
 
 class _Head(Struct):
@@ -43,8 +41,7 @@ def read_hosts(paths: Sequence[Path]) -> dict[str, HostFacts]:
             findings.append(_finding(path, "a name of its own", f"a second {path.stem}"))
         else:
             hosts[path.stem] = read
-    if findings:
-        raise UsageError(*findings)
+    raise_if(findings)
     return hosts
 
 
@@ -65,4 +62,4 @@ def _read(path: Path) -> HostFacts | Finding:
 
 
 def _finding(path: Path, expected: str, found: str) -> Finding:
-    return Finding(code="AOTC-E053", where=str(path), expected=expected, found=found, hint=HINT)
+    return finding("AOTC-E053", str(path), found, expected=expected)

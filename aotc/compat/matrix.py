@@ -13,6 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.choice import Candidate, Certified
 from aotc_runtime.schema.facts import HostFacts
@@ -180,11 +181,11 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
     """AOTC-E506, which the loader raises before it gathers any facts."""
     missing = sorted(processor.floor(facts.jaxlib) - facts.isa)
     if missing and facts.architecture == "x86_64":
-        yield Finding(
-            code="AOTC-E506",
-            where=f"jaxlib {facts.jaxlib} on {host}",
+        yield finding(
+            "AOTC-E506",
+            f"jaxlib {facts.jaxlib} on {host}",
+            f"{facts.cpu}, which lacks them",
             expected=f"a processor with {', '.join(missing)}, for jaxlib itself",
-            found=f"{facts.cpu}, which lacks them",
             hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
             "less, and install that there (docs/targets.md)",
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc.packing.files import (
     Before,
     Check,
@@ -218,12 +218,12 @@ def _check_attestations(source: Unwritten) -> Iterator[Finding]:
     try:
         read_envelopes(source, read_root(source))
     except BundleFormatError as error:
-        for finding in error.findings:
-            yield Finding(
-                code="AOTC-E058",
-                where=finding.where,
-                expected=f"{finding.expected}, as much as readers take",
-                found=finding.found,
+        for refused in error.findings:
+            yield finding(
+                "AOTC-E058",
+                refused.where,
+                refused.found,
+                expected=f"{refused.expected}, as much as readers take",
                 hint="attestations are read before any signature is checked, so that there are "
                 "limits: add fewer, or take the bundle as it was before some were added",
             )

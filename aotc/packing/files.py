@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.packing.exchange import exchange
 from aotc.temporaries import (
     PART,
@@ -21,7 +21,7 @@ from aotc.temporaries import (
     temporary_folder,
     uninterrupted,
 )
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 
 OLD = ".old"
 """Suffix of a replaced folder's temporary name, where names cannot be exchanged."""
@@ -230,14 +230,6 @@ def require_short_name(path: Path) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
 
-def cannot_write(path: Path, error: OSError) -> UsageError:
+def cannot_write(path: Path, error: OSError) -> AotcError:
     """AOTC-E003 for what the system said."""
-    return UsageError(
-        Finding(
-            code="AOTC-E003",
-            where=str(path),
-            expected="a place that can be written",
-            found=error.strerror or str(error),
-            hint="check the folder, its permissions and free space; what was there is as it was",
-        )
-    )
+    return refusal("AOTC-E003", str(path), error.strerror or str(error))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.packing.files import cannot_write, require_short_name
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
 
 STANDARD_OUTPUT = Path("-")
@@ -93,14 +93,12 @@ def _require_writable(path: Path) -> None:
     `-`, by which a script means standard output.
     """
     if path == STANDARD_OUTPUT:
-        raise UsageError(
-            Finding(
-                code="AOTC-E003",
-                where=str(path),
-                expected="the name of a file",
-                found="-, which stands for standard output",
-                hint="name a file; results are files that are written whole or not at all",
-            )
+        raise refusal(
+            "AOTC-E003",
+            str(path),
+            "-, which stands for standard output",
+            expected="the name of a file",
+            hint="name a file; results are files that are written whole or not at all",
         )
     require_short_name(path)
     with tempfile.TemporaryFile(dir=path.parent):
@@ -149,15 +147,8 @@ def require_other_place(path: Path, source: Path, lost: str) -> None:
     except OSError:
         return  # one of them is not there, of which whoever opens it tells more
     if same:
-        raise UsageError(
-            Finding(
-                code="AOTC-E054",
-                where=str(path),
-                expected="another place than that of a bundle that is read",
-                found=f"the same as {source}, which would lose its {lost}",
-                hint="name a new file or folder; nothing was written",
-            )
-        )
+        found = f"the same as {source}, which would lose its {lost}"
+        raise refusal("AOTC-E054", str(path), found)
 
 
 def _what_is_there(path: Path, replaceable: Kind) -> str:
@@ -173,13 +164,5 @@ def _what_is_there(path: Path, replaceable: Kind) -> str:
     return "" if not head or replaceable.recognizes(head) else "a file of another kind"
 
 
-def _holds_something_else(path: Path, expected: str, found: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E004",
-            where=str(path),
-            expected=expected,
-            found=found,
-            hint="name another place, or move away what is there; nothing was written",
-        )
-    )
+def _holds_something_else(path: Path, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E004", str(path), found, expected=expected)

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc.errors import CaptureError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
 from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES_KEY, NAMES, PARTS, STORED_AS
 from aotc_runtime.schema.manifest import DType
 
@@ -96,12 +95,5 @@ def _dtype(dtype: np.dtype[Any], where: str) -> DType:
     try:
         return DType(dtype.name)
     except ValueError:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E834",
-                where=where,
-                expected="one of " + ", ".join(DType),
-                found=dtype.name,
-                hint="store it as one of these and convert inside the function",
-            )
-        ) from None
+        expected = "one of " + ", ".join(DType)
+        raise refusal("AOTC-E834", where, dtype.name, expected=expected) from None

@@ -1,15 +1,36 @@
-"""The backends of a build: those of its targets' platforms whose toolchain is here."""
+"""The backends of a build, those of its targets' platforms whose toolchain is here, and where they
+compile."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from aotc.backends.protocol import Backend
 from aotc.backends.registry import backend_for
+from aotc.cache.tasks import Tasks
 from aotc.errors import CompileError
+from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.pipeline.tasks.failures import Failures
+from aotc.pipeline.tasks.workers import Workers
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
+
+type Compilers = tuple[dict[str, CachedBackend], Workers]
+"""Backends behind the cache, by platform, and the threads that wait for them."""
+
+type OpenCompilers = Callable[
+    [Mapping[str, Backend], Tasks, Workers], AbstractContextManager[Compilers]
+]
+"""Decides where these backends compile, for the tasks of one build and with its workers."""
+
+
+@contextmanager
+def on_this_host(
+    backends: Mapping[str, Backend], tasks: Tasks, workers: Workers
+) -> Iterator[Compilers]:
+    """Compile in processes of this host."""
+    yield {name: CachedBackend(backend, tasks) for name, backend in backends.items()}, workers
 
 
 def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Backend]:

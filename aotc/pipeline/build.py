@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.cache.keys import Kind, Task
 from aotc.cache.store import Cache
 from aotc.cache.tasks import ALWAYS, Done, OnDone
+from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.packing.bundle import Form, TargetParts, default_path, require_place
 from aotc.packing.places import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.packing.places import Kind as FileKind
+from aotc.pipeline import tune
 from aotc.pipeline.assembler import Assembler
+from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.capturing import OnOutput
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
@@ -27,13 +30,10 @@ from aotc.pipeline.plan import resolve_targets, wanted_profiles
 from aotc.pipeline.running import Request, capture_and_compile, check, open_running, tune_targets
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
-from aotc.pipeline.tuning import tune
 from aotc.pipeline.watching.remembered import unkept
 from aotc.pipeline.writing import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import TuningFile
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -83,7 +83,7 @@ def build(
     sbom: Path | None = None,
     save_tuning: Path | None = None,
     before_packing: BeforePacking | None = None,
-    executor: Executor | None = None,
+    compilers: OpenCompilers = on_this_host,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -101,7 +101,7 @@ def build(
     sbom: where to write the bill of materials, signed or not, beside what the bundle holds.
     save_tuning: where to write what was tuned.
     before_packing: called with what is about to be written; an exception from it ends the build.
-    executor: its workers compile instead of this host; the caller shuts it down.
+    compilers: where to compile; in processes of this host by default.
 
     Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
     BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
@@ -121,13 +121,13 @@ def build(
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_running(
-        request, cache, jobs, executor, on_stage, on_output, on_done, on_failed
+        request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed
     ) as running:
         program, compiled = capture_and_compile(running)
         built_with = {name: backend.toolchain() for name, backend in running.backends.items()}
         parts = Assembler(manifest, program, built_with, running.staging)
-        if isinstance(tuning, tune.Measure):
-            compiled = tune_targets(running, program, compiled, parts)
+        if tuning and not isinstance(tuning, Recorded):
+            compiled = tune_targets(running, tuning, program, compiled, parts)
         checked = check(running, program, compiled, parts)
         if before_packing:
             with running.times.stage("again"):

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from functools import partial
 
 from aotc.backends.protocol import Backend
+from aotc.config.tuning_file import Key
 from aotc.pipeline.plan import Wanted, entry_point_jobs
 from aotc.pipeline.tasks.workers import Workers
 from aotc.stages import CapturedEntryPoint, CompileJob, Executable
-from aotc.tuning.tuning_file import Key
 from aotc_runtime.schema.manifest import Target
 
 

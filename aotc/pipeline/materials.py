@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
+from aotc.config.tuning_file import TuningFile
 from aotc.errors import UsageError
 from aotc.pipeline.children import child
 from aotc.pipeline.tasks import identity
 from aotc.signing.provenance import BUILDER_ID, Materials, Revision
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import TuningFile
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 

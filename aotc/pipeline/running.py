@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,14 +17,14 @@ from aotc.cache.keys import Kind
 from aotc.cache.store import Cache
 from aotc.cache.tasks import OnDone, Tasks
 from aotc.config.build_manifest import BuildManifest
+from aotc.config.tuning_file import Key, Recorded
 from aotc.packing.bundle import TargetParts
-from aotc.pipeline import capturing, gates, trials
+from aotc.pipeline import capturing, gates, trials, tune
 from aotc.pipeline.assembler import Assembler, own
-from aotc.pipeline.backends import backends_for
+from aotc.pipeline.backends import OpenCompilers, backends_for
 from aotc.pipeline.capturing import Keep, OnOutput, Source
 from aotc.pipeline.checking import Checking, captured_profiles
 from aotc.pipeline.compiling import Compiling
-from aotc.pipeline.distributed.places import compilers
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.plan import Wanted, compile_jobs, planned_tasks
 from aotc.pipeline.staging import Staging, scratch_folder
@@ -35,9 +34,7 @@ from aotc.pipeline.tasks.history import open_tasks
 from aotc.pipeline.tasks.meter import Meter, OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed, telling
 from aotc.pipeline.tasks.workers import Workers
-from aotc.pipeline.tuning import tune, tune_search
 from aotc.stages import CapturedProgram, CompileJob, Executable
-from aotc.tuning.tuning_file import Key, Recorded
 from aotc_runtime.schema.manifest import Target, Tuned
 
 
@@ -81,7 +78,7 @@ class Running:
 
     compared: the earlier build that `tasks` are compared with, in words.  backends: by platform,
     where the platform's toolchain is installed.  compilers: the same backends behind the cache.
-    compile_workers: the threads that wait for the compilers; `workers` unless an executor compiles.
+    compile_workers: the threads that wait for the compilers; `workers` if this host compiles.
     """
 
     request: Request
@@ -120,7 +117,7 @@ def open_running(
     request: Request,
     cache: Cache | None,
     jobs: int | None,
-    executor: Executor | None,
+    compilers: OpenCompilers,
     on_stage: OnStage,
     on_output: OnOutput,
     on_done: OnDone,
@@ -143,7 +140,7 @@ def open_running(
         backends = backends_for(request.targets, failures)
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
         with (
-            compilers(backends, tasks, workers, executor) as (cached, compile_workers),
+            compilers(backends, tasks, workers) as (cached, compile_workers),
             tasks.ending(),
         ):
             yield Running(
@@ -233,7 +230,11 @@ def _compile(
 
 
 def tune_targets(
-    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+    running: Running,
+    tuner: tune.Tuner,
+    program: CapturedProgram,
+    compiled: Compiled,
+    parts: Assembler,
 ) -> Compiled:
     """Replace executables by the best of their candidates, as measured on this host.
 
@@ -244,7 +245,7 @@ def tune_targets(
         for target in compiled.whole:
             if target.name in running.request.not_tuned:
                 continue
-            executables |= tune_search.search(
+            executables |= tuner.search(
                 {key: job for key, job in compiled.jobs.items() if key[0] == target.name},
                 executables,
                 program,

@@ -12,9 +12,9 @@ from msgspec import Struct, UnsetType
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc.pipeline.memory import call_bytes, total_bytes
-from aotc.report.review import evidence_of
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures
+from aotc.review.reading import evidence_of
 from aotc_runtime.canonical import decoder
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.foreign import decode_foreign

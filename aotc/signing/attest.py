@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc.signing.provenance import hexes
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
@@ -52,13 +52,13 @@ def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
     """AOTC-E058: what readers bound before they know who signed it."""
     marks, size = marks_in(payload), len(payload)
     if marks > limits.STATEMENT_MARKS_MAX or size > PAYLOAD_BYTES_MAX:
-        yield Finding(
-            code="AOTC-E058",
-            where=where,
+        yield finding(
+            "AOTC-E058",
+            where,
+            f"{size} bytes with {marks}",
             expected=f"a statement of at most {PAYLOAD_BYTES_MAX} bytes with "
             f"{limits.STATEMENT_MARKS_MAX} commas, colons and opening brackets, as much as "
             "readers take",
-            found=f"{size} bytes with {marks}",
             hint="it lists every file that the build read, or every fixture that ran: use fewer, "
             "such as one archive of data instead of its files",
         )

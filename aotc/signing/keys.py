@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.temporaries import create_whole, prefix_of, remove_abandoned
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 from aotc_runtime.system.files import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
@@ -57,10 +57,6 @@ class KeyPair:
     id: str
 
 
-def _error(code: str, where: str, expected: str, found: str, hint: str) -> UsageError:
-    return UsageError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
-
-
 def key_id(key: PrivateKey) -> str:
     """SHA-256 of the SubjectPublicKeyInfo DER, hex."""
     der = key.public_key().public_bytes(
@@ -94,20 +90,19 @@ def generate_key_pair(
     empty passphrase.
     """
     if passphrase == b"":
-        raise _error(
+        raise refusal(
             "AOTC-E009",
             str(prefix),
-            "a passphrase for the private key",
             "an empty one",
-            "give one, or ask for an unencrypted key with --plain",
+            hint="give one, or ask for an unencrypted key with --plain",
         )
     if prefix.name in ("", ".."):
-        raise _error(
+        raise refusal(
             "AOTC-E003",
             str(prefix),
-            "a name for the two files, such as `ci` for ci.key and ci.pub",
             "a folder",
-            "add a name to the path",
+            expected="a name for the two files, such as `ci` for ci.key and ci.pub",
+            hint="add a name to the path",
         )
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
@@ -131,23 +126,21 @@ def generate_key_pair(
     except FileExistsError as error:
         raise _exists(private if error.filename2 == str(private) else public) from error
     except OSError as error:
-        raise _error(
+        raise refusal(
             "AOTC-E003",
             str(prefix),
-            "a place that can be written",
             error.strerror or str(error),
-            "check the folder and its permissions",
+            hint="check the folder and its permissions",
         ) from error
     return KeyPair(private, public, key_id(key))
 
 
-def _exists(path: Path) -> UsageError:
-    return _error(
+def _exists(path: Path) -> AotcError:
+    return refusal(
         "AOTC-E005",
         str(path),
-        "a file that does not exist yet",
         "an existing one; keys are never overwritten",
-        "choose another prefix, or move the old key away",
+        hint="choose another prefix, or move the old key away",
     )
 
 
@@ -166,12 +159,8 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     found = type(key).__name__.removesuffix("PrivateKey")
     if isinstance(key, ec.EllipticCurvePrivateKey):
         found = f"ECDSA {key.curve.name}"
-    raise _error(
-        "AOTC-E006",
-        str(path),
-        "an Ed25519 or ECDSA P-256 key",
-        f"a key of type {found}",
-        "make one with `aotc keygen`",
+    raise refusal(
+        "AOTC-E006", str(path), f"a key of type {found}", expected="an Ed25519 or ECDSA P-256 key"
     )
 
 
@@ -187,12 +176,8 @@ def _read(path: Path) -> bytes:
     try:
         return read_key_file(path)
     except OSError as error:
-        raise _error(
-            "AOTC-E006",
-            str(path),
-            "a readable private key",
-            error.strerror or str(error),
-            "make one with `aotc keygen`",
+        raise refusal(
+            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
         ) from error
 
 
@@ -212,42 +197,40 @@ def _require_alone(data: bytes, path: Path) -> None:
     another one. openssl writes the parameters of a curve before the key.
     """
     if not _ALONE.match(data):
-        raise _error(
+        raise refusal(
             "AOTC-E006",
             str(path),
-            "a file with one private key and nothing else",
             "more than one, or text around it",
-            "keep the key in a file of its own",
+            expected="a file with one private key and nothing else",
+            hint="keep the key in a file of its own",
         )
 
 
 def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:
     encrypted = is_encrypted(data)
     if encrypted and not passphrase:
-        raise _error(
+        raise refusal(
             "AOTC-E007",
             str(path),
-            "the passphrase of the key",
             "none",
-            f"set {PASSPHRASE_VARIABLE}, pass --passphrase-file, or run in a terminal",
+            hint=f"set {PASSPHRASE_VARIABLE}, pass --passphrase-file, or run in a terminal",
         )
     try:
         return serialization.load_pem_private_key(data, passphrase if encrypted else None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if encrypted:
-            raise _error(
+            raise refusal(
                 "AOTC-E007",
                 str(path),
-                "the passphrase of the key",
                 "another passphrase",
-                f"correct {PASSPHRASE_VARIABLE} or the passphrase file",
+                hint=f"correct {PASSPHRASE_VARIABLE} or the passphrase file",
             ) from error
-        raise _error(
+        raise refusal(
             "AOTC-E006",
             str(path),
-            "a PKCS#8 PEM private key",
             _what_it_is(data),
-            "use the .key file that `aotc keygen` wrote",
+            expected="a PKCS#8 PEM private key",
+            hint="use the .key file that `aotc keygen` wrote",
         ) from error
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
-from aotc.errors import UsageError
-from aotc_runtime.errors import AotcError, Finding, TrustError
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError, TrustError
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 GROUP = "aotc.signers"
@@ -111,7 +111,7 @@ def _plugin(scheme: str) -> EntryPoint:
     else:
         expected, found = f"a scheme that a signer serves: {names}", "another scheme"
         hint = f"install the package with its signer; a file is spelled ./{scheme}:…"
-    raise UsageError(Finding("AOTC-E022", f"key {scheme}:", expected, found, hint))
+    raise refusal("AOTC-E022", f"key {scheme}:", found, expected=expected, hint=hint)
 
 
 @contextmanager
@@ -126,6 +126,5 @@ def _as_finding(scheme: str, doing: str) -> Iterator[None]:
         raise _failed(scheme, f"to {doing}", found) from error
 
 
-def _failed(scheme: str, expected: str, found: str) -> UsageError:
-    hint = "this comes from the package that serves the scheme; -v shows its traceback"
-    return UsageError(Finding("AOTC-E016", f"signer {scheme}", expected, found, hint))
+def _failed(scheme: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E016", f"signer {scheme}", found, expected=expected)

@@ -13,8 +13,8 @@ from tomlkit import TOMLDocument
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Item
 
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 
 _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
 
@@ -98,17 +98,8 @@ def _checked(document: TOMLDocument, wanted: dict[str, Any]) -> str:
     return text
 
 
-def _not_in_place(found: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E024",
-            where="policy",
-            expected="TOML that can be changed in place",
-            found=found,
-            hint="change the policy in an editor (docs/trust.md lists its keys); nothing was "
-            "written",
-        )
-    )
+def _not_in_place(found: str) -> AotcError:
+    return refusal("AOTC-E024", "policy", found)
 
 
 def _list(values: Iterable[str]) -> Item:

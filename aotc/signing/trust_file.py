@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.signing.keys import read_key_file
 from aotc.temporaries import create_whole
-from aotc_runtime.errors import Finding
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 
@@ -31,24 +30,15 @@ def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: in
     pems, ids = [pem for pem, _ in read], [key.id for _, key in read]
     if threshold > len(set(ids)):
         found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
-        raise _error(
-            "AOTC-E010",
-            path,
-            "as many keys as the threshold",
-            found,
-            "add another --key, or lower --threshold",
-        )
+        raise refusal("AOTC-E010", str(path), found)
     try:
         create_whole((path, policy_text(name, pems, threshold).encode(), 0o644))
     except FileExistsError as error:
-        expected = "a file that does not exist yet"
-        raise _error(
-            "AOTC-E005", path, expected, "an existing one", "choose another with -o, or edit it"
-        ) from error
+        hint = "choose another with -o, or edit it"
+        raise refusal("AOTC-E005", str(path), "an existing one", hint=hint) from error
     except OSError as error:
         found = error.strerror or str(error)
-        expected = "a place that can be written"
-        raise _error("AOTC-E003", path, expected, found, "check the folder") from error
+        raise refusal("AOTC-E003", str(path), found, hint="check the folder") from error
     return ids
 
 
@@ -61,14 +51,12 @@ def read_public_key(file: Path) -> tuple[str, PublicKey]:
         pem = read_key_file(file).decode()
     except (OSError, UnicodeDecodeError) as error:
         found = (error.strerror if isinstance(error, OSError) else None) or "not text"
-        raise _error(
-            "AOTC-E006", file, "a readable public key", str(found), "pass the .pub file"
+        raise refusal(
+            "AOTC-E006",
+            str(file),
+            str(found),
+            expected="a readable public key",
+            hint="pass the .pub file",
         ) from error
     key = load_public_key(pem, "", str(file))
     return pem.strip() + "\n", key
-
-
-def _error(code: str, where: Path, expected: str, found: str, hint: str) -> UsageError:
-    return UsageError(
-        Finding(code=code, where=str(where), expected=expected, found=found, hint=hint)
-    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import KeyState, PublicKey
@@ -42,13 +43,9 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
         valid = state.valid(after)
         if len(valid) < state.policy.threshold:
             missing = [key for key in state.keys if key not in valid]
-            yield Finding(
-                code="AOTC-E321",
-                where=f"{where} threshold",
-                expected=f"{state.policy.threshold} or more keys that count {when}",
-                found=f"{len(valid)}; not {', '.join(_why(state, key, after) for key in missing)}",
-                hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
-            )
+            found = f"{len(valid)}; not {', '.join(_why(state, key, after) for key in missing)}"
+            threshold = state.policy.threshold
+            yield finding("AOTC-E321", f"{where} threshold", found, threshold=threshold, when=when)
             return
 
 

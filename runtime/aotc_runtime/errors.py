@@ -2,7 +2,8 @@
 
 A check yields `Finding`s; `raise_if` is the one place that turns findings into an exception, and
 `render` the one place that turns them into text. The code of a finding decides its family, and the
-family decides the exit code (docs/errors.md lists them all; both are stable).
+family decides the exit code; both are stable. What each code means stands in `aotc_runtime.codes`,
+which is imported inside of functions: a load that succeeds has no use for it.
 """
 
 from __future__ import annotations
@@ -131,27 +132,41 @@ class BackendError(AotcError):
     exit_code = 7
 
 
-# First match wins; longer prefixes stand before shorter ones.
-FAMILIES: list[tuple[str, type[AotcError]]] = [
-    ("AOTC-E1", BundleFormatError),
-    ("AOTC-E2", IntegrityError),
-    ("AOTC-E3", TrustError),
-    ("AOTC-E4", IncompatibleRuntimeError),
-    ("AOTC-E50", IncompatibleHostError),
-    ("AOTC-E51", IncompatibleHostError),
-    ("AOTC-E55", ResourceError),
-    ("AOTC-E6", ShapeError),
-    ("AOTC-E70", ReadinessError),
-    ("AOTC-E75", BackendError),
-]
+def family_of(code: str) -> type[AotcError]:
+    """The exception class of a code. Raises KeyError for one that is not in the catalogue."""
+    from aotc_runtime.codes import FAMILY_OF
+
+    return FAMILY_OF[code].error
 
 
-def family_of(code: str, families: Iterable[tuple[str, type[AotcError]]] = ()) -> type[AotcError]:
-    """The exception class of a code; a toolchain passes its own families to look there first."""
-    for prefix, family in (*families, *FAMILIES):
-        if code.startswith(prefix):
-            return family
-    raise KeyError(f"no error family for code {code}")
+def finding(
+    code: str,
+    where: str,
+    found: str,
+    *,
+    expected: str | None = None,
+    hint: str | None = None,
+    **values: object,
+) -> Finding:
+    """A finding in the words of the catalogue. expected, hint: instead of those, or where the
+    catalogue has none.  values: for the places in its words.
+    """
+    from aotc_runtime.codes import FAMILY_OF
+
+    return FAMILY_OF[code].finding(code, where, found, expected, hint, values)
+
+
+def refusal(
+    code: str,
+    where: str,
+    found: str,
+    *,
+    expected: str | None = None,
+    hint: str | None = None,
+    **values: object,
+) -> AotcError:
+    """The exception for one `finding`."""
+    return family_of(code)(finding(code, where, found, expected=expected, hint=hint, **values))
 
 
 def raise_if(findings: Iterable[Finding]) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotc.report.page.hosts import Asked
-from aotc.report.page.page import page_of
-from aotc.report.page.parts import Mark, Page, Section, bars
-from aotc.report.page.parts import Text as Paragraph
-from aotc.report.page.render import render
-from aotc.report.review import review
+from aotc.review.reading import review
+from aotc.workshops.page.hosts import Asked
+from aotc.workshops.page.page import page_of
+from aotc.workshops.page.parts import Mark, Page, Section, bars
+from aotc.workshops.page.parts import Text as Paragraph
+from aotc.workshops.page.render import render
 from aotc_runtime.system.store import open_bundle
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import pytest
 from msgspec import UNSET
 from small_programs import build_signed
 
-from aotc.certify.environments import Environments, cache_folder
-from aotc.certify.isolated import runtime_copy
 from aotc.processes import Processes
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.workshops.certify.environments import Environments, cache_folder
+from aotc.workshops.certify.isolated import runtime_copy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 

@@ -17,8 +17,8 @@ from aotc.backends.cuda import descriptions, disassembly, wheels
 from aotc.backends.registry import kind_of
 from aotc.backends.targets import file_text, read_target
 from aotc.pipeline.target_check import check_target
-from aotc.report.explain import Stage, explain
-from aotc.report.review import Review
+from aotc.review.reading import Review
+from aotc.workshops.explain.explain import Stage, explain
 from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.device import CudaDevice
 from tests.e2e.accelerator_builds import (

@@ -17,8 +17,10 @@ import psutil
 import pytest
 
 from aotc.errors import CompileError, UsageError
+from aotc.pipeline.backends import on_this_host
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.distributed.dask_cluster import connect
+from aotc.workshops.dask.dask_cluster import connect
+from aotc.workshops.dask.places import on_executor
 from tests.waiting import until
 
 pytest.importorskip("distributed")
@@ -60,7 +62,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(project: Path, folder: Path, executor: Executor | None = None) -> Built:
-    return build(project / "many.toml", output=folder / "many.aotb", executor=executor)
+    compilers = on_executor(executor) if executor else on_this_host
+    return build(project / "many.toml", output=folder / "many.aotb", compilers=compilers)
 
 
 @pytest.fixture(scope="module")
@@ -223,14 +226,14 @@ def test_a_url_that_names_no_scheduler_is_refused(url: str, code: str) -> None:
 
 
 def test_a_missing_dask_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotc.pipeline.distributed.dask_cluster.find_spec", lambda name: None)
+    monkeypatch.setattr("aotc.workshops.dask.dask_cluster.find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
     assert "'.[dask]'" in caught.value.findings[0].hint
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotc.pipeline.distributed.dask_cluster.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("aotc.workshops.dask.dask_cluster.CONNECT_SECONDS", 1.0)
     with pytest.raises(UsageError) as caught:
         connect("dask://127.0.0.1:1")
     assert caught.value.code == "AOTC-E065"

@@ -12,7 +12,7 @@ import pytest
 from jax_free import MANIFESTS, Array, Arrays
 
 import aotc_runtime
-from aotc.pipeline.profiles.suggest import suggest
+from aotc.workshops.suggest.suggest import suggest
 from aotc_runtime import LoadedBundle
 from encoder.model import encode, init
 

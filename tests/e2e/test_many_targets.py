@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.bundles.merge import merge_bundles
 from aotc.compat.matrix import matrix
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form
-from aotc.packing.extracting import extract
 from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.workshops.extract.extract import extract
+from aotc.workshops.merge.merge import merge_bundles
 from aotc_runtime.engines.facts import detect
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.system.store import open_bundle

@@ -14,13 +14,13 @@ import aotc_runtime
 from aotc.errors import ParityError
 from aotc.pipeline.build import Built, build
 from aotc.report.inspect import bundle_report
-from aotc.report.page.hosts import Asked
-from aotc.report.page.page import page_of
-from aotc.report.page.render import render
-from aotc.report.review import review
 from aotc.report.text import print_bundle
+from aotc.review.reading import review
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.workshops.page.hosts import Asked
+from aotc.workshops.page.page import page_of
+from aotc.workshops.page.render import render
 from aotc_runtime.system.store import open_bundle
 from tests.pages import read_page
 

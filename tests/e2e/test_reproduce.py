@@ -15,13 +15,13 @@ from aotc.cache.store import LocalStore
 from aotc.errors import CaptureError, ReproducibilityError
 from aotc.packing.attestations import with_attestations
 from aotc.pipeline.build import build
-from aotc.pipeline.reproducing.build_again import BuildAgain
-from aotc.pipeline.reproducing.reproduce import Install, reproduce
 from aotc.pipeline.tasks import identity
 from aotc.report.inspect import bundle_report
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.workshops.reproduce.build_again import BuildAgain
+from aotc.workshops.reproduce.reproduce import Install, reproduce
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.system.store import open_bundle

@@ -19,8 +19,8 @@ from aotc.errors import CaptureError, CompileError
 from aotc.lowering.stablehlo import portable
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
-from aotc.report.explain import Stage, explain
 from aotc.stages import CompileJob, Module
+from aotc.workshops.explain.explain import Stage, explain
 from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.kernels import is_tpu_call
 from aotc_runtime.schema.manifest import ParityNotRun

@@ -14,10 +14,10 @@ import numpy as np
 from small_programs import build_signed
 
 import aotc_runtime
-from aotc.bundles.coverage import check_bundle
-from aotc.pipeline.profiles.probe import CostKind
-from aotc.pipeline.profiles.suggest import suggest
-from aotc.pipeline.profiles.write_profiles import write_profiles
+from aotc.workshops.suggest.coverage import check_bundle
+from aotc.workshops.suggest.probe import CostKind
+from aotc.workshops.suggest.suggest import suggest
+from aotc.workshops.suggest.write_profiles import write_profiles
 
 PROGRAM = """
 def double(x):

@@ -16,15 +16,16 @@ from aotc.backends.xla.compile import XlaBackend
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done
+from aotc.config import tuning_file
+from aotc.config.tuning_file import Recorded
 from aotc.errors import CompileError
 from aotc.pipeline.build import Built, build
-from aotc.pipeline.tuning.tune import Measure, Tuning
+from aotc.pipeline.tune import Tuning
 from aotc.report.build import build_report
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.stages import CompileJob, Executable
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import Recorded
+from aotc.workshops.tune.measure import Measure
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     InputArgument,

@@ -12,11 +12,8 @@ import msgspec
 
 from aotc.bundles import trust_files
 from aotc.bundles.endorse import endorse
-from aotc.bundles.merge import merge_bundles
-from aotc.bundles.model_signature import require_model_signature, write_model_signature
 from aotc.packing import files
 from aotc.packing.bundle import Assembled, Blob, Form, TargetParts, assemble, pack
-from aotc.packing.extracting import extract
 from aotc.signing.keys import (
     KeyType,
     generate_key_pair,
@@ -27,6 +24,9 @@ from aotc.signing.keys import (
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import write_policy
 from aotc.stages import Bundle
+from aotc.workshops.attest.model_signature import require_model_signature, write_model_signature
+from aotc.workshops.extract.extract import extract
+from aotc.workshops.merge.merge import merge_bundles
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
 from aotc_runtime.schema.policy import TrustPolicy

@@ -17,29 +17,29 @@ from aotc.backends.cuda.disassembly import cubins
 from aotc.backends.targets import read_target
 from aotc.backends.xla import elf, objects, records
 from aotc.cache.bounded import HEAD_BYTES_MAX
-from aotc.cache.oci_blobs import layer_of
-from aotc.cache.seal import Refusal, Seals
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
 from aotc.compat.host_files import read_hosts
+from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
 from aotc.locations import read_locations
-from aotc.pipeline.distributed.executor_backend import _executable
-from aotc.pipeline.distributed.wire import _digest, decode_answer
-from aotc.pipeline.reproducing.recipe import recipe_of
-from aotc.pipeline.reproducing.source_check import check_files, find_manifest
 from aotc.processes import StoppedError
-from aotc.report.page import origins
-from aotc.report.page.parts import Mark, Page, Section
-from aotc.report.page.render import render
-from aotc.report.review import Claim
-from aotc.signing import openssf
+from aotc.review.reading import Claim
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
-from aotc.traffic.log import describe_bad, read_traffic
-from aotc.tuning import tuning_file
+from aotc.workshops.attest import openssf
+from aotc.workshops.dask.executor_backend import _executable
+from aotc.workshops.dask.wire import _digest, decode_answer
+from aotc.workshops.page import origins
+from aotc.workshops.page.parts import Mark, Page, Section
+from aotc.workshops.page.render import render
+from aotc.workshops.remote.oci_blobs import layer_of
+from aotc.workshops.remote.seal import Refusal, Seals
+from aotc.workshops.reproduce.recipe import recipe_of
+from aotc.workshops.reproduce.source_check import check_files, find_manifest
+from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
 from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.foreign import decode_foreign

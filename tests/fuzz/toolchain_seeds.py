@@ -15,11 +15,11 @@ from msgspec import UNSET
 from aotc.backends.targets import builtin_folder
 from aotc.backends.xla import objects
 from aotc.cache.store import MAGIC, _digest
-from aotc.pipeline.distributed.wire import Answer
-from aotc.signing.openssf import model_signature
+from aotc.config import tuning_file
+from aotc.config.tuning_file import TunedExecutable, TuningFile
 from aotc.stages import Executable
-from aotc.tuning import tuning_file
-from aotc.tuning.tuning_file import TunedExecutable, TuningFile
+from aotc.workshops.attest.openssf import model_signature
+from aotc.workshops.dask.wire import Answer
 from aotc_runtime.digest import sha256
 from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.formats.host_facts import host_document

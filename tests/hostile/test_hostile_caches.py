@@ -10,13 +10,13 @@ import pytest
 
 from aotc.backends.targets import read_target
 from aotc.cache import store as stores
-from aotc.cache.seal import Seals
-from aotc.cache.sharing import share
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workshops.remote.seal import Seals
+from aotc.workshops.remote.sharing import share
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
 from aotc_runtime.verification.keys import PublicKey, load_public_key

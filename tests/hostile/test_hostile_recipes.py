@@ -16,10 +16,10 @@ import pytest
 
 from aotc.errors import ReproducibilityError, UsageError
 from aotc.packing.attestations import with_attestations
-from aotc.pipeline.reproducing.recipe import read_recipe
-from aotc.pipeline.reproducing.reproduce import Install, _module_text, reproduce
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.reproduce.recipe import read_recipe
+from aotc.workshops.reproduce.reproduce import Install, _module_text, reproduce
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import ResourceError, TrustError
 from aotc_runtime.system.store import open_bundle

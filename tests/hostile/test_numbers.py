@@ -11,7 +11,7 @@ import pytest
 from msgspec import inspect
 
 from aotc.evidence import Evidence
-from aotc.report.review import review
+from aotc.review.reading import review
 from aotc.signing.signer import LocalSigner
 from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc.report.page.hosts import Asked
-from aotc.report.page.page import page_of
-from aotc.report.page.render import render
-from aotc.report.review import Review, review
+from aotc.review.reading import Review, review
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.page.hosts import Asked
+from aotc.workshops.page.page import page_of
+from aotc.workshops.page.render import render
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy

@@ -1,4 +1,4 @@
-"""Codes, commands and pages agree with each other."""
+"""Commands and pages agree with each other."""
 
 from __future__ import annotations
 
@@ -10,49 +10,8 @@ import click
 import pytest
 
 from aotc.cli.group import cli
-from aotc.errors import BUILD_FAMILIES
-from aotc_runtime.errors import family_of
 
 ROOT = Path(__file__).parents[2]
-CODE = re.compile(r"AOTC-E\d{3}")
-SOURCES = [*(ROOT / "aotc").rglob("*.py"), *(ROOT / "runtime").rglob("*.py")]
-
-
-def codes_in_sources() -> set[str]:
-    return {code for path in SOURCES for code in re.findall(r'"(AOTC-E\d{3})"', path.read_text())}
-
-
-def documented() -> dict[str, str]:
-    """Code to the heading it stands under in docs/errors.md."""
-    found: dict[str, str] = {}
-    heading = ""
-    for line in (ROOT / "docs" / "errors.md").read_text().splitlines():
-        if line.startswith("## "):
-            heading = line
-        elif line.startswith("| AOTC-E"):
-            code = CODE.match(line.removeprefix("| "))
-            assert code, line
-            assert code.group() not in found, f"{code.group()} stands twice"
-            found[code.group()] = heading
-    return found
-
-
-def test_every_code_is_documented_and_every_documented_code_exists() -> None:
-    assert codes_in_sources() == set(documented())
-
-
-def test_every_code_stands_under_its_family() -> None:
-    for code, heading in documented().items():
-        family = family_of(code, BUILD_FAMILIES)
-        assert family.__name__ in heading, code
-
-
-def test_published_exit_codes_are_those_of_the_families() -> None:
-    table = (ROOT / "docs" / "errors.md").read_text()
-    for code in documented():
-        exit_code = family_of(code, BUILD_FAMILIES).exit_code
-        row = next(line for line in table.splitlines() if line.startswith(f"| {exit_code} |"))
-        assert any(code[5:].startswith(p.rstrip("x")) for p in re.findall(r"E\d+x*", row)), code
 
 
 def commands() -> list[tuple[str, click.Command]]:

@@ -62,6 +62,7 @@ def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: tuple[Path, 
     )
     assert not loaded & set(FORBIDDEN)
     assert "scipy" not in loaded, "only LAPACK's custom calls need scipy"
+    assert "aotc_runtime.codes" not in loaded, "nothing was refused"
 
 
 def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: tuple[Path, Path]) -> None:

@@ -19,7 +19,7 @@ OTHERS = {
     "cli/main.py": "the command itself",
     "pipeline/children/capture_worker.py": "runs in aotc.pipeline.children.recorded",
     "pipeline/children/reference_worker.py": "runs in aotc.pipeline.children.recorded",
-    "certify/worker.py": "has the runtime only",
+    "workshops/certify/worker.py": "has the runtime only",
     "process_guard.py": "goes on to end the others",
 }
 

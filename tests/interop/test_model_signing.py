@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aotc.bundles.model_signature import require_model_signature
 from aotc.signing.keys import KeyType
 from aotc.signing.signer import LocalSigner
+from aotc.workshops.attest.model_signature import require_model_signature
 from aotc_runtime.errors import TrustError
 
 from . import page

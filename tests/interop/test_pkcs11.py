@@ -104,7 +104,7 @@ def test_a_build_signs_in_the_token(token: SoftHsm, tmp_path: Path) -> None:
 def test_a_model_signature_is_made_in_the_token(
     token: SoftHsm, digits_bundle: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    from aotc.bundles.model_signature import require_model_signature
+    from aotc.workshops.attest.model_signature import require_model_signature
 
     sig, pub = tmp_path / "model.sig", tmp_path / "k.pub"
     uri = token.uri("token=test;object=p256")

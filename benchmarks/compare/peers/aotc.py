@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotc.pipeline.tuning.tune import Tuning
+    from aotc.pipeline.tune import Tuning
 
 
 def prepare(case: Path, name: str = "model", tuning: Tuning | None = None) -> Sequence[Path]:

@@ -15,7 +15,7 @@ NAME = "tuned"
 
 
 def prepare(case: Path) -> Sequence[Path]:
-    from aotc.pipeline.tuning.tune import Measure
+    from aotc.workshops.tune.measure import Measure
 
     return aotc.prepare(case, NAME, Measure())
 

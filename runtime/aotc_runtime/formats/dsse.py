@@ -4,7 +4,7 @@ import binascii
 
 from msgspec import Struct
 
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
@@ -35,19 +35,7 @@ def decode_base64(text: str, *, where: str) -> bytes:
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
-        raise _refusal(where, str(error)) from error
+        raise refusal("AOTC-E107", where, str(error)) from error
     if binascii.b2a_base64(data, newline=False).decode() != text:
-        raise _refusal(where, "another spelling of the same bytes")
+        raise refusal("AOTC-E107", where, "another spelling of the same bytes")
     return data
-
-
-def _refusal(where: str, found: str) -> BundleFormatError:
-    return BundleFormatError(
-        Finding(
-            code="AOTC-E107",
-            where=where,
-            expected="canonical base64",
-            found=found,
-            hint="the signature is damaged: sign the bundle again with `aotc sign`",
-        )
-    )

@@ -12,7 +12,7 @@ import msgspec
 
 from aotc_runtime import limits
 from aotc_runtime.canonical import decoder
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 
 _MARKS = (b",", b":", b"[", b"{")
 
@@ -44,14 +44,12 @@ def _check_marks(data: bytes, most: int, where: str) -> None:
     """AOTC-E111: more values than any real document has. Asked before any is made."""
     marks = marks_in(data)
     if marks > most:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E111",
-                where=where,
-                expected=f"JSON with at most {most} commas, colons and opening brackets",
-                found=str(marks),
-                hint="no tool writes so many values: fetch or build the bundle again",
-            )
+        raise refusal(
+            "AOTC-E111",
+            where,
+            str(marks),
+            expected=f"JSON with at most {most} commas, colons and opening brackets",
+            hint="no tool writes so many values: fetch or build the bundle again",
         )
 
 
@@ -68,13 +66,5 @@ def decode_foreign[T](
         value = decoder(type_).decode(copy)
         check_keys(copy)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E106",
-                where=where,
-                expected=f"JSON that is a valid {type_.__name__}",
-                found=str(error),
-                hint="the bundle is damaged: fetch or build it again",
-            )
-        ) from error
+        raise refusal("AOTC-E106", where, str(error), type=type_.__name__) from error
     return value

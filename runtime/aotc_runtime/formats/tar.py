@@ -13,7 +13,7 @@ import re
 from msgspec import Struct
 
 from aotc_runtime import limits
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 
 BLOCK = 512
 MAGICS = (b"ustar  \0", b"ustar\x0000")
@@ -37,18 +37,6 @@ class Member(Struct, frozen=True):
     size: int
 
 
-def _refuse(code: str, where: str, expected: str, found: str) -> BundleFormatError:
-    return BundleFormatError(
-        Finding(
-            code=code,
-            where=where,
-            expected=expected,
-            found=found,
-            hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
-        )
-    )
-
-
 def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     """The archive's members by name, in file order.
 
@@ -58,44 +46,46 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     members: dict[str, Member] = {}
     at = 0
     if _is_text(bytes(data[:BLOCK])):
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E103",
-                where=where,
-                expected="a bundle, which is a tar archive",
-                found="a file of text",
-                hint="pass the .aotb file that `aotc build` wrote, not a manifest, policy or key",
-            )
+        raise refusal(
+            "AOTC-E103",
+            where,
+            "a file of text",
+            expected="a bundle, which is a tar archive",
+            hint="pass the .aotb file that `aotc build` wrote, not a manifest, policy or key",
         )
     while True:
         header = bytes(data[at : at + BLOCK])
         if len(header) < BLOCK:
-            raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")
+            raise refusal("AOTC-E103", where, "a truncated file")
         if not any(header):
             break
         member = _member(header, at, where)
         padded = -(-member.size // BLOCK) * BLOCK
         if member.offset + padded > len(data):
-            found = f"{len(data) - member.offset} bytes"
-            raise _refuse("AOTC-E103", f"{where} {member.name}", f"{member.size} bytes", found)
+            found, expected = f"{len(data) - member.offset} bytes", f"{member.size} bytes"
+            raise refusal("AOTC-E103", f"{where} {member.name}", found, expected=expected)
         if any(data[member.offset + member.size : member.offset + padded]):
-            raise _refuse("AOTC-E105", f"{where} {member.name}", "zero padding", "other bytes")
+            raise refusal(
+                "AOTC-E105", f"{where} {member.name}", "other bytes", expected="zero padding"
+            )
         if member.name in members:
-            raise _refuse(
+            raise refusal(
                 "AOTC-E104",
                 f"{where} {member.name}",
-                "each name once",
                 "a second member of this name",
+                expected="each name once",
             )
         if len(members) >= limits.BLOBS_MAX:
-            raise _refuse("AOTC-E104", where, f"at most {limits.BLOBS_MAX} members", "more")
+            raise refusal(
+                "AOTC-E104", where, "more", expected=f"at most {limits.BLOBS_MAX} members"
+            )
         members[member.name] = member
         at = member.offset + padded
     trailer = data[at:]
     if len(trailer) < 2 * BLOCK:
-        raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")
+        raise refusal("AOTC-E103", where, "a truncated file")
     if len(trailer) > TRAILER_BYTES_MAX or len(trailer) % BLOCK or any(trailer):
-        raise _refuse("AOTC-E105", where, "nothing after the last member", "further bytes")
+        raise refusal("AOTC-E105", where, "further bytes", expected="nothing after the last member")
     return members
 
 
@@ -106,26 +96,33 @@ def _is_text(start: bytes) -> bool:
 
 def _member(header: bytes, at: int, where: str) -> Member:
     if header[257:265] not in MAGICS:
-        raise _refuse("AOTC-E103", f"{where} at byte {at}", "a tar header", "something else")
+        raise refusal(
+            "AOTC-E103", f"{where} at byte {at}", "something else", expected="a tar header"
+        )
     checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _number(header[148:156], at, where) != checksum:
-        raise _refuse(
+        raise refusal(
             "AOTC-E103",
             f"{where} at byte {at}",
-            "a header with a correct checksum",
             "a wrong checksum: it is damaged",
+            expected="a header with a correct checksum",
         )
     name = header[:100].rstrip(b"\0").decode("ascii", errors="replace")
     if header[156:157] != b"0":
         kind = header[156:157].decode("ascii", errors="replace")
-        raise _refuse("AOTC-E104", f"{where} {name}", "regular files only", f"type {kind!r}")
+        raise refusal(
+            "AOTC-E104", f"{where} {name}", f"type {kind!r}", expected="regular files only"
+        )
     if any(header[157:257]) or any(header[345:512]):
-        raise _refuse(
-            "AOTC-E104", f"{where} {name}", "a name without link or prefix", "one with either"
+        raise refusal(
+            "AOTC-E104",
+            f"{where} {name}",
+            "one with either",
+            expected="a name without link or prefix",
         )
     if not NAME.match(name):
         expected = "a relative name of letters, digits, dots, dashes and underscores"
-        raise _refuse("AOTC-E104", f"{where} {name!r}", expected, "another name")
+        raise refusal("AOTC-E104", f"{where} {name!r}", "another name", expected=expected)
     return Member(name, at + BLOCK, _number(header[124:136], at, where))
 
 
@@ -135,5 +132,5 @@ def _number(field: bytes, at: int, where: str) -> int:
         return int.from_bytes(field[1:], "big")
     digits = _OCTAL.match(field)
     if digits is None:
-        raise _refuse("AOTC-E103", f"{where} at byte {at}", "an octal number", repr(field))
+        raise refusal("AOTC-E103", f"{where} at byte {at}", repr(field), expected="an octal number")
     return int(digits[1], 8)

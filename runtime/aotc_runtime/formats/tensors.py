@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from aotc_runtime import limits
 from aotc_runtime.canonical import decoder
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.formats.foreign import check_keys
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.schema.tree import INTEGER_MAX
@@ -82,29 +82,19 @@ class TensorInfo(Struct, frozen=True):
         return self.start % ALIGNMENT == 0
 
 
-def _refuse(code: str, where: str, expected: str, found: str) -> BundleFormatError:
-    return BundleFormatError(
-        Finding(
-            code=code,
-            where=where,
-            expected=expected,
-            found=found,
-            hint="the file is damaged or not safetensors: write it again",
-        )
-    )
-
-
 def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
     """The tensors of a safetensors file by name, in file order.
 
     Raises BundleFormatError: AOTC-E131 header, E132 tensor entry, E133 holes or overlaps.
     """
     if len(data) < 8:
-        raise _refuse("AOTC-E131", where, "at least 8 bytes", f"{len(data)} bytes")
+        raise refusal("AOTC-E131", where, f"{len(data)} bytes", expected="at least 8 bytes")
     length = int.from_bytes(data[:8], "little")
     if length > limits.TENSOR_HEADER_BYTES_MAX or 8 + length > len(data):
         limit = min(limits.TENSOR_HEADER_BYTES_MAX, len(data) - 8)
-        raise _refuse("AOTC-E131", where, f"a header of at most {limit} bytes", f"{length} bytes")
+        raise refusal(
+            "AOTC-E131", where, f"{length} bytes", expected=f"a header of at most {limit} bytes"
+        )
     header = bytes(data[8 : 8 + length])
     entries, extended = _entries(header, where)
     begin, size = 8 + length, len(data) - 8 - length
@@ -115,26 +105,30 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         known = DTYPES.get(entry.dtype)
         if known is None:
             expected = "one of " + ", ".join(DTYPES)
-            raise _refuse("AOTC-E132", f"{where} {name}", expected, f"dtype {entry.dtype}")
+            raise refusal("AOTC-E132", f"{where} {name}", f"dtype {entry.dtype}", expected=expected)
         dtype, item_bytes = known
         if len(entry.shape) > limits.TENSOR_RANK_MAX:
             expected = f"at most {limits.TENSOR_RANK_MAX} axes"
-            raise _refuse("AOTC-E132", f"{where} {name}", expected, str(len(entry.shape)))
+            raise refusal("AOTC-E132", f"{where} {name}", str(len(entry.shape)), expected=expected)
         if any(axis < 0 for axis in entry.shape):
-            raise _refuse("AOTC-E132", f"{where} {name}", "no negative axis", f"{entry.shape}")
+            raise refusal(
+                "AOTC-E132", f"{where} {name}", f"{entry.shape}", expected="no negative axis"
+            )
         wanted = prod(entry.shape) * item_bytes
         if end - start != wanted:
             expected = f"{wanted} bytes for {entry.dtype}{list(entry.shape)}"
-            raise _refuse("AOTC-E132", f"{where} {name}", expected, f"{end - start} bytes")
+            raise refusal("AOTC-E132", f"{where} {name}", f"{end - start} bytes", expected=expected)
         if start != position:
-            raise _refuse("AOTC-E133", f"{where} {name}", f"offset {position}", f"offset {start}")
+            raise refusal(
+                "AOTC-E133", f"{where} {name}", f"offset {start}", expected=f"offset {position}"
+            )
         position = end
         shape = entry.shape
         if name in extended:
             dtype, shape = _extended(extended[name], entry, f"{where} {name}")
         tensors[name] = TensorInfo(dtype, shape, begin + start, begin + end)
     if position != size:
-        raise _refuse("AOTC-E133", where, f"{position} bytes of data", f"{size} bytes")
+        raise refusal("AOTC-E133", where, f"{size} bytes", expected=f"{position} bytes of data")
     return tensors
 
 
@@ -143,12 +137,12 @@ def _extended(dtype: DType, entry: _Entry, where: str) -> tuple[DType, tuple[int
     stored = STORED_AS.get(dtype)
     if stored != entry.dtype:
         expected = f"{dtype.value} stored as {stored or 'itself'}"
-        raise _refuse("AOTC-E132", where, expected, entry.dtype)
+        raise refusal("AOTC-E132", where, entry.dtype, expected=expected)
     if dtype is not DType.COMPLEX128:
         return dtype, entry.shape
     if entry.shape[-1:] != (PARTS,):
         expected = f"a last axis of {PARTS} for {dtype.value}"
-        raise _refuse("AOTC-E132", where, expected, f"shape {list(entry.shape)}")
+        raise refusal("AOTC-E132", where, f"shape {list(entry.shape)}", expected=expected)
     return dtype, entry.shape[:-1]
 
 
@@ -156,7 +150,7 @@ def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DT
     """The header's entries, and the dtypes that its metadata names."""
     extended: dict[str, DType] = {}
     if not header.startswith(b"{"):
-        raise _refuse("AOTC-E131", where, "a JSON object as header", "something else")
+        raise refusal("AOTC-E131", where, "something else", expected="a JSON object as header")
     try:
         raw = decoder(dict[str, msgspec.Raw]).decode(header)
         metadata = raw.pop("__metadata__", None)
@@ -169,5 +163,7 @@ def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DT
         if strangers := extended.keys() - entries.keys():
             raise ValueError(f"a dtype for {min(strangers)}, which is no tensor")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _refuse("AOTC-E131", where, "a JSON header of tensors", str(error)) from error
+        raise refusal(
+            "AOTC-E131", where, str(error), expected="a JSON header of tensors"
+        ) from error
     return entries, extended

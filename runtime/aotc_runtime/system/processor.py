@@ -12,7 +12,7 @@ import ctypes
 import os
 from functools import cache
 
-from aotc_runtime.errors import Finding, IncompatibleHostError
+from aotc_runtime.errors import Finding, IncompatibleHostError, finding
 
 _LEVEL_2 = frozenset(["cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"])
 
@@ -98,16 +98,16 @@ def refusal() -> Finding | None:
 
 def require() -> None:
     """Raises IncompatibleHostError (AOTC-E506) where jaxlib cannot run."""
-    if (finding := refusal()) is not None:
-        raise IncompatibleHostError(finding)
+    if (refused := refusal()) is not None:
+        raise IncompatibleHostError(refused)
 
 
 def _finding(expected: str, found: str) -> Finding:
-    return Finding(
-        code="AOTC-E506",
-        where="the installed jaxlib and numpy",
+    return finding(
+        "AOTC-E506",
+        "the installed jaxlib and numpy",
+        found,
         expected=expected,
-        found=found,
         hint="run on a newer processor (jaxlib 0.12 needs x86-64-v3), or build for "
         "cpu-x86-64-v2 with jaxlib 0.11.2, which needs AVX, and install that here",
     )

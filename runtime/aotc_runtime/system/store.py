@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aotc_runtime import limits
 from aotc_runtime.digest import is_digest
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.formats import oci, tar
 
 
@@ -40,12 +40,6 @@ class MappedBundle(Struct, frozen=True):
             for name in self.members
             if name.startswith(oci.BLOB_FOLDER)
         )
-
-
-def _refuse(code: str, where: str, expected: str, found: str, hint: str) -> BundleFormatError:
-    return BundleFormatError(
-        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
-    )
 
 
 def _map(path: Path) -> memoryview:
@@ -86,12 +80,8 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
             }
     except (OSError, ValueError, TypeError) as error:
         # ValueError: a null character, or text that no file name can hold.  TypeError: no path.
-        raise _refuse(
-            "AOTC-E108",
-            _inside(shown, error),
-            "a readable bundle: an .aotb file or an OCI layout folder",
-            getattr(error, "strerror", None) or str(error),
-            "check the path and the permissions",
+        raise refusal(
+            "AOTC-E108", _inside(shown, error), getattr(error, "strerror", None) or str(error)
         ) from error
     _check_names(members, shown)
     return MappedBundle(shown, members)
@@ -113,12 +103,12 @@ def _raise(error: OSError) -> None:
 
 def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
     if not (folder / oci.LAYOUT_FILE).is_file():
-        raise _refuse(
+        raise refusal(
             "AOTC-E109",
             shown,
-            f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
             "a folder without it",
-            "pass the .aotb file, or the folder that `aotc build --layout` wrote",
+            expected=f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
+            hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
         )
     members: dict[str, memoryview] = {}
     for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
@@ -126,17 +116,21 @@ def _read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
             path = Path(parent, name)
             inside = path.relative_to(folder).as_posix()
             if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise _refuse(
+                raise refusal(
                     "AOTC-E109",
                     f"{shown} {inside}",
-                    "regular files and folders",
                     "a link or a special file",
-                    "copy the bundle without links",
+                    expected="regular files and folders",
+                    hint="copy the bundle without links",
                 )
             if path.is_file():
                 if len(members) >= limits.BLOBS_MAX:
-                    raise _refuse(
-                        "AOTC-E109", shown, f"at most {limits.BLOBS_MAX} files", "more", "rebuild"
+                    raise refusal(
+                        "AOTC-E109",
+                        shown,
+                        "more",
+                        expected=f"at most {limits.BLOBS_MAX} files",
+                        hint="rebuild",
                     )
                 members[inside] = _map(path)
     return members
@@ -147,10 +141,10 @@ def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
         hexadecimal = name.removeprefix(oci.BLOB_FOLDER)
         is_blob = name != hexadecimal and is_digest(f"sha256:{hexadecimal}")
         if not is_blob and name not in (oci.LAYOUT_FILE, oci.INDEX_FILE):
-            raise _refuse(
+            raise refusal(
                 "AOTC-E109",
                 f"{shown} {name}",
-                f"{oci.LAYOUT_FILE}, {oci.INDEX_FILE} and {oci.BLOB_FOLDER}<digest> only",
                 "another file",
-                "remove it, or fetch the bundle again",
+                expected=f"{oci.LAYOUT_FILE}, {oci.INDEX_FILE} and {oci.BLOB_FOLDER}<digest> only",
+                hint="remove it, or fetch the bundle again",
             )

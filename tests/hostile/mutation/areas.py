@@ -60,7 +60,7 @@ AREAS = (
         ),
         attacks=True,
     ),
-    Area(TOOLCHAIN, ("cache/seal.py",), ("tests/unit/cache/test_seal.py",)),
+    Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
     Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
     Area(
         TOOLCHAIN,
@@ -84,18 +84,18 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "cache/remote.py",
-            "cache/sharing.py",
-            "cache/http_requests.py",
-            "cache/http_blobs.py",
-            "cache/oci_blobs.py",
-            "cache/fsspec_blobs.py",
+            "workshops/remote/remote.py",
+            "workshops/remote/sharing.py",
+            "workshops/remote/http_requests.py",
+            "workshops/remote/http_blobs.py",
+            "workshops/remote/oci_blobs.py",
+            "workshops/remote/fsspec_blobs.py",
             "cache/bounded.py",
         ),
         (
             "tests/unit/cache/test_bounded.py",
-            "tests/unit/cache/test_remote.py",
-            "tests/unit/cache/test_oci_blobs.py",
+            "tests/unit/workshops/remote/test_remote.py",
+            "tests/unit/workshops/remote/test_oci_blobs.py",
             "tests/hostile/test_hostile_caches.py",
         ),
     ),
@@ -106,17 +106,17 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("pipeline/reproducing/recipe.py", "pipeline/reproducing/source_check.py"),
-        ("tests/unit/pipeline/reproducing", "tests/hostile/test_hostile_recipes.py"),
+        ("workshops/reproduce/recipe.py", "workshops/reproduce/source_check.py"),
+        ("tests/unit/workshops/reproduce", "tests/hostile/test_hostile_recipes.py"),
     ),
     Area(
         TOOLCHAIN,
         (
-            "pipeline/distributed/wire.py",
-            "pipeline/distributed/worker.py",
-            "pipeline/distributed/executor_backend.py",
+            "workshops/dask/wire.py",
+            "workshops/dask/worker.py",
+            "workshops/dask/executor_backend.py",
         ),
-        ("tests/unit/pipeline/distributed/test_distributed.py",),
+        ("tests/unit/workshops/dask/test_distributed.py",),
     ),
     Area(
         TOOLCHAIN,
@@ -129,8 +129,11 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("bundles/model_signature.py", "signing/openssf.py"),
-        ("tests/unit/signing/test_model_signatures.py", "tests/unit/cli/test_command_attest.py"),
+        ("workshops/attest/model_signature.py", "workshops/attest/openssf.py"),
+        (
+            "tests/unit/workshops/attest/test_model_signatures.py",
+            "tests/unit/workshops/attest/test_command_attest.py",
+        ),
     ),
     Area(
         TOOLCHAIN,
@@ -157,42 +160,56 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("parity/isolated.py", "certify/isolated.py"),
-        ("tests/unit/parity/test_isolated.py", "tests/unit/certify/test_isolated.py"),
+        ("parity/isolated.py", "workshops/certify/isolated.py"),
+        ("tests/unit/parity/test_isolated.py", "tests/unit/workshops/certify/test_isolated.py"),
     ),
     Area(TOOLCHAIN, ("compat/host_files.py",), ("tests/unit/compat/test_host_files.py",)),
     Area(
         TOOLCHAIN,
-        ("certify/environments.py", "certify/installing.py"),
+        ("workshops/certify/environments.py", "installing.py"),
         (
-            "tests/unit/certify/test_environments.py",
-            "tests/unit/certify/test_installing.py",
-            "tests/unit/certify/test_command_certify.py::test_without_a_key_nothing_is_added",
+            "tests/unit/workshops/certify/test_environments.py",
+            "tests/unit/test_installing.py",
+            "tests/unit/workshops/certify/test_command_certify.py::test_without_a_key_nothing_is_added",
         ),
     ),
     Area(
         TOOLCHAIN,
-        ("bundles/merge.py", "packing/merging.py", "packing/same_source.py"),
-        ("tests/unit/packing/test_merged_bundles.py", "tests/unit/cli/test_command_merge.py"),
+        (
+            "workshops/merge/merge.py",
+            "workshops/merge/merging.py",
+            "review/same_source.py",
+        ),
+        (
+            "tests/unit/workshops/merge/test_merged_bundles.py",
+            "tests/unit/workshops/merge/test_command_merge.py",
+        ),
     ),
-    Area(TOOLCHAIN, ("tuning/tuning_file.py",), ("tests/unit/tuning/test_tuning_file.py",)),
-    Area(TOOLCHAIN, ("traffic/lines.py", "traffic/log.py"), ("tests/unit/traffic/test_log.py",)),
+    Area(TOOLCHAIN, ("config/tuning_file.py",), ("tests/unit/config/test_tuning_file.py",)),
+    Area(
+        TOOLCHAIN,
+        ("workshops/suggest/traffic/lines.py", "workshops/suggest/traffic/log.py"),
+        ("tests/unit/workshops/suggest/test_log.py",),
+    ),
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,
-        ("bundles/certify.py", "bundles/compat.py", "signing/certificates.py"),
+        ("workshops/certify/certify.py", "bundles/compat.py", "signing/certificates.py"),
         (
-            "tests/unit/bundles/test_certify_predicates.py",
-            "tests/unit/certify/test_command_certify.py",
-            "tests/unit/cli/test_command_compat.py",
+            "tests/unit/workshops/certify/test_certify_predicates.py",
+            "tests/unit/workshops/certify/test_command_certify.py",
+            "tests/unit/workshops/compat/test_command_compat.py",
         ),
         decisions=True,
     ),
     # It runs in environments of its own.
     Area(
         TOOLCHAIN,
-        ("certify/worker.py",),
-        ("tests/unit/certify/test_isolated.py", "tests/unit/certify/test_command_certify.py"),
+        ("workshops/certify/worker.py",),
+        (
+            "tests/unit/workshops/certify/test_isolated.py",
+            "tests/unit/workshops/certify/test_command_certify.py",
+        ),
         in_file=True,
     ),
     Area(
@@ -200,12 +217,16 @@ AREAS = (
         ("bundles/endorse.py", "bundles/trust_check.py"),
         (
             "tests/unit/bundles",
-            "tests/unit/packing/test_extracted_bundles.py",
+            "tests/unit/workshops/extract/test_extracted_bundles.py",
             "tests/unit/cli/test_command_sign.py",
             "tests/unit/cli/test_command_trust_changes.py",
         ),
     ),
-    Area(TOOLCHAIN, ("bundles/coverage.py",), ("tests/unit/cli/test_command_profiles.py",)),
+    Area(
+        TOOLCHAIN,
+        ("workshops/suggest/coverage.py",),
+        ("tests/unit/workshops/suggest/test_command_profiles.py",),
+    ),
     Area(
         TOOLCHAIN,
         (
@@ -235,20 +256,23 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("comparing",),
-        ("tests/unit/comparing", "tests/unit/report/test_diff.py"),
+        ("review/documents.py", "review/modules.py"),
+        ("tests/unit/review", "tests/unit/workshops/diff/test_diff.py"),
         decisions=True,
     ),
     Area(
         TOOLCHAIN,
-        ("report/diff.py", "report/diff_rules.py", "report/diff_numbers.py"),
-        ("tests/unit/report/test_diff.py", "tests/unit/cli/test_command_diff.py"),
+        ("workshops/diff/diff.py", "workshops/diff/rules.py", "review/numbers.py"),
+        (
+            "tests/unit/workshops/diff/test_diff.py",
+            "tests/unit/workshops/diff/test_command_diff.py",
+        ),
         decisions=True,
     ),
     # Without the tests that build.
     Area(
         TOOLCHAIN,
-        ("build/gates.py",),
+        ("pipeline/gates.py",),
         ("tests/unit/pipeline/test_gates.py", "-k", "not a_build"),
         decisions=True,
     ),

@@ -5,15 +5,15 @@ from __future__ import annotations
 UNREACHABLE: dict[tuple[str, str], str] = {
     (
         "tar.py",
-        'raise _refuse("AOTC-E103", where, "a tar archive with its end mark", "a truncated file")',
+        'raise refusal("AOTC-E103", where, "a truncated file")',
     ): "a part of a header has a wrong sum, and none at all is no end mark (E103)",
     (
         "tar.py",
-        'raise _refuse("AOTC-E103", f"{where} {member.name}", f"{member.size} bytes", found)',
+        'raise refusal("AOTC-E103", f"{where} {member.name}", found, expected=expected)',
     ): "behind the end of the file there is no header (E103)",
     (
         "tensors.py",
-        'raise _refuse("AOTC-E131", where, "at least 8 bytes", f"{len(data)} bytes")',
+        'raise refusal("AOTC-E131", where, f"{len(data)} bytes", expected="at least 8 bytes")',
     ): "so short a header is no JSON object (E131)",
     (
         "trust_edit.py",

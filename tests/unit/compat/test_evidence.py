@@ -9,7 +9,7 @@ import pytest
 from unit.runtime.samples import PROFILE, host, manifest
 
 from aotc.compat.matrix import BuildParity, Claim, Level, Word, matrix
-from aotc.report.compat import compat_findings
+from aotc.workshops.compat.text import compat_findings
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.choice import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.facts import HostFacts

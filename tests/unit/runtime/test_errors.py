@@ -7,7 +7,6 @@ import json
 import pytest
 
 from aotc_runtime.errors import (
-    FAMILIES,
     AotcError,
     BackendError,
     BundleFormatError,
@@ -83,14 +82,6 @@ def test_an_error_without_a_finding_cannot_be_made() -> None:
 def test_a_code_without_a_family_is_a_bug() -> None:
     with pytest.raises(KeyError):
         family_of("AOTC-E999")
-
-
-def test_a_toolchains_families_come_first() -> None:
-    class Special(AotcError):
-        pass
-
-    assert family_of("AOTC-E101", [("AOTC-E1", Special)]) is Special
-    assert not any(family is Special for _, family in FAMILIES)
 
 
 def test_the_text_says_where_expected_found_and_hint() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.pipeline.reproducing.toolchain_copy import toolchain_copy
 from aotc.pipeline.tasks.identity import code_digests, of_distribution
+from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
 
 RECORD = """\
 ../../../bin/tool,sha256=AAA,227

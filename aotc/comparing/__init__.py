@@ -1,1 +1,0 @@
-"""Finds where two JSON documents or two modules differ."""

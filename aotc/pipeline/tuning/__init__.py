@@ -1,1 +1,0 @@
-"""Choosing among compilations of the same program by measuring them on this host."""

@@ -1,0 +1,1 @@
+"""Signing the files of a bundle for other tools, as OpenSSF Model Signing does."""

@@ -1,0 +1,95 @@
+"""`model.sig`, an OpenSSF model signature: written for a bundle's files, and checked
+against them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from aotc.errors import UsageError, raise_if
+from aotc.packing.files import write_atomically
+from aotc.packing.places import MODEL_SIGNATURE, require_file_place
+from aotc.signing.keys import read_key_file
+from aotc.signing.signer import Signer
+from aotc.workshops.attest.openssf import (
+    SIGNATURE_BYTES_MAX,
+    differences,
+    model_signature,
+    verified_files,
+)
+from aotc_runtime.digest import sha256_each
+from aotc_runtime.errors import Finding, TrustError
+from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import MappedBundle, open_bundle
+from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.keys import PublicKey, load_public_key
+
+FILE_NAME = "model.sig"
+
+
+def default_place(bundle: Path) -> Path:
+    """Beside the bundle, since its folder holds nothing but the OCI layout."""
+    return bundle.resolve().parent / FILE_NAME
+
+
+def write_model_signature(bundle: Path, output: Path, signer: Signer) -> int:
+    """Sign the files of a bundle whose digests are right; the number of files.
+
+    An .aotb file has the same members as its directory form, and the same signature. Raises
+    BundleFormatError, IntegrityError, UsageError: AOTC-E003 or E004 for the place, E020 inside the
+    bundle's folder, E021 not an ECDSA key.
+    """
+    if output.resolve().is_relative_to(bundle.resolve()):
+        raise UsageError(
+            Finding(
+                code="AOTC-E020",
+                where=str(output),
+                expected="a place outside of the bundle's folder",
+                found="one inside: a bundle with another file in it is refused",
+                hint="write it beside the folder, as without -o",
+            )
+        )
+    require_file_place(output, MODEL_SIGNATURE)
+    source = open_bundle(bundle)
+    contents, _ = read_unverified(source)
+    manifest = next(iter(contents.manifests.values()))
+    files = _digests(source)
+    name = f"{manifest.name}-{manifest.version}"
+    write_atomically(output, [model_signature(files, name, signer)])
+    return len(files)
+
+
+def require_model_signature(bundle: Path, signature: Path, public_key: Path) -> PublicKey:
+    """Require that a signature lists exactly the bundle's files, with their digests.
+
+    Returns the public key. Raises BundleFormatError if the bundle cannot be opened, TrustError:
+    AOTC-E308 or E310 for the key, E351 to E354 for the signature and the files.
+    """
+    key = load_public_key(_text(public_key), "", str(public_key))
+    signed = verified_files(_bytes(signature), key, str(signature))
+    source = open_bundle(bundle)
+    raise_if(differences(signed, _digests(source), source.name))
+    return key
+
+
+def _digests(source: MappedBundle) -> dict[str, str]:
+    """Path to digest of every file of the directory form."""
+    return dict(zip(source.members, sha256_each(tuple(source.members.values())), strict=True))
+
+
+def _text(path: Path) -> str:
+    hint = "pass the .pub file of the signer"
+    try:
+        return read_key_file(path).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        found = (error.strerror if isinstance(error, OSError) else None) or "not text"
+        expected = "a readable public key"
+        raise TrustError(Finding("AOTC-E308", str(path), expected, found, hint)) from error
+
+
+def _bytes(path: Path) -> bytes:
+    hint = "write it with `aotc attest --openssf` or `model_signing sign key`"
+    try:
+        return read_file(path, SIGNATURE_BYTES_MAX)
+    except OSError as error:
+        found, expected = error.strerror or str(error), "a readable model signature"
+        raise TrustError(Finding("AOTC-E351", str(path), expected, found, hint)) from error

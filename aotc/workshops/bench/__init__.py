@@ -1,0 +1,1 @@
+"""Measuring a bundle as a server would run it."""

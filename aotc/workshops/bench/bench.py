@@ -1,0 +1,257 @@
+"""Measures a bundle as a server would run it: fresh processes with the runtime alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from aotc.errors import family_of, quoted
+from aotc.processes import Processes, describe_status, inherited
+from aotc.report.arrays import usage
+from aotc.report.profile_sizes import parse_profile
+from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
+from aotc.workshops.bench.worker import PROGRESS, START
+from aotc_runtime.engines.facts import detect, detect_all
+from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.proof import VerifiedBundle
+from aotc_runtime.serving.loaded import no_entry_point
+from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import verify
+from aotc_runtime.words import did_you_mean
+
+COLD_STARTS_MIN = 6
+COLD_STARTS_PER_EXECUTABLE = 3
+STDERR_LINES_SHOWN = 12
+
+OnStage = Callable[[str, int, int], None]
+
+
+def measure(
+    bundle: Path,
+    entry_point: str | None,
+    trust: Path,
+    *,
+    target: str | None,
+    profile: str | None,
+    threads: int,
+    seconds: float,
+    on_stage: OnStage,
+) -> dict[str, Any]:
+    """Measure and return the document that docs/commands.md describes, JSON-able.
+
+    entry_point, profile: None for all of them. threads: the most caller threads. seconds: of calls
+    per measurement. Raises what `aotc_runtime.load` and a call raise; UsageError (AOTC-E014) for a
+    profile the bundle does not have; BackendError (AOTC-E759) if a measuring process dies.
+    """
+    facts = detect_all()
+    verified = verify(open_bundle(bundle), read_policy(trust), facts, time.time(), target)
+    manifest = verified.manifest
+    with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
+        work = list(_work(verified, entry_point, profile, Path(folder)))
+        where = (str(bundle), str(trust), manifest.target.name)
+        colds = []
+        rounds = max(COLD_STARTS_MIN, COLD_STARTS_PER_EXECUTABLE * len(work))
+        for number in range(-1, rounds):
+            job = Job([work[number % len(work)]], seconds, [])
+            answer = _run("cold", where, job, Path(folder))
+            # The first process also reads files that later ones find in memory.
+            if number >= 0 and answer.cold is not None:
+                colds.append(answer.cold)
+            on_stage("cold start", number + 1, rounds)
+        steady = _run(
+            "steady",
+            where,
+            Job(work, seconds, thread_counts(threads)),
+            Path(folder),
+            lambda done, total: on_stage("steady", done, total),
+        ).steady
+    assert steady is not None, "the worker answers what it was asked"
+    return _document(verified, work, colds, steady, seconds)
+
+
+def thread_counts(most: int) -> list[int]:
+    """1, 2, 4 … and the most itself."""
+    counts = [1]
+    while counts[-1] * 2 < most:
+        counts.append(counts[-1] * 2)
+    return counts if most == 1 else [*counts, most]
+
+
+def _work(
+    verified: VerifiedBundle, entry_point: str | None, profile: str | None, folder: Path
+) -> Iterator[Work]:
+    manifest = verified.manifest
+    if entry_point is not None and entry_point not in manifest.entry_points:
+        where = f"{manifest.name} {manifest.version}"
+        raise no_entry_point(where, entry_point, manifest.entry_points)
+    wanted = parse_profile(profile) if profile is not None else {}
+    count = 0
+    for name, spec in manifest.entry_points.items():
+        for record in spec.profiles:
+            if entry_point not in (None, name) or not wanted.items() <= record.sizes.items():
+                continue
+            views = tensor_views(verified.blob(record.fixture), f"fixture {name}")
+            files = []
+            for index, tensor in enumerate(spec.inputs):
+                files.append(str(folder / f"{count}-{index}.npy"))
+                np.save(files[-1], views[f"inputs/{tensor.path}"][0])
+            yield Work(label(name, record.sizes), name, dict(record.sizes), files)
+            count += 1
+    if not count:
+        raise _no_profile(manifest, entry_point, str(profile))
+
+
+def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) -> Exception:
+    there = [
+        label(name, record.sizes)
+        for name, spec in manifest.entry_points.items()
+        for record in spec.profiles
+        if entry_point in (None, name)
+    ]
+    known = {
+        dimension
+        for name, spec in manifest.entry_points.items()
+        if entry_point in (None, name)
+        for dimension in spec.dimensions
+    }
+    unknown = sorted(parse_profile(text).keys() - known)
+    plain = "write it as `aotc inspect` shows it: batch=8"
+    return usage(
+        "AOTC-E014",
+        f"--profile {text}",
+        "a profile among " + ", ".join(there),
+        f"no dimension is called {unknown[0]}" if unknown else "none with these sizes",
+        did_you_mean(unknown[0], known, plain) if unknown else plain,
+    )
+
+
+def _run(
+    mode: str,
+    where: Sequence[str],
+    job: Job,
+    folder: Path,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Answer:
+    """A worker's answer. Raises what it refused, or BackendError (AOTC-E759)."""
+    file = folder / "job.json"
+    file.write_bytes(msgspec.json.encode(job))
+    said: list[str] = []
+    command = [sys.executable, "-c", START, str(time.monotonic()), mode, *where, str(file)]
+    with (
+        tempfile.TemporaryFile() as answered,
+        Processes().started(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=answered,
+            stderr=subprocess.PIPE,
+            # What is measured is the bundle as it is.
+            env=inherited(without=("XLA_",)),
+        ) as process,
+    ):
+        assert process.stderr is not None
+        for line in process.stderr:
+            text = line.decode(errors="replace").rstrip("\n")
+            if text.startswith(PROGRESS):
+                done, _, total = text.removeprefix(PROGRESS).partition("/")
+                on_progress(int(done), int(total))
+            else:
+                said = [*said, text][-STDERR_LINES_SHOWN:]
+        exit_status = process.wait()
+        answered.seek(0)
+        printed = answered.read()
+    if exit_status != 0:
+        raise _died(exit_status, said)
+    try:
+        answer = msgspec.json.decode(printed, type=Answer)
+    except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
+        raise _died(exit_status, [*said, f"an answer that nobody understands: {error}"]) from error
+    if answer.failed:
+        findings = [Finding(**finding) for finding in answer.failed]
+        raise family_of(findings[0].code)(*findings)
+    return answer
+
+
+def _died(exit_status: int, said: list[str]) -> BackendError:
+    return BackendError(
+        Finding(
+            code="AOTC-E759",
+            where="the process that measures",
+            expected="the executables to run for as long as they are measured",
+            found=quoted(describe_status(exit_status), said),
+            hint="if memory ran out, measure fewer threads: --threads 1; else report it",
+        )
+    )
+
+
+def _document(
+    verified: VerifiedBundle,
+    work: Sequence[Work],
+    colds: Sequence[Cold],
+    run: SteadyRun,
+    seconds: float,
+) -> dict[str, Any]:
+    manifest = verified.manifest
+    facts = detect()
+    steady = {each.label: each for each in run.steady}
+    first = [cold.first / 1e6 for cold in colds]
+    stages = {stage: [cold.stages[stage] for cold in colds] for stage in colds[0].stages}
+    peaks = [cold.peak_bytes for cold in colds if cold.peak_bytes is not None]
+    return {
+        "bundle": f"{manifest.name} {manifest.version}",
+        "root_digest": verified.root_digest,
+        "target": manifest.target.name,
+        "machine": {
+            "processor": facts.cpu,
+            "cores": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(),
+            "jaxlib": facts.jaxlib,
+        },
+        "seconds": seconds,
+        "cold_start": {
+            "processes": len(colds),
+            "stages": {name: statistics.median(times) for name, times in stages.items()},
+            "first_call": statistics.median(first),
+            "total": statistics.median(
+                sum(cold.stages.values()) + cold.first / 1e6 for cold in colds
+            ),
+        },
+        "executables": [
+            _executable(each, [c for c in colds if c.label == each.label], steady[each.label])
+            for each in work
+        ],
+        "peak_memory_bytes": {
+            "first_result": max(peaks, default=None),
+            "measured": run.peak_bytes,
+        },
+        "compilations": run.compilations,
+    }
+
+
+def _executable(work: Work, colds: Sequence[Cold], steady: Steady) -> dict[str, Any]:
+    return {
+        "label": work.label,
+        "entry_point": work.entry_point,
+        "sizes": work.sizes,
+        "first_call_us": statistics.median(cold.first for cold in colds),
+        "rested_call_us": statistics.median(cold.rested for cold in colds),
+        "first_to_rested": statistics.median(cold.first / cold.rested for cold in colds),
+        "hundredth_call_us": statistics.median(cold.hundredth for cold in colds),
+        "calls_before_hundredth": min(cold.calls for cold in colds),
+        "steady_us": msgspec.structs.asdict(steady.latency),
+        "throughput": [msgspec.structs.asdict(each) for each in steady.throughput],
+    }

@@ -1,0 +1,194 @@
+"""`aotc certify`: runs a bundle under other versions of jaxlib, and adds certificates about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aotc.packing.attestations import with_attestations
+from aotc.packing.files import tidy
+from aotc.processes import Processes
+from aotc.signing.attest import attest
+from aotc.signing.certificates import certificate_by
+from aotc.signing.signer import Signer
+from aotc.workshops.certify.environments import Environments
+from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
+from aotc_runtime.errors import (
+    Finding,
+    IncompatibleHostError,
+    ResourceError,
+)
+from aotc_runtime.formats.certificate import SCHEMA, Surroundings
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import BundleManifest, Parity
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.choosing import missing_target
+from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.verify import attribute, unpack
+
+OnFixture = Callable[[str, int, int], None]
+"""Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
+
+NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", packages={})
+"""Where a process ran that died before it could say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certification:
+    """What certifying a bundle found.
+
+    trials: one for each version and target, in the order given.  missing: why there was no
+    environment for a version.  key_id: of the signer of the certificates that were added, or "".
+    added: how many certificates.  parity: as the build measured it, by target and label.
+    """
+
+    name: str
+    version: str
+    root_digest: str
+    trials: tuple[Trial, ...]
+    missing: tuple[Finding, ...]
+    key_id: str
+    added: int
+    parity: Mapping[tuple[str, str], Parity]
+
+
+def certify(
+    path: Path,
+    jaxlibs: Sequence[str],
+    policy: TrustPolicy,
+    target: str | None,
+    signer: Signer | None,
+    environments: Environments,
+    *,
+    seconds: float,
+    finished: Callable[[], datetime],
+    on_fixture: OnFixture,
+) -> Certification:
+    """Run every fixture of a bundle under each jaxlib, and add a signed certificate of each result.
+
+    policy: must accept the bundle before any of it is run.  target: of the bundle; None for all.
+    signer: None to add no certificates.  seconds: limit for one target under one jaxlib.  finished:
+    gives the time that certificates state.  on_fixture: told of progress.
+    Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
+    UsageError. A fixture that fails is not raised: it is in the result.
+    """
+    tidy(path.resolve())
+    source = open_bundle(path)
+    # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
+    # this host say of each target is for the worker to find out, which verifies it.
+    with unpack(attribute(source, policy, time.time())) as unpacked:
+        contents = unpacked.finish()
+    root = contents.root_digest
+    manifests = _wanted(contents.manifests, target, contents.absent)
+    trials: list[Trial] = []
+    missing: list[Finding] = []
+    with runtime_copy() as runtime:
+        for jaxlib in dict.fromkeys(jaxlibs):
+            try:
+                with environments.environment(jaxlib) as python:
+                    jobs = [_job(path, policy, root, manifest) for manifest in manifests]
+                    trials += _run_all(
+                        python, runtime, jaxlib, jobs, seconds, on_fixture, environments.processes
+                    )
+            except ResourceError as error:
+                missing += error.findings
+    first = manifests[0]
+    subject = f"{first.name}-{first.version}"
+    results = [trial for trial in trials if trial.outcome]
+    if signer is not None and results:
+        made = [
+            attest(root, subject, predicate_of(trial, finished()), signer, CERTIFICATE_TYPE)
+            for trial in results
+        ]
+        with_attestations(path, [a.envelope for a in made], _replaced(results, signer))
+    return Certification(
+        name=first.name,
+        version=first.version,
+        root_digest=root,
+        trials=tuple(trials),
+        missing=tuple(missing),
+        key_id=signer.key_id if signer is not None and results else "",
+        added=len(results) if signer is not None else 0,
+        parity={
+            (manifest.target.name, label(name, profile.sizes)): profile.parity
+            for manifest in manifests
+            for name, entry_point in manifest.entry_points.items()
+            for profile in entry_point.profiles
+        },
+    )
+
+
+def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
+    """The predicate of a certificate, as `aotc_runtime.formats.certificate` reads it."""
+    where = trial.surroundings or NOT_TOLD
+    return {
+        "schema": SCHEMA,
+        "target": trial.target,
+        "jaxlib": trial.jaxlib,
+        "outcome": trial.outcome,
+        "detail": trial.detail,
+        "certifiedOn": finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "fixtures": [msgspec.to_builtins(run) for run in trial.fixtures],
+        "surroundings": {
+            field: msgspec.to_builtins(getattr(where, field))
+            for field in Surroundings.__struct_fields__
+        },
+    }
+
+
+def _wanted(
+    manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
+) -> list[BundleManifest]:
+    if target is None:
+        return [manifests[name] for name in sorted(manifests)]
+    if target not in manifests:
+        raise IncompatibleHostError(missing_target(manifests, target, absent))
+    return [manifests[target]]
+
+
+def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:
+    fixtures = sum(len(e.profiles) for e in manifest.entry_points.values())
+    accepted = manifest.accepts_jaxlib[-1]
+    devices = manifest.requires.devices
+    return Job(path, policy, manifest.target.name, accepted, root, fixtures, devices)
+
+
+def _run_all(
+    python: Path,
+    runtime: Path,
+    jaxlib: str,
+    jobs: Sequence[Job],
+    seconds: float,
+    on_fixture: OnFixture,
+    processes: Processes,
+) -> Iterator[Trial]:
+    total = sum(job.fixtures for job in jobs)
+    before = 0
+    for job in jobs:
+
+        def ran(count: int, before: int = before) -> None:
+            on_fixture(f"jaxlib {jaxlib}", before + count, total)
+
+        ran(0)
+        yield run(python, runtime, jaxlib, job, seconds, ran, processes)
+        before += job.fixtures
+
+
+def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
+    """Tells whether an envelope is an older certificate, by this key, of a result of this run."""
+    now = {(trial.target, trial.jaxlib) for trial in results}
+    key = load_public_key(signer.public_pem(), "", "signer")
+
+    def is_older(envelope: bytes) -> bool:
+        read = certificate_by(envelope, key)
+        return read is not None and (read.target, read.jaxlib) in now
+
+    return is_older

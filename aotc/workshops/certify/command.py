@@ -1,0 +1,132 @@
+"""`aotc certify`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aotc.cli.common import Output, command, report_findings
+from aotc.cli.completion import target_names
+from aotc.cli.host_options import versions
+from aotc.cli.key_option import key_options, signer_of
+
+if TYPE_CHECKING:
+    from aotc.signing.signer import Signer
+    from aotc_runtime.schema.policy import TrustPolicy
+
+
+@click.command(short_help="Run a bundle's fixtures under other versions of jaxlib.")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "--jaxlib",
+    "jaxlibs",
+    multiple=True,
+    required=True,
+    callback=versions,
+    metavar="VERSION",
+    help="Run under this version; may repeat.",
+)
+@key_options(required=False)
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="Whom to believe that the bundle may be run; default: the public part of --key.",
+)
+@click.option(
+    "--target", shell_complete=target_names, help="A target of the bundle; default: all of them."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1, max=1e6),
+    default=1800,
+    show_default=True,
+    help="Limit for one target under one version.",
+)
+@click.option("--refresh", is_flag=True, help="Install again, whatever is cached.")
+@command
+def certify(
+    out: Output,
+    bundle: Path,
+    jaxlibs: tuple[str, ...],
+    key: str | None,
+    passphrase_file: Path | None,
+    trust: Path | None,
+    target: str | None,
+    seconds: float,
+    refresh: bool,
+) -> int:
+    """Run every fixture of a bundle under other versions of jaxlib; sign what came of it.
+
+    Each version is installed from the package index into an environment of its own, once. With
+    --key the results are added to the bundle as certificates; a trust policy says whose count.
+
+    \b
+    aotc certify digits-1.0.0.aotb --jaxlib 0.11.2 --jaxlib 0.12.0 \\
+        --trust trust.toml --key certifier.key
+    """
+    import os
+
+    from aotc.cli.progress import progress
+    from aotc.pipeline.build_time import stated_time, time_of_build
+    from aotc.processes import Processes
+    from aotc.workshops.certify.certify import certify as run_certification
+    from aotc.workshops.certify.environments import Environments, cache_folder
+    from aotc.workshops.certify.text import certify_document, certify_findings, certify_lines
+    from aotc_runtime.verification.trust import certifier_keys, read_policy
+
+    if key is None and trust is None:
+        raise click.UsageError("--trust or --key has to be given: a bundle is machine code")
+    stated = stated_time(os.environ)
+    signer = signer_of(key, passphrase_file) if key is not None else None
+    if trust is not None:
+        policy = read_policy(trust)
+    else:
+        assert signer is not None, "one of the two was given"
+        policy = _policy_of(signer)
+
+    def note(line: str) -> None:
+        if not out.json:
+            sys.stderr.write(f"{line}\n")
+
+    with progress(quiet=out.json) as on_fixture:
+        made = run_certification(
+            bundle,
+            jaxlibs,
+            policy,
+            target,
+            signer,
+            Environments(cache_folder(), refresh, note, Processes()),
+            seconds=seconds,
+            finished=lambda: time_of_build(stated),
+            on_fixture=on_fixture,
+        )
+    document = certify_document(str(bundle), made)
+    if trust is not None and key is not None:
+        document["key_is_certifier"] = is_certifier = made.key_id in certifier_keys(policy)
+        if not is_certifier:
+            note(
+                f"note: {key} is no certifier of {trust}, so these certificates do not count there;"
+            )
+            note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
+    if not out.json:
+        print(*certify_lines(made), sep="\n")
+    if findings := tuple(certify_findings(made)):
+        from aotc.errors import family_of
+
+        code = family_of(findings[0].code).exit_code
+        report_findings(out, findings, code, **document)
+        return code
+    if out.json:
+        out.document({"ok": True, **document, "findings": []})
+    return 0
+
+
+def _policy_of(signer: Signer) -> TrustPolicy:
+    """The policy that accepts what this key has signed, whatever the bundle's name."""
+    from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
+
+    own = TrustedKey(public_key=signer.public_pem(), name="--key")
+    return TrustPolicy(schema=1, name="*", keys=(own,), furthest_fallback="compile")

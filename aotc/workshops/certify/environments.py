@@ -1,0 +1,193 @@
+"""Clean environments, one for each version of jaxlib: made once, checked before each use.
+
+They lie in the user's cache folder, each under a name that states the version of jaxlib and the
+kind of Python. A lock is held while one is made, used or removed. Each is sealed with the digest of
+every file that the installation wrote; what has changed since is made anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from aotc.installing import install
+from aotc.ownership import other_writers
+from aotc.processes import Processes
+from aotc.temporaries import remove_folder, temporary_folder
+from aotc_runtime.digest import cores
+from aotc_runtime.errors import Finding, ResourceError
+
+CACHE_BYTES_MAX = 8 * 2**30
+"""Of all environments together, each of about 0.6 GB; those used least recently go first."""
+
+FOLDER_MODE = 0o700
+
+SEAL = "sealed.json"
+LOCK = ".lock"
+CACHED = "jaxlib-"
+
+
+@dataclass(frozen=True, slots=True)
+class Environments:
+    """The environments of a user's cache. refresh: make them anew. note: given a line when one is
+    made, which takes a while.
+    """
+
+    folder: Path
+    refresh: bool
+    note: Callable[[str], None]
+    processes: Processes
+
+    @contextmanager
+    def environment(self, jaxlib: str) -> Iterator[Path]:
+        """The interpreter of an environment with this jaxlib, which stays while this lasts.
+
+        Raises ResourceError: AOTC-E557 the package index cannot be had, E558 it has no such wheel
+        for this Python, E559 the environment cannot be made.
+        """
+        try:
+            for folder in (self.folder.parent, self.folder):
+                folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                if others := other_writers(folder):
+                    raise _unusable(folder, f"a folder to which {others} may write")
+            with _locked(self.folder, jaxlib) as descriptor:
+                place = self.folder / _name(jaxlib)
+                if self.refresh or not is_whole(place):
+                    self._make(place, jaxlib)
+                os.utime(place / SEAL)
+                fcntl.flock(descriptor, fcntl.LOCK_SH)  # others may use it too
+                yield place / "bin" / "python"
+        except OSError as error:
+            where = error.filename if isinstance(error.filename, str) else self.folder
+            raise _unusable(where, error.strerror or str(error)) from error
+
+    def _make(self, place: Path, jaxlib: str) -> None:
+        self.note(f"installing jaxlib {jaxlib} into {place}")
+        with temporary_folder(self.folder, f".{place.name}.") as made:
+            install(made, jaxlib, self.processes)
+            (made / SEAL).write_bytes(msgspec.json.encode(_digests(made), order="sorted"))
+            _clear(place)
+            made.rename(place)
+        make_room(self.folder, CACHE_BYTES_MAX, place)
+
+
+def _clear(place: Path) -> None:
+    """Remove a path of any kind; of a link, the link and not its target."""
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    remove_folder(place)
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/aotc/certify, by default in ~/.cache:
+    https://specifications.freedesktop.org/basedir-spec/latest/.
+    """
+    stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    base = stated if stated.is_absolute() else Path.home() / ".cache"
+    return base / "aotc" / "certify"
+
+
+def is_whole(place: Path) -> bool:
+    """Whether an environment holds exactly the files that were installed, byte for byte."""
+    try:
+        sealed = msgspec.json.decode((place / SEAL).read_bytes(), type=dict[str, str])
+        # The interpreter is a link to one outside, which may have been removed.
+        return (place / "bin" / "python").exists() and sealed == _digests(place)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+def make_room(folder: Path, most: int, keep: Path) -> None:
+    """Remove environments until all together are at most so many bytes: those used least recently
+    first, none that is in use, and not the one to keep.
+    """
+    found = [path for path in folder.glob(f"{CACHED}*") if path.is_dir()]
+    sizes = {path: _size(path) for path in found}
+    for path in sorted(found, key=_last_used):
+        if sum(sizes.values()) <= most:
+            return
+        if path != keep and _remove_unused(path):
+            del sizes[path]
+
+
+def _remove_unused(place: Path) -> bool:
+    with suppress(OSError):
+        descriptor = os.open(f"{place}{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_folder(place)
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
+@contextmanager
+def _locked(folder: Path, jaxlib: str) -> Iterator[int]:
+    # A file beside the folder, since that is replaced.
+    name = folder / f"{_name(jaxlib)}{LOCK}"
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _name(jaxlib: str) -> str:
+    return f"{CACHED}{jaxlib}-{sys.implementation.cache_tag}-{sys.platform}-{platform.machine()}"
+
+
+def _digests(place: Path) -> dict[str, str]:
+    """Of every file by its path; of a link, where it leads."""
+    paths = [
+        Path(parent) / name
+        for parent, folders, names in os.walk(place)
+        for name in (*names, *(f for f in folders if (Path(parent) / f).is_symlink()))
+    ]
+    relative = {path.relative_to(place).as_posix(): path for path in paths}
+    relative.pop(SEAL, None)
+    with ThreadPoolExecutor(cores()) as pool:
+        return dict(zip(relative, pool.map(_digest, relative.values()), strict=True))
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink():
+        return f"link to {path.readlink()}"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _size(place: Path) -> int:
+    files = (Path(parent) / name for parent, _, names in os.walk(place) for name in names)
+    return sum(file.lstat().st_size for file in files)
+
+
+def _last_used(place: Path) -> float:
+    try:
+        return (place / SEAL).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _unusable(where: Path | str, found: str) -> ResourceError:
+    return ResourceError(
+        Finding(
+            code="AOTC-E559",
+            where=str(where),
+            expected="a cache folder that only you can write to, with room for the environment",
+            found=found,
+            hint="free some space, take others' right to write away (chmod go-w), or set "
+            "XDG_CACHE_HOME to another folder",
+        )
+    )

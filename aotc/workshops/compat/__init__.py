@@ -1,0 +1,1 @@
+"""On which hosts of a fleet a bundle runs."""

@@ -1,0 +1,1 @@
+"""What two bundles differ in, and whether that passes."""

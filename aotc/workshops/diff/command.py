@@ -1,0 +1,72 @@
+"""`aotc diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, report_findings
+
+
+@click.command(short_help="Say what changed between two bundles; gate on it.")
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option(
+    "--trust", type=click.Path(path_type=Path), help="A policy that has to accept both bundles."
+)
+@click.option(
+    "--fail-on",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="any (the default), none, module, weights, flops>+5% …; may repeat.",
+)
+@click.option(
+    "--lines",
+    type=click.IntRange(min=0),
+    default=60,
+    show_default=True,
+    help="Lines of each module's text diff.",
+)
+@command
+def diff(
+    out: Output,
+    before: Path,
+    after: Path,
+    trust: Path | None,
+    rules: tuple[str, ...],
+    lines: int,
+) -> int:
+    """Say what changed between two bundles, and end with 9 if that matters.
+
+    Without --trust, digests are checked and signatures are not. Nothing is loaded.
+
+    \b
+    aotc diff released.aotb new.aotb --fail-on module,weights --fail-on "flops>+5%"
+    """
+    from datetime import UTC, datetime
+
+    from aotc.errors import BudgetExceededError
+    from aotc.report.text import printable
+    from aotc.review.reading import review
+    from aotc.workshops.diff.diff import diff as compare
+    from aotc.workshops.diff.rules import parse_rules, violations
+    from aotc.workshops.diff.text import diff_document, diff_lines
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.trust import read_policy
+
+    wanted = parse_rules(rules)
+    policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
+    one, two = (review(open_bundle(path), policy, now) for path in (before, after))
+    found = compare(one, two, lines_max=lines)
+    findings = tuple(violations(wanted, found))
+    document = diff_document(found)
+    if not out.json:
+        print(*map(printable, diff_lines(found)), sep="\n")
+    if findings:
+        report_findings(out, findings, BudgetExceededError.exit_code, **document)
+        return BudgetExceededError.exit_code
+    if out.json:
+        out.document({"ok": True, **document, "findings": []})
+    return 0

@@ -1,0 +1,1 @@
+"""An entry point as StableHLO, as optimized HLO or as assembly."""

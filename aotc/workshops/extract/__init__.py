@@ -1,0 +1,1 @@
+"""Copying a bundle with some of its targets alone."""

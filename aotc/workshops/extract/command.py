@@ -1,0 +1,51 @@
+"""`aotc extract`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command
+from aotc.cli.completion import target_names
+
+
+@click.command(short_help="Copy a bundle with some of its targets alone.")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    required=True,
+    shell_complete=target_names,
+    help="A target to keep; may repeat.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
+@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@command
+def extract(
+    out: Output,
+    bundle: Path,
+    targets: tuple[str, ...],
+    output: Path | None,
+    layout: Path | None,
+) -> None:
+    """Copy a bundle with some of its targets alone; its root and its signatures stay the same.
+
+    \b
+    aotc extract digits.aotb --target cpu-x86-64-v3 -o small.aotb
+    """
+    if (output is None) == (layout is None):
+        raise click.UsageError("pass --output for a file, or --layout for a folder")
+    from aotc.packing.bundle import Form
+    from aotc.packing.places import require_other_place
+    from aotc.report.copies import copy_lines, copy_report
+    from aotc.workshops.extract.extract import extract as extract_targets
+    from aotc_runtime.system.store import open_bundle
+
+    place = output or layout
+    assert place is not None, "one of the two was given"
+    require_other_place(place, bundle, lost="other targets")
+    form = Form.LAYOUT if layout else Form.ARCHIVE
+    report = copy_report(extract_targets(open_bundle(bundle), targets, place, form))
+    out.result(report, lambda: print(*copy_lines(report), sep="\n"))

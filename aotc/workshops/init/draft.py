@@ -1,0 +1,127 @@
+"""From what was asked and seen to a manifest: every parameter bound, an input, or fixed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from aotc.config.fields import is_identifier
+from aotc.config.inputs import WIDE_DTYPES
+from aotc.errors import raise_if
+from aotc.workshops.init.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
+from aotc.workshops.init.messages import Answer
+from aotc.workshops.init.parameters import ParameterReader
+from aotc.workshops.init.request import Request
+from aotc_runtime.errors import Finding
+from aotc_runtime.words import closest
+
+DEFAULT_RANGE = (1, 64)
+DEFAULT_SIZES = (1, 8, 64)
+
+
+def draft(
+    request: Request,
+    answer: Answer,
+    *,
+    name: str,
+    entry_point: str | None,
+    targets: tuple[str, ...],
+    module: str,
+) -> Draft:
+    """entry_point: the function's name by default.  module: the name of the wrapper's.
+
+    Raises UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a
+    manifest cannot describe, E083 an option for what the function does not have.
+    """
+    function, notes = request.function, [_left_out(any_) for any_ in answer.takes_any]
+    if wrapper := answer.wrapper:
+        function = f"{module}:{wrapper.function}"
+        notes = [_wrapped(request.function, module), *notes]
+        returned = {name: f"{module}:{name}" for name in wrapper.returned}
+        known = {name: source for name, source in returned.items() if name not in request.named}
+        request = replace(request, weights={**known, **request.weights})
+    reader = ParameterReader(request, wrapper.weights if wrapper else ())
+    inputs, static = reader.parameters(answer.parameters, answer.needed)
+    raise_if([*_unknown_parameters(request, answer), *reader.problems])
+    leaves = [leaf for tree in inputs.values() for _, leaf in leaves_of(tree, "")]
+    return Draft(
+        name=name,
+        entry_point=entry_point or entry_point_of(function),
+        function=function,
+        targets=targets,
+        enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
+        weights=request.weights,
+        dimensions=_dimensions(request, leaves, reader.sizes),
+        inputs=inputs,
+        static=static,
+        notes=(*reader.notes, *notes),
+    )
+
+
+def _wrapped(function: str, module: str) -> str:
+    return (
+        f"{module}.py is new, with what the manifest calls: a function with named arguments around "
+        f"{function}; change it as you like"
+    )
+
+
+def _left_out(takes_any: str) -> str:
+    return (
+        f"the function's {takes_any} gets nothing: a manifest passes what the signature names, so "
+        "what is to be passed needs a name there, or a function around it that has one"
+    )
+
+
+def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
+    known = [parameter.name for parameter in answer.parameters]
+    for name, option in sorted(request.named.items()):
+        if name not in known:
+            close = closest(name, known)
+            yield Finding(
+                code="AOTC-E083",
+                where=f"{option} {name}",
+                expected=f"a parameter of {request.function}: {', '.join(known) or 'it has none'}",
+                found=f"{name} would land in {' or '.join(answer.takes_any)}"
+                if answer.takes_any
+                else name,
+                hint=_renamed(name, close, answer),
+            )
+
+
+def _renamed(name: str, close: str | None, answer: Answer) -> str:
+    if close:
+        return f"did you mean {close}?"
+    if answer.takes_any:
+        return f"name it in the signature, or wrap the function: def f({name}, ...)"
+    return "correct the name"
+
+
+def _dimensions(
+    request: Request, leaves: list[ArrayInput], sizes: Mapping[str, tuple[int, str]]
+) -> dict[str, DimensionDraft]:
+    names = {axis for leaf in leaves for axis in leaf.shape if isinstance(axis, str)}
+    found: dict[str, DimensionDraft] = {}
+    for name in sorted(names):
+        if name in request.dimensions:
+            low, high = request.dimensions[name]
+            found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
+            continue
+        size = sizes[name][0] if name in sizes else 1
+        low, high = DEFAULT_RANGE
+        high = max(high, 2 ** math.ceil(math.log2(size))) if size > 0 else high
+        profiles = sorted({*(s for s in DEFAULT_SIZES if s <= high), max(size, 1)})
+        found[name] = DimensionDraft(low, high, tuple(profiles))
+    return found
+
+
+def name_of(function: str) -> str:
+    """A bundle's name from a reference: the first package that the function is in."""
+    return PurePosixPath(function.partition(":")[0].replace(".", "/")).parts[0]
+
+
+def entry_point_of(function: str) -> str:
+    """An entry point's name from a reference: the function's own."""
+    last = function.rpartition(".")[2].rpartition(":")[2]
+    return last if is_identifier(last) else "run"

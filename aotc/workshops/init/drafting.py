@@ -1,0 +1,158 @@
+"""`aotc init`: look at a function, draft a manifest for it, and trace what the manifest says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aotc.backends.targets import NATIVE, find_target
+from aotc.cache.tasks import Tasks
+from aotc.config.build_manifest import read_build_manifest
+from aotc.errors import UsageError
+from aotc.packing.files import prepared, write_atomically
+from aotc.packing.places import require_new_file
+from aotc.pipeline import capturing
+from aotc.pipeline.capturing import Source
+from aotc.pipeline.children.asking import ask
+from aotc.pipeline.evidence import specialized
+from aotc.pipeline.staging import Staging, scratch_folder
+from aotc.pipeline.tasks.failures import Failures
+from aotc.pipeline.tasks.workers import Workers
+from aotc.stages import CapturedProgram
+from aotc.workshops.init.draft import draft, name_of
+from aotc.workshops.init.draft_types import Draft
+from aotc.workshops.init.manifest_text import manifest_text
+from aotc.workshops.init.messages import Answer, Job
+from aotc.workshops.init.request import Request
+from aotc_runtime.errors import Finding
+
+DEFAULT_TARGET = "cpu-x86-64-v3"
+
+type OnStage = Callable[[str], None]
+type OnOutput = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A manifest that nothing has traced yet. text: its TOML.  modules: what it names that is new,
+    as source text.
+    """
+
+    path: Path
+    draft: Draft
+    text: str
+    modules: Mapping[Path, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What its trace found. notes: of the draft and of the trace."""
+
+    program: CapturedProgram
+    notes: tuple[str, ...]
+
+
+def draft_manifest(
+    request: Request,
+    *,
+    output: Path | None = None,
+    name: str | None = None,
+    entry_point: str | None = None,
+    targets: tuple[str, ...] = (),
+    on_stage: OnStage = lambda stage: None,
+    on_output: OnOutput = lambda text: None,
+) -> Drafted:
+    """Look at the function and its example, and say what the manifest would be; nothing is written.
+
+    output: NAME.toml in the current folder by default; modules are looked up in its folder.
+    Raises UsageError: AOTC-E081 to E085; CaptureError (AOTC-E820, E835); BuildManifestError
+    (AOTC-E811) for a target.
+    """
+    named = name or name_of(request.function)
+    path = output or Path(f"{named}.toml")
+    _require_new(path, "name another with --output")
+    chosen = targets or (DEFAULT_TARGET,)
+    for target in chosen:
+        if target != NATIVE:
+            find_target(target, path.absolute().parent, "--target")
+    on_stage("looking at the function")
+    root = path.absolute().parent
+    answer = ask(
+        "aotc.workshops.init.look_worker",
+        [],
+        Job(str(root), request.function, request.example, tuple(request.likes.values())),
+        Answer,
+        variables={},
+        doing="the process that imports the function",
+        on_output=on_output,
+    )
+    moved = {key: _beside(source, root) for key, source in request.weights.items()}
+    module = path.with_name(f"{_identifier(named)}_entry.py")
+    if answer.wrapper is not None:
+        _require_new(module, "name the bundle otherwise with --name")
+    drafted = draft(
+        replace(request, weights=moved),
+        answer,
+        name=named,
+        entry_point=entry_point,
+        targets=chosen,
+        module=module.stem,
+    )
+    modules = {module: answer.wrapper.source} if answer.wrapper else {}
+    return Drafted(path, drafted, manifest_text(drafted), modules)
+
+
+def _require_new(path: Path, hint: str) -> None:
+    if path.exists() or path.is_symlink():
+        raise UsageError(
+            Finding(
+                code="AOTC-E084",
+                where=str(path),
+                expected="the name of a new file",
+                found="a folder" if path.is_dir() else "a file of that name",
+                hint=f"{hint}; nothing was written",
+            )
+        )
+    require_new_file(path)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
+
+
+def write(drafted: Drafted) -> None:
+    """Write the manifest, and all that is new with it. Raises UsageError (AOTC-E003)."""
+    with prepared({path: text.encode() for path, text in drafted.modules.items()}) as modules:
+        write_atomically(drafted.path, [drafted.text.encode()], before=modules)
+
+
+def check(
+    drafted: Drafted,
+    on_stage: OnStage = lambda stage: None,
+    on_output: OnOutput = lambda text: None,
+) -> Checked:
+    """Trace the written manifest as a build does. Raises BuildManifestError, CaptureError."""
+    on_stage("tracing it")
+    manifest = read_build_manifest(drafted.path)
+    tasks = Tasks(None, {})
+    with scratch_folder() as scratch, Workers(1) as workers:
+        program, _ = capturing.capture(
+            Source(manifest, manifest.targets, Staging(scratch)),
+            tasks,
+            workers,
+            on_captured=lambda captured: None,
+            on_stage=lambda stage, done, total: None,
+            on_output=lambda process, text: on_output(text),
+            failures=Failures(keep_going=False),
+        )
+    return Checked(program, (*drafted.draft.notes, *specialized(program)))
+
+
+def _beside(source: str, root: Path) -> str:
+    """A file as the manifest names it: from its own folder."""
+    if not source.endswith(".safetensors") or Path(source).is_absolute():
+        return source
+    return Path(os.path.relpath(source, root)).as_posix()

@@ -1,0 +1,189 @@
+"""`python -m aotc.workshops.init.look_worker FOLDER`: look at a function and a call of it.
+
+Runs in a process of its own because it imports jax and the user's code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from aotc.capture import keys, program, raised
+from aotc.capture.like import missing
+from aotc.errors import UsageError, raise_if
+from aotc.pipeline.children import asking, child
+from aotc.pipeline.children.progress import Progress
+from aotc.workshops.init import callables, wrappers
+from aotc.workshops.init.array_text import DTYPES
+from aotc.workshops.init.messages import (
+    Answer,
+    Job,
+    Module,
+    Parameter,
+    Seen,
+    SeenArray,
+    SeenDict,
+    SeenList,
+    SeenOther,
+    SeenPlain,
+)
+from aotc_runtime.errors import Finding
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def look(job: Job, progress: Progress) -> Answer:
+    """Import a function, call its example, and describe its parameters.
+
+    Raises CaptureError (AOTC-E820) for a function that is not there, UsageError: AOTC-E082 for an
+    example that raises or does not fit the function, E085 for something that no manifest can call.
+    """
+    root = Path(job.root)
+    progress.started(f"importing {job.function}")
+    function = program.resolve(job.function, root, "FUNCTION")
+    module = sys.modules[job.function.partition(":")[0]]
+    raise_if(callables.unsuited(job.function, function, module))
+    wrapper = wrappers.around(job.function, function)
+    signature = wrapper.signature if wrapper else _signature(job.function, function)
+    values: Mapping[str, Any] = {}
+    if job.example:
+        example = program.resolve(job.example, root, "--example")
+        progress.started(f"calling {job.example}")
+        try:
+            made = example()
+        except (Exception, SystemExit) as error:
+            raise _refusal(
+                job.example,
+                "the example's function to return the arguments of a call",
+                raised.describe(error, root),
+                "it is called without arguments; -v shows the traceback",
+            ) from error
+        values = _arguments(made, signature, job.example)
+    return Answer(
+        parameters=[
+            Parameter(
+                name=parameter.name,
+                has_default=parameter.default is not parameter.empty,
+                annotation=_annotation(parameter.annotation),
+                example=_seen(values[parameter.name]) if parameter.name in values else None,
+            )
+            for parameter in signature.parameters.values()
+            if parameter.kind not in callables.TAKES_ANY
+        ],
+        takes_any=callables.takes_any(signature),
+        needed={name: missing(program.resolve(name, root, "--like"), ()) for name in job.likes},
+        enable_x64=bool(jax.config.jax_enable_x64),
+        wrapper=Module(wrapper.source, wrappers.FUNCTION, wrapper.weights, wrapper.returned)
+        if wrapper
+        else None,
+    )
+
+
+def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise _refusal(
+            reference, "a function whose signature Python can tell", str(error), "wrap it"
+        ) from error
+    raise_if(callables.nameless(reference, signature))
+    return signature
+
+
+def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:
+    names = [p.name for p in signature.parameters.values() if p.kind not in callables.TAKES_ANY]
+    ordered = [p.name for p in signature.parameters.values() if p.kind in _BY_POSITION]
+    if isinstance(made, dict):
+        if extra := [key for key in made if key not in names]:
+            raise _refusal(
+                where,
+                f"a dict by parameter: {', '.join(names)}",
+                f"the key {extra[0]!r}",
+                "name the function's parameters; a single dict goes into a tuple: `(batch,)`",
+            )
+        return made
+    by_position = made if isinstance(made, tuple) else (made,)
+    if len(by_position) > len(ordered):
+        raise _refusal(
+            where,
+            f"a tuple of at most {len(ordered)}, the parameters {', '.join(ordered)}",
+            f"{len(by_position)} values",
+            "return one value for each parameter; a list is one value",
+        )
+    return dict(zip(ordered, by_position, strict=False))
+
+
+def _seen(value: Any) -> Seen:
+    if type(value) in (bool, int, str):
+        return SeenPlain(value)
+    if type(value) is float:
+        return SeenPlain(value) if math.isfinite(value) else SeenOther("", f"float {value}")
+    if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
+        return _array(value)
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return SeenDict({key: _seen(item) for key, item in value.items()})
+    if type(value) is list:
+        items = [_seen(item) for item in value]
+        plain = [item.value for item in items if isinstance(item, SeenPlain)]
+        return SeenPlain(plain) if len(plain) == len(items) else SeenList(items)
+    return SeenOther("", type(value).__name__)
+
+
+def _array(value: Any) -> Seen:
+    impl = keys.impl_of(value)
+    if impl is not None:
+        return SeenArray(list(value.shape), impl.dtype_name, 0)
+    original = np.dtype(value.dtype)
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(original)) if original.kind != "O" else original
+    if dtype.name not in DTYPES:
+        return SeenOther("", f"array of {original.name}")
+    low, high = None, None
+    is_integer = jax.dtypes.issubdtype(dtype, np.integer)
+    if is_integer and not isinstance(value, jax.ShapeDtypeStruct) and math.prod(value.shape):
+        numbers = np.asarray(value)
+        low, high = int(numbers.min()), int(numbers.max())
+    elif is_integer:
+        low, high = 0, 1
+    return SeenArray(
+        shape=list(value.shape),
+        dtype=dtype.name,
+        bytes=math.prod(value.shape) * dtype.itemsize,
+        low=low,
+        high=high,
+        original=None if dtype == original else original.name,
+    )
+
+
+def _annotation(annotation: Any) -> str | None:
+    """`Float32[Array, "batch 64"]` of jaxtyping as `float32[batch,64]`; None for anything else.
+
+    Of several dtypes, such as those of `Float`, the one of 32 bits; axes with names or sizes only.
+    https://docs.kidger.site/jaxtyping/api/array/
+    """
+    dtypes, axes = getattr(annotation, "dtypes", None), getattr(annotation, "dim_str", None)
+    if not isinstance(dtypes, (list, tuple)) or not isinstance(axes, str):
+        return None
+    names = [str(each) for each in dtypes]
+    wide = [each for each in names if each.endswith("32")] or names
+    return f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else None
+
+
+def _refusal(where: str, expected: str, found: str, hint: str) -> UsageError:
+    return UsageError(
+        Finding(code="AOTC-E082", where=where, expected=expected, found=found, hint=hint)
+    )
+
+
+def main() -> int:
+    return asking.answer(Path(sys.argv[1]), Job, look)
+
+
+if __name__ == "__main__":
+    child.end(main())

@@ -1,0 +1,1 @@
+"""Joining bundles of one program, built for different targets, into one."""

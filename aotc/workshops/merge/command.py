@@ -1,0 +1,77 @@
+"""`aotc merge`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command, print_notes
+from aotc.cli.key_option import key_options, signer_of
+
+
+@click.command(short_help="Join bundles of one program, built for different targets.")
+@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The .aotb file to write.")
+@click.option("--layout", type=click.Path(path_type=Path), help="Write an OCI layout folder here.")
+@click.option(
+    "--trust", type=click.Path(path_type=Path), help="The policy that every input has to satisfy."
+)
+@click.option("--unsigned-inputs", is_flag=True, help="Take the inputs without any signature.")
+@key_options(required=False)
+@command
+def merge(
+    out: Output,
+    bundles: tuple[Path, ...],
+    output: Path | None,
+    layout: Path | None,
+    trust: Path | None,
+    unsigned_inputs: bool,
+    key: str | None,
+    passphrase_file: Path | None,
+) -> None:
+    """Join bundles of one program, built for different targets, in a new one.
+
+    Refuses bundles of different programs, naming every difference. The result has a root of its
+    own: sign it with --key, or it will not load.
+
+    \b
+    aotc merge intel.aotb amd.aotb -o digits.aotb --trust trust.toml --key release.key
+    """
+    if (output is None) == (layout is None):
+        raise click.UsageError("pass --output for a file, or --layout for a folder")
+    if (trust is None) != unsigned_inputs:
+        raise click.UsageError(
+            "pass --trust for inputs that this policy has to accept, or --unsigned-inputs to take "
+            "them as they are"
+        )
+    from datetime import UTC, datetime
+
+    from aotc.packing.bundle import Form
+    from aotc.packing.places import require_other_place
+    from aotc.workshops.merge.merge import merge_bundles
+    from aotc.workshops.merge.text import merge_lines, merge_report
+    from aotc_runtime.verification.trust import read_policy
+
+    place = output or layout
+    assert place is not None, "one of the two was given"
+    for bundle in bundles:
+        require_other_place(place, bundle, lost="root and signatures")
+    merged = merge_bundles(
+        bundles,
+        place,
+        Form.LAYOUT if layout else Form.ARCHIVE,
+        read_policy(trust) if trust else None,
+        signer_of(key, passphrase_file) if key else None,
+        datetime.now(UTC),
+    )
+    report = merge_report(merged)
+    out.result(report, lambda: print(*merge_lines(report), sep="\n"))
+    if not out.json:
+        print_notes(report["notes"])
+    if merged.attestation is None and not out.json:
+        sys.stderr.write(
+            "note: the bundle is unsigned and will not load; sign it: "
+            f"aotc sign {place} --key KEY\n"
+        )

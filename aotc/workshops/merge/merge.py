@@ -1,0 +1,103 @@
+"""`aotc merge`: joins bundles of one program, built for different targets, into one bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from aotc.packing.bundle import Form, pack, require_place
+from aotc.packing.parts import TargetPart, target_parts_of
+from aotc.signing.attest import attest
+from aotc.signing.provenance import Ingredient, merging
+from aotc.signing.signer import Signer
+from aotc.stages import Attestation, Bundle
+from aotc.workshops.merge.merging import merge
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.provenance import Provenance
+from aotc_runtime.formats.statement import SIGN_TYPE
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification import signatures
+from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.signatures import Voucher
+from aotc_runtime.verification.verify import vouch
+
+
+@dataclass(frozen=True, slots=True)
+class MergedBundle:
+    """What was written. inputs: in the order they were given."""
+
+    bundle: Bundle
+    inputs: tuple[Ingredient, ...]
+    attestation: Attestation | None
+
+
+def merge_bundles(
+    paths: Sequence[Path],
+    output: Path,
+    form: Form,
+    policy: TrustPolicy | None,
+    signer: Signer | None,
+    now: datetime,
+) -> MergedBundle:
+    """Join the targets of these bundles in a new one.
+
+    policy: every input must satisfy it at this time, except for its rules on the host and jaxlib;
+    None accepts any input, signed or not.  signer: of the result, whose root digest is a new one,
+    so that it carries no signature of an input.
+    Raises what verification raises, UsageError: AOTC-E003, E004, E050 different programs, E051
+    different targets of one name.
+    """
+    require_place(output, form)
+    inputs: list[Ingredient] = []
+    parts: list[TargetPart] = []
+    for path in paths:
+        source = open_bundle(path)
+        vouchers: tuple[Voucher, ...] = ()
+        if policy is None:
+            contents, _ = read_unverified(source)
+        else:
+            with vouch(source, policy, now.timestamp()) as vouched:
+                contents, vouchers = vouched.finish(), vouched.signed.vouchers
+        inputs.append(_ingredient(contents, vouchers))
+        parts += target_parts_of(source, contents)
+    merged = merge(parts)
+    attestation = None
+    if signer is not None:
+        targets = list(merged.manifests)
+        first = merged.manifests[targets[0]]
+        subject = f"{first.name}-{first.version}"
+        attestation = attest(merged.root.digest, subject, merging(inputs, targets), signer)
+    envelopes = [attestation.envelope] if attestation else []
+    return MergedBundle(pack(output, form, merged, envelopes), tuple(inputs), attestation)
+
+
+def _ingredient(contents: Contents, vouchers: Sequence[Voucher]) -> Ingredient:
+    first = next(iter(contents.manifests.values()))
+    return Ingredient(
+        name=f"{first.name}-{first.version}",
+        root_digest=contents.root_digest,
+        targets=tuple(sorted(contents.manifests)),
+        signers=signatures.signers_of(vouchers),
+        finished=_finished(vouchers),
+    )
+
+
+def _finished(vouchers: Sequence[Voucher]) -> datetime | None:
+    """The earliest time at which a voucher says the build ended; None if one of them states
+    none.
+    """
+    times = []
+    for voucher in vouchers:
+        try:
+            account = decode_foreign(voucher.predicate, Provenance, where=voucher.where)
+        except BundleFormatError:
+            # Not SLSA provenance, so it states no time. Only a policy that requires it refuses it.
+            return None
+        if account.buildDefinition.buildType != SIGN_TYPE:
+            times.append(account.runDetails.metadata.finishedOn)
+    stated = [time for time in times if time is not None]
+    return min(stated) if stated and len(stated) == len(times) else None

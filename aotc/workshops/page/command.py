@@ -1,0 +1,83 @@
+"""`aotc report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.cli.common import Output, command
+from aotc.cli.host_options import assumed_jaxlibs, described_hosts
+
+
+@click.command(short_help="Write one self-contained HTML page for a reviewer.")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The page; replaces an older report, and no other file.",
+)
+@click.option(
+    "--trust",
+    type=click.Path(path_type=Path),
+    help="A policy that has to accept the bundle; the page then says who counts.",
+)
+@described_hosts(", for the matrix; may repeat.")
+@assumed_jaxlibs
+@command
+def report(
+    out: Output,
+    bundle: Path,
+    output: Path,
+    trust: Path | None,
+    hosts: tuple[Path, ...],
+    jaxlibs: tuple[str, ...],
+) -> None:
+    """Write one self-contained HTML page about a bundle, for whoever reviews it.
+
+    Without --trust, digests are checked and signatures are not, which the page says. Nothing is
+    loaded.
+
+    \b
+    aotc report digits-1.0.0.aotb --trust trust.toml -o report.html
+    """
+    from datetime import UTC, datetime
+
+    from aotc.backends.targets import known_targets
+    from aotc.compat.host_files import read_hosts
+    from aotc.packing.files import write_atomically
+    from aotc.packing.places import REPORT, require_file_place
+    from aotc.report.text import size
+    from aotc.report.trust import policy_document
+    from aotc.review.reading import review
+    from aotc.signing.trust_state import state_of
+    from aotc.workshops.page.hosts import Asked
+    from aotc.workshops.page.page import page_of
+    from aotc.workshops.page.render import render
+    from aotc_runtime.digest import sha256
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.trust import read_policy
+
+    require_file_place(output, REPORT)
+    policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
+    facts = read_hosts(hosts) if hosts else {}
+    known = known_targets(Path.cwd()) if hosts else []
+    read = review(open_bundle(bundle), policy, now)
+    rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
+    asked = Asked(facts, jaxlibs, known, policy, now)
+    data = render(page_of(read, asked, rules))
+    size_bytes = write_atomically(output, [data])
+    document = {
+        "report": str(output),
+        "size_bytes": size_bytes,
+        "digest": sha256(data),
+        "bundle": str(bundle),
+        "root_digest": read.root_digest,
+        "signatures_verified": read.verified,
+        "signers": list(read.signers),
+    }
+    asked_whom = "" if trust else ", signatures not checked"
+    out.result(document, lambda: print(f"wrote {output}, {size(size_bytes)}{asked_whom}"))

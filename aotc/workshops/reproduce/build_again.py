@@ -1,0 +1,75 @@
+"""`aotc build --check-reproducible`: a second build beside the first, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.config.tuning_file import Recorded
+from aotc.errors import quoted, raise_if
+from aotc.lowering.text import module_text
+from aotc.packing.bundle import TargetParts, assemble
+from aotc.pipeline.staging import scratch_folder
+from aotc.workshops.reproduce.differences import Difference, differences, side_of, side_of_parts
+from aotc_runtime.errors import Finding
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_unverified
+
+SHOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BuildAgain:
+    """A build to repeat: without a cache, in other folders, and with another number of jobs."""
+
+    manifest: Path
+    targets: Sequence[str]
+    jobs: int | None
+    tuning: Recorded | None
+
+    def check(self, parts: Sequence[TargetParts]) -> None:
+        """Compare what is about to be packed with what a second build makes.
+
+        Raises ReproducibilityError (AOTC-E940), and what a build raises.
+        """
+        from aotc.pipeline.build import build
+
+        with scratch_folder() as folder:
+            second = build(
+                self.manifest,
+                output=folder / "again.aotb",
+                targets=self.targets,
+                jobs=1 if self.jobs != 1 else 2,
+                tuning=self.tuning,
+            )
+            if second.bundle.root_digest == assemble(parts).root.digest:
+                return
+            contents, _ = read_unverified(open_bundle(second.bundle.path))
+            found = differences(side_of_parts(parts), side_of(contents), module_text)
+        raise_if(findings(found, "the first build", "the second"))
+
+
+def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[Finding]:
+    """AOTC-E940 for each difference, in the order of the stages. first, second: what messages call
+    the two bundles.
+    """
+    assert found, "root digests differ, so something does"
+    for difference in found[:SHOWN_MAX]:
+        target = f"{difference.target} " if difference.target else ""
+        yield Finding(
+            code="AOTC-E940",
+            where=f"{difference.stage.value}: {target}{difference.what}",
+            expected=f"{difference.first}, as in {first}",
+            found=quoted(f"{difference.second} in {second}", difference.lines),
+            hint="what differs at an early stage is the cause of what differs after it",
+        )
+    more = len(found) - SHOWN_MAX
+    if more > 0:
+        yield Finding(
+            code="AOTC-E940",
+            where="further differences",
+            expected=f"the same bundle in {first} and {second}",
+            found=f"{more} more",
+            hint="find the cause of the first ones",
+        )

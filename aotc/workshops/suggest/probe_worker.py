@@ -1,0 +1,135 @@
+"""`python -m aotc.workshops.suggest.probe_worker MANIFEST FOLDER`: what an entry point costs at
+some sizes.
+
+Runs in a process of its own for the reasons of `aotc.pipeline.children.capture_worker`. Nothing is
+compiled unless calls are to be timed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from aotc.capture import fixtures, tree
+from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.spreading import on_one_device
+from aotc.capture.trace import HOST, TracedProfile, trace_profile
+from aotc.capture.weights import Weights, load
+from aotc.config.build_manifest import BuildManifest, FixtureSpec, read_build_manifest
+from aotc.lowering.stablehlo import portable
+from aotc.pipeline.children import asking, child
+from aotc.pipeline.children.progress import Progress
+from aotc.workshops.suggest.traffic.messages import Answer, Job, KeptModule, Probe
+from aotc.workshops.suggest.xla_cost import cost_of_call
+
+ROUNDS = 7
+SECONDS_PER_TURN = 0.02
+
+
+def probe(manifest_path: Path, job: Job, progress: Progress) -> Answer:
+    """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
+    manifest = _with_random_inputs(read_build_manifest(manifest_path), job.entry_point)
+    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    spec = manifest.entry_points[job.entry_point]
+    weights = {name: load(name, manifest) for name in sorted(set(spec.bind.values()))}
+    plan = plan_call(job.entry_point, manifest)
+    traced: list[TracedProfile] = []
+    for sizes in job.sizes:
+        progress.started(f"tracing {job.entry_point} at {sizes}")
+        with on_one_device(manifest.mesh):
+            traced.append(
+                trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
+            )
+        progress.finished(job.entry_point)
+    seconds = [0.0] * len(traced)
+    if job.measure:
+        progress.started(f"measuring {job.entry_point}")
+        seconds = _turns([_call(each, weights, manifest) for each in traced])
+    return Answer(
+        probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
+        modules={index: _module(traced[index]) for index in job.kept},
+    )
+
+
+def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManifest:
+    """A manifest with drawn fixture inputs: recorded ones may be smaller than a probe."""
+    spec = manifest.entry_points[entry_point]
+    drawn = FixtureSpec(file=None, seed=spec.fixtures.seed, ranges=spec.fixtures.ranges)
+    return replace(
+        manifest,
+        entry_points={**manifest.entry_points, entry_point: replace(spec, fixtures=drawn)},
+    )
+
+
+def _probe(traced: TracedProfile, seconds: float) -> Probe:
+    cost = cost_of_call(traced.traced, traced.lowered[HOST])
+    return Probe(
+        sizes=traced.sizes,
+        flops=cost.flops,
+        transcendentals=cost.transcendentals,
+        bytes_accessed=cost.bytes_accessed,
+        open_loops=cost.open_loops,
+        seconds=seconds,
+    )
+
+
+def _module(traced: TracedProfile) -> KeptModule:
+    module = portable(traced.lowered[HOST].compiler_ir("stablehlo"))
+    return KeptModule(
+        module.artifact, module.digest, module.stablehlo_version, module.custom_call_targets
+    )
+
+
+def _call(
+    traced: TracedProfile, weights: Mapping[str, Weights], manifest: BuildManifest
+) -> Callable[[], Any]:
+    """A call of what plain JAX compiles for this host."""
+    call = traced.call
+    inputs = fixtures.fixture_inputs(
+        call.plan, manifest, traced.sizes, fixtures.recorded_inputs(call.plan.name, manifest)
+    )
+    values = [
+        weights[leaf.owner].tensors[leaf.path]
+        if leaf.is_weight
+        else inputs[tree.join(leaf.owner, leaf.path)]
+        for leaf in call.leaves
+    ]
+    compiled = traced.lowered[HOST].compile()
+    return lambda: jax.block_until_ready(compiled(*values))
+
+
+def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
+    """Median seconds of each call. They take turns, so that other load on the host affects all."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(ROUNDS):
+        for call, mine in zip(calls, times, strict=True):
+            stop = time.perf_counter() + SECONDS_PER_TURN
+            while True:
+                before = time.perf_counter()
+                call()
+                after = time.perf_counter()
+                mine.append(after - before)
+                if after >= stop:
+                    break
+    return [statistics.median(mine) for mine in times]
+
+
+def main() -> int:
+    manifest_path, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    return asking.answer(folder, Job, partial(probe, manifest_path))
+
+
+if __name__ == "__main__":
+    child.end(main())

@@ -1,0 +1,98 @@
+"""A few sizes that stand for many, in several dimensions: what a search can enumerate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aotc.workshops.suggest.traffic.cost import CostModel, Costs
+from aotc.workshops.suggest.traffic.one_dimension import best_runs
+from aotc.workshops.suggest.traffic.space import Counts, Points, Space, thinned
+
+SIZES_MAX = 1024
+"""Of one dimension among which levels are chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """levels: sorted sizes by dimension."""
+
+    levels: tuple[NDArray[np.int64], ...]
+
+    def points(self) -> Points:
+        """Every combination, int64[m, d]."""
+        return np.array(list(product(*self.levels)), dtype=np.int64).reshape(-1, len(self.levels))
+
+    def floor(self, points: Points) -> Points:
+        """Each size lowered to a level. The lowest level is the smallest size there is."""
+        columns = [
+            levels[np.searchsorted(levels, column, side="right") - 1]
+            for levels, column in zip(self.levels, points.T, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def ceiling(self, points: Points) -> Points:
+        """Each size raised to a level. The highest level is the largest size there is."""
+        columns = [
+            levels[np.searchsorted(levels, column, side="left")]
+            for levels, column in zip(self.levels, points.T, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+
+def lattice(
+    space: Space, points: Points, counts: Counts, model: CostModel, most: int, *, lowers: bool
+) -> Lattice:
+    """Levels for these points: every size where it has to be met exactly, in the other dimensions
+    as many as give at most `most` combinations, such that lowering or raising the sizes to them
+    changes the costs least. lowers: which of the two.
+    """
+    distinct = [np.unique(column) for column in points.T]
+    room = float(most)
+    padded = [index for index, axis in enumerate(space.axes) if axis.pads]
+    for index, sizes in enumerate(distinct):
+        if index not in padded:
+            room /= len(sizes)
+    levels = list(distinct)
+    # Dimensions with few sizes keep them all, and leave their room to the others.
+    for done, index in enumerate(sorted(padded, key=lambda index: len(distinct[index]))):
+        share = max(2, int(room ** (1 / (len(padded) - done))))
+        if len(distinct[index]) > share:
+            sizes = thinned(distinct[index], SIZES_MAX)
+            where = np.searchsorted(sizes, points[:, index], side="right") - 1
+            weights = np.bincount(where, counts, len(sizes))
+            costs = _costs(points, counts, model, index, sizes)
+            levels[index] = _levels(sizes, weights, costs, share, lowers=lowers)
+        room /= len(levels[index])
+    return Lattice(tuple(levels))
+
+
+def _costs(
+    points: Points, counts: Counts, model: CostModel, index: int, sizes: NDArray[np.int64]
+) -> Costs:
+    """Of these sizes in one dimension, beside average ones in the others."""
+    means = np.maximum(1, np.average(points, axis=0, weights=counts).round().astype(np.int64))
+    beside = np.repeat(means[None, :], len(sizes), axis=0)
+    beside[:, index] = sizes
+    return model.of(beside)
+
+
+def _levels(
+    sizes: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    costs: Costs,
+    number: int,
+    *,
+    lowers: bool,
+) -> NDArray[np.int64]:
+    """Both ends are always among them."""
+    if lowers:
+        # Read backwards, with what is saved as a cost, runs end with their smallest size.
+        indices, _ = best_runs(weights[::-1], (costs[-1] - costs)[::-1], number - 1)[-1]
+        indices = [len(sizes) - 1 - index for index in indices]
+    else:
+        indices, _ = best_runs(weights, costs, number - 1)[-1]
+    return sizes[sorted({0, *indices, len(sizes) - 1})]

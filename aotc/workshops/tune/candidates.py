@@ -1,0 +1,70 @@
+"""What `aotc build --tune` tries: the default, and what beat it for some program.
+
+docs/performance.md says what each was found to be good for. Options that only change speed are
+here; those that relax arithmetic beyond what the default does (fast math) are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aotc.pipeline.captured_weights import Candidate
+
+DEFAULT = "default"
+
+CAPTURED_BYTES_MAX = 2**20
+"""Weights of at most this size may become constants of an executable, which is one of several and
+holds a copy of its own."""
+
+_YNN = "xla_cpu_experimental_ynn_fusion_type"
+_PREFIX = "LIBRARY_FUSION_TYPE_"
+
+
+def _ynn(*kinds: str) -> dict[str, str]:
+    """Let YNNPACK have these kinds of operations and leave the others to Eigen and XLA's loops."""
+    return {_YNN: ",".join(_PREFIX + kind for kind in kinds)}
+
+
+_WIDE = {"xla_cpu_prefer_vector_width": "512"}
+_O2 = {"xla_backend_optimization_level": "2"}
+_EIGEN = _ynn()
+_DOTS = _ynn("INDIVIDUAL_DOT")
+_LOOPS = _ynn("ELTWISE", "REDUCE")
+_ALL = _ynn("DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION")
+
+
+_BOUND = (
+    Candidate("eigen", _EIGEN),
+    Candidate("eigen-wide", {**_EIGEN, **_WIDE, **_O2}),
+    Candidate("o2", _O2),
+    Candidate("wide", _WIDE),
+    Candidate("ynn-all", _ALL),
+    Candidate("ynn-dots", {**_DOTS, **_O2}),
+    Candidate("ynn-loops", {**_LOOPS, **_WIDE}),
+)
+
+CANDIDATES = (
+    Candidate(DEFAULT),
+    *_BOUND,
+    Candidate("captured", captures=True),
+    *(
+        Candidate(f"captured-{candidate.name}", candidate.options, captures=True)
+        for candidate in _BOUND
+        if candidate.name not in ("eigen", "o2", "wide")
+    ),
+)
+"""In the order of preference: the default, options alone by name, then those that also capture the
+weights, which makes executables larger."""
+
+
+def candidates_for(target_options: Mapping[str, str], *, weight_bytes: int) -> Iterator[Candidate]:
+    """The candidates for an executable, in the order of preference.
+
+    target_options: what the target file says; nothing overrides it.  weight_bytes: size of the
+    weights it could capture; 0 if there are none.
+    """
+    for candidate in CANDIDATES:
+        if candidate.captures and not 0 < weight_bytes <= CAPTURED_BYTES_MAX:
+            continue
+        if not candidate.options.keys() & target_options.keys():
+            yield candidate

@@ -1,0 +1,71 @@
+"""The choice among candidates: a pure function of what was measured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.workshops.tune.candidates import DEFAULT
+
+MARGIN = 0.03
+"""What part of the default's time a choice has to save: less is noise, and not worth an option."""
+
+
+WINS = 0.75
+"""In what part of the rounds a choice has to be faster than the default: on a busy host, medians of
+a few rounds differ by more than the margin for nothing."""
+
+TIE = 0.01
+"""What is this close to the fastest is as fast: noise does not choose among equals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds.
+    wins, rounds: in how many it was faster than the default, and how many there were.
+    """
+
+    p50_us: float
+    relative: float
+    wins: int
+    rounds: int
+
+
+def summarize(rounds: Mapping[str, Sequence[float]]) -> dict[str, Measured]:
+    """rounds: by candidate, the default among them, microseconds of a call in each round.
+
+    Ratios are taken within a round, so that other work on the host, which slows a whole round,
+    does not decide.
+    """
+    base = rounds[DEFAULT]
+    ratios = {
+        name: [time / default for time, default in zip(times, base, strict=True)]
+        for name, times in rounds.items()
+    }
+    return {
+        name: Measured(
+            p50_us=statistics.median(times),
+            relative=statistics.median(ratios[name]),
+            wins=sum(ratio < 1 for ratio in ratios[name]),
+            rounds=len(times),
+        )
+        for name, times in rounds.items()
+    }
+
+
+def choose(measured: Mapping[str, Measured], margin: float = MARGIN) -> str:
+    """The fastest candidate that saves at least the margin, and does so in most rounds; else the
+    default.
+
+    measured: in the order of preference, which decides among those that are as fast.
+    """
+    better = {
+        name: each.relative
+        for name, each in measured.items()
+        if each.relative <= 1 - margin and each.wins >= WINS * each.rounds
+    }
+    if not better:
+        return DEFAULT
+    fastest = min(better.values())
+    return next(name for name, relative in better.items() if relative <= fastest * (1 + TIE))

@@ -1,0 +1,149 @@
+"""`python -m aotc.workshops.tune.worker FOLDER`: measure candidates in turns, through the
+runtime alone.
+
+Each candidate is a target of one staged bundle. What is timed is a call as a server makes it:
+numpy in, numpy out, arguments checked. A candidate whose fixture fails is not measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from aotc.processes import end_with_parent
+from aotc.workshops.tune import messages
+from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
+from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.xla import engine
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.serving.entry_point import LoadedEntryPoint
+from aotc_runtime.serving.loaded import Threads
+from aotc_runtime.serving.readiness import run_fixtures
+from aotc_runtime.serving.resident import ResidentBundle, make_resident
+from aotc_runtime.serving.trees import arguments_of
+from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.trust import read_policy
+from aotc_runtime.verification.verify import judge, require, vouch
+
+type Call = Callable[[], Any]
+type Place = tuple[str, int]
+
+
+def measure(job: Job, say: Callable[[str], None]) -> Answer:
+    """Load every candidate, check its fixtures, and time what is to be measured."""
+    facts = detect()
+    threads = engine.processor().threads
+    policy = read_policy(Path(job.policy))
+    calls: dict[Place, dict[str, Call]] = {}
+    unfit: list[Unfit] = []
+    for target in job.targets:
+        say(messages.TURN + target)
+        wanted = [(name, index) for owner, name, index in job.executables if owner == target]
+        try:
+            resident = _resident(job, policy, target)
+            if isinstance(resident, str):
+                return Answer(facts.cpu, threads, facts.jaxlib, unsuited=resident)
+            within = {(r.entry_point, r.profile): r for r in run_fixtures(resident)}
+        except AotcError as error:
+            finding = error.findings[0]
+            reason = f"{finding.code}: {finding.found}"
+            unfit += [Unfit(target, name, index, reason) for name, index in wanted]
+            continue
+        for place in wanted:
+            if within[place].within_tolerance:
+                calls.setdefault(place, {})[target] = _call(resident, *place)
+            else:
+                reason = f"its results differ from plain JAX by up to {within[place].max_abs:.3g}"
+                unfit.append(Unfit(target, *place, reason))
+    times = []
+    for (name, index), candidates in calls.items():
+        if job.targets[0] in candidates:
+            times.append(Times(name, index, _turns(candidates, say)))
+        say(messages.DONE + name)
+    return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)
+
+
+def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
+    """A candidate in memory, or why this host cannot run it."""
+    with vouch(open_bundle(Path(job.bundle)), policy, time.time()) as vouched:
+        judged = judge(vouched, detect(), target)
+        if judged.manifest is not None and judged.choice.findings:
+            vouched.finish()
+            unfit = judged.choice.findings
+            return "; ".join(f"expected {f.expected}, found {f.found}" for f in unfit)
+        verified = require(judged).finish()
+    return make_resident(verified)
+
+
+def _call(resident: ResidentBundle, name: str, index: int) -> Call:
+    """A call of one executable with the inputs of its fixture."""
+    entry_point = resident.entry_points[name]
+    record = entry_point.profiles[index].record
+    views = tensor_views(resident.verified.blob(record.fixture), f"fixture {name}")
+    leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
+    function = LoadedEntryPoint(entry_point, Threads(f"tune-{name}"))
+    positional, named = arguments_of(function.parameters, leaves)
+    return lambda: function(*positional, **named)
+
+
+def _turns(candidates: dict[str, Call], say: Callable[[str], None]) -> dict[str, list[float]]:
+    """Median microseconds of a call by candidate and round."""
+    first: dict[str, float] = {}
+    for target, call in candidates.items():
+        say(messages.TURN + target)
+        call()
+        started = time.perf_counter()
+        call()
+        first[target] = time.perf_counter() - started
+    turn = max(messages.SECONDS_PER_TURN, statistics.mean(first.values()) * 3)
+    rounds = int(messages.SECONDS_PER_EXECUTABLE / (turn * len(candidates)))
+    rounds = max(messages.ROUNDS_MIN, min(messages.ROUNDS, rounds))
+    order = list(candidates)
+    times: dict[str, list[float]] = {target: [] for target in order}
+    for number in range(rounds):
+        # Backwards every other time: whatever one leaves behind, its neighbours take turns in it.
+        for target in order if number % 2 == 0 else order[::-1]:
+            say(messages.TURN + target)
+            times[target].append(_median(candidates[target]))
+    return times
+
+
+def _median(call: Call) -> float:
+    """Microseconds of a call: the median of one turn, after a few that do not count."""
+    now = time.perf_counter()
+    warm = now + messages.SECONDS_PER_TURN / 5
+    stop = now + messages.SECONDS_PER_TURN
+    times: list[float] = []
+    while now < stop or len(times) < messages.CALLS_PER_TURN_MIN:
+        before = now
+        call()
+        now = time.perf_counter()
+        if before >= warm or now >= stop:
+            times.append((now - before) * 1e6)
+    return statistics.median(times)
+
+
+def main() -> None:
+    end_with_parent()
+    folder = Path(sys.argv[1])
+    job = msgspec.json.decode((folder / messages.JOB_FILE).read_bytes(), type=Job)
+
+    def say(line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    answer = measure(job, say)
+    assert "jax" not in sys.modules, "the runtime never imports jax"
+    (folder / messages.ANSWER_FILE).write_bytes(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,469 @@
+"""What each code of the runtime means, what to do about it, and what its findings usually say.
+
+docs/errors.md is made of these rows (`make docs`). This module is imported when there is something
+to refuse, and not by a load that succeeds: `aotc_runtime.errors` asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from aotc_runtime.errors import (
+    AotcError,
+    BackendError,
+    BundleFormatError,
+    Finding,
+    IncompatibleHostError,
+    IncompatibleRuntimeError,
+    IntegrityError,
+    ReadinessError,
+    ResourceError,
+    ShapeError,
+    TrustError,
+)
+
+
+class Code(NamedTuple):
+    """A row of the catalogue. meaning, remedy: for readers of the documentation, in Markdown.
+    expected, hint: what findings say where nothing else is said, `{name}` being a value that is
+    given. Empty if each place says something of its own.
+    """
+
+    meaning: str
+    remedy: str
+    expected: str = ""
+    hint: str = ""
+
+
+class Family(NamedTuple):
+    """Codes that one exception stands for, which also has their exit code. codes: how all of them
+    are written at once.
+    """
+
+    error: type[AotcError]
+    codes: str
+    title: str
+    rows: Mapping[str, Code]
+
+    def finding(
+        self,
+        code: str,
+        where: str,
+        found: str,
+        expected: str | None,
+        hint: str | None,
+        values: Mapping[str, object],
+    ) -> Finding:
+        """A finding in the words of its row, except where it has its own."""
+        row = self.rows[code]
+        return Finding(
+            code=code,
+            where=where,
+            expected=row.expected.format_map(values) if expected is None else expected,
+            found=found,
+            hint=row.hint.format_map(values) if hint is None else hint,
+        )
+
+
+BUNDLE_FORMAT = {
+    "AOTC-E101": Code("a document is not valid JSON of the expected type", "rebuild the bundle"),
+    "AOTC-E102": Code(
+        "a document is not in canonical form", "use the bytes as `aotc build` wrote them"
+    ),
+    "AOTC-E103": Code(
+        "not a tar archive, or a truncated one",
+        "fetch or build the bundle again",
+        expected="a tar archive with its end mark",
+        hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
+    ),
+    "AOTC-E104": Code(
+        "an archive member that has no business in a bundle: a link, another kind, a name twice, "
+        "too many",
+        "use the file as `aotc build` wrote it",
+        hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
+    ),
+    "AOTC-E105": Code(
+        "bytes in an archive that belong to no member",
+        "fetch or build the bundle again",
+        hint="the file is damaged, or not written by `aotc build`: fetch or build it again",
+    ),
+    "AOTC-E106": Code(
+        "JSON that other tools may rewrite is malformed, or has a key twice",
+        "fetch or build the bundle again",
+        expected="JSON that is a valid {type}",
+        hint="the bundle is damaged: fetch or build it again",
+    ),
+    "AOTC-E107": Code(
+        "text in a signature is not canonical base64",
+        "sign the bundle again",
+        expected="canonical base64",
+        hint="the signature is damaged: sign the bundle again with `aotc sign`",
+    ),
+    "AOTC-E108": Code(
+        "the bundle, or a file or folder of it, cannot be opened",
+        "check the path and its permissions",
+        expected="a readable bundle: an .aotb file or an OCI layout folder",
+        hint="check the path and the permissions",
+    ),
+    "AOTC-E109": Code(
+        "a folder that is no OCI layout, or holds links or other files",
+        "pass the `.aotb` file, or what `aotc build --layout` wrote",
+    ),
+    "AOTC-E110": Code("`oci-layout` or `index.json` is missing", "fetch or build the bundle again"),
+    "AOTC-E111": Code(
+        "a document or all attestations are larger, or a list longer, than any real one",
+        "is this the right file?",
+    ),
+    "AOTC-E112": Code("another version of the OCI layout", "build the bundle again"),
+    "AOTC-E113": Code(
+        "`index.json` or the root index does not describe exactly one bundle, or lists something "
+        "twice",
+        "fetch or build the bundle again",
+    ),
+    "AOTC-E114": Code(
+        "an attestation is not one envelope about this root, or has that of another one",
+        "sign the bundle again",
+    ),
+    "AOTC-E115": Code(
+        "a bundle format that this runtime does not read",
+        "update `aotc-runtime`, or rebuild the bundle",
+    ),
+    "AOTC-E116": Code("targets of one bundle contradict each other", "build the bundle again"),
+    "AOTC-E117": Code(
+        "a tensor file is not what the bundle manifest says about it", "build the bundle again"
+    ),
+    "AOTC-E118": Code("a bundle manifest contradicts itself", "build the bundle again"),
+    "AOTC-E119": Code(
+        "an envelope without signatures, with too many or with one twice; or more to try with a "
+        "policy's keys than any real bundle has",
+        "sign the bundle again",
+    ),
+    "AOTC-E131": Code(
+        "a tensor file without a valid header",
+        "build the bundle again",
+        hint="the file is damaged or not safetensors: write it again",
+    ),
+    "AOTC-E132": Code(
+        "a tensor of impossible dtype, shape or size",
+        "build the bundle again",
+        hint="the file is damaged or not safetensors: write it again",
+    ),
+    "AOTC-E133": Code(
+        "tensors that overlap, leave holes or reach past the end",
+        "build the bundle again",
+        hint="the file is damaged or not safetensors: write it again",
+    ),
+}
+
+INTEGRITY = {
+    "AOTC-E201": Code(
+        "bytes do not have the digest that was signed",
+        "the bundle was changed: fetch or build it again",
+    ),
+    "AOTC-E202": Code("a blob is missing", "fetch the bundle again"),
+    "AOTC-E203": Code("a blob has another size than was signed", "fetch the bundle again"),
+    "AOTC-E204": Code(
+        "a blob that nothing signed refers to", "fetch the bundle again, or remove the blob"
+    ),
+    "AOTC-E205": Code(
+        "layers of an image are not the blobs its bundle manifest refers to",
+        "build the bundle again",
+    ),
+}
+
+TRUST = {
+    "AOTC-E301": Code("the bundle is not signed", "`aotc sign BUNDLE --key KEY`"),
+    "AOTC-E302": Code(
+        "signed, but by none of the policy's keys",
+        "sign with a trusted key, or add the signer's key to the policy",
+    ),
+    "AOTC-E303": Code(
+        "a signature under a trusted key's id does not verify",
+        "the attestation was changed: fetch or sign the bundle again",
+    ),
+    "AOTC-E304": Code(
+        "signed by fewer distinct keys than the threshold", "have another key holder sign"
+    ),
+    "AOTC-E305": Code(
+        "a trusted signature about something else: another bundle, or of a type that is not known",
+        "sign this bundle",
+    ),
+    "AOTC-E306": Code(
+        "the bundle's name is not one the policy is for",
+        "load the right bundle, or write a policy for this one",
+    ),
+    "AOTC-E307": Code(
+        "the version is older than the policy allows",
+        "deploy the newer version; lowering `minimum_version` allows rollback",
+    ),
+    "AOTC-E308": Code(
+        "the trust policy or a key file cannot be read",
+        "check the path; write one with `aotc trust init`",
+    ),
+    "AOTC-E309": Code(
+        "the trust policy is not valid", "correct it ([trust.md](trust.md) lists the keys)"
+    ),
+    "AOTC-E310": Code(
+        "a key in the policy is no Ed25519 or ECDSA P-256 public key, is one that is nobody's "
+        "(of small order), or has something else beside it",
+        "use the `.pub` file that `aotc keygen` wrote",
+    ),
+    "AOTC-E311": Code(
+        "too few signatures count, because a key is past its `not_after` or before its "
+        "`not_before`",
+        "sign with a key that is valid now",
+    ),
+    "AOTC-E312": Code(
+        "too few signatures count, because a key is revoked", "sign with another key of the policy"
+    ),
+    "AOTC-E313": Code("the policy has revoked this root digest", "deploy another build"),
+    "AOTC-E314": Code("the policy has revoked a blob of this bundle", "deploy a build without it"),
+    "AOTC-E315": Code(
+        "built before `minimum_build_time`, or at no stated time", "deploy a newer build"
+    ),
+    "AOTC-E316": Code(
+        "built by a builder that the policy does not accept, or by none that says so",
+        "deploy what an accepted builder built",
+    ),
+    "AOTC-E317": Code(
+        "built from a source that the policy does not accept, or from none that it names",
+        "deploy a build of accepted sources",
+    ),
+    "AOTC-E318": Code(
+        "the policy does not accept the jaxlib or aotc-runtime that runs here",
+        "install one that it accepts",
+    ),
+    "AOTC-E319": Code(
+        "an entry point falls back further than `furthest_fallback`",
+        "build it with another policy, or move the limit",
+    ),
+    "AOTC-E320": Code(
+        "a blob, the bundle or the number of blobs exceeds the policy's `limits`",
+        "deploy a smaller bundle, or raise the limit",
+    ),
+}
+
+RUNTIME = {
+    "AOTC-E401": Code(
+        "built by a jaxlib that does not match the one that runs",
+        "install the accepted version, or rebuild with the running one",
+    ),
+    "AOTC-E402": Code(
+        "a host whose `aotc-runtime` does not read this bundle format",
+        "update it there, or rebuild the bundle",
+    ),
+    "AOTC-E403": Code(
+        "no plugin for the accelerator, or one of a version that the bundle does not accept",
+        "install the accepted version",
+    ),
+    "AOTC-E404": Code(
+        "a module that other sizes are compiled from, in a newer StableHLO than the running "
+        "jaxlib reads",
+        "install a newer jaxlib, or build with an older one",
+    ),
+    "AOTC-E411": Code(
+        "beside E401: a certificate for this jaxlib by a key that has expired, is not yet valid "
+        "or is revoked",
+        "certify again with a key that counts, or move its window",
+    ),
+    "AOTC-E412": Code(
+        "beside E401: the policy names certifiers, and none of their certificates is about this "
+        "root, target and jaxlib; it says what they are about",
+        "`aotc certify` the bundle under this jaxlib",
+    ),
+    "AOTC-E413": Code(
+        "beside E401: a certificate says that this target did not pass under this jaxlib",
+        "run the builder's jaxlib, or build with this one",
+    ),
+    "AOTC-E414": Code(
+        "beside E401: a certificate of other fixtures or executables than the bundle's, or not "
+        "of all",
+        "certify this bundle",
+    ),
+}
+
+HOST = {
+    "AOTC-E501": Code(
+        "another platform, processor architecture, operating system or C library",
+        "deploy elsewhere, or build for a target of this host",
+    ),
+    "AOTC-E502": Code(
+        "the processor lacks features that the executables use",
+        "build for a lower target too, or run on a host that has them",
+    ),
+    "AOTC-E503": Code(
+        "fewer devices than the bundle needs; of a processor: than XLA was started with in this "
+        "process",
+        "run where that many are visible; load the bundle that needs the most first, or pass "
+        "`devices` to the first load",
+    ),
+    "AOTC-E504": Code(
+        "custom calls that this runtime cannot serve", "use an `aotc-runtime` that serves them"
+    ),
+    "AOTC-E505": Code("the bundle has no such target", "pass one that it has, or none"),
+    "AOTC-E506": Code(
+        "the installed jaxlib, or numpy, cannot run on this processor; found out before either "
+        "is loaded",
+        "use a host with these features",
+    ),
+    "AOTC-E507": Code(
+        "a C library older than jaxlib needs", "run on a newer system, or in a container of one"
+    ),
+    "AOTC-E508": Code(
+        "accelerators of another kind or compute capability",
+        "build for a target of these devices, or run on the expected ones",
+    ),
+    "AOTC-E509": Code("a driver older than the executables need", "update it"),
+    "AOTC-E510": Code(
+        "a Python package is missing that custom calls need: scipy, for LAPACK", "install it"
+    ),
+}
+
+RESOURCES = {
+    "AOTC-E551": Code(
+        "less free memory than the bundle needs",
+        "raise the limit of the process, or build smaller profiles",
+    ),
+    "AOTC-E552": Code(
+        "another number of XLA threads than this process was started with, or no number of at "
+        "least 1",
+        "pass `threads` to the first load of the process",
+    ),
+    "AOTC-E553": Code(
+        "no memory for padded inputs, or for results that are cut or joined",
+        "free some, or call with a profile's sizes; the bundle stays usable",
+    ),
+    "AOTC-E554": Code(
+        "less free memory on an accelerator than the bundle needs",
+        "free some, or build smaller profiles",
+    ),
+    "AOTC-E555": Code(
+        "another number of devices was asked for than XLA was started with in this process, or "
+        "an impossible one",
+        "pass `devices` to the first load of the process",
+    ),
+    "AOTC-E556": Code(
+        "`load(memory_limit=…)` that is no number of bytes", "pass an int, such as `2 * 2**30`"
+    ),
+}
+
+CALLS = {
+    "AOTC-E601": Code(
+        "arguments do not fit the entry point's signature",
+        "pass its parameters by position or by name",
+    ),
+    "AOTC-E602": Code("no such entry point", "use one that `aotc inspect` lists"),
+    "AOTC-E604": Code(
+        "an argument's structure (dicts, lists, tuples) is another",
+        "pass the structure it was built with",
+    ),
+    "AOTC-E605": Code("an argument is no array", "pass `np.asarray(value, dtype)`"),
+    "AOTC-E606": Code(
+        "an array of another dtype; nothing is cast silently", "convert it with `.astype`"
+    ),
+    "AOTC-E611": Code(
+        "no profile was compiled for these sizes",
+        "call with a profile's sizes, or add the profile and rebuild",
+    ),
+    "AOTC-E612": Code(
+        "shapes that no profile could serve: another number of axes, a fixed axis of another "
+        "size, inputs that disagree",
+        "pass what the program was captured with",
+    ),
+    "AOTC-E613": Code(
+        "sizes that the bundle does not accept: outside of a dimension's range, no multiple, or "
+        "against a relation",
+        "call with accepted sizes, or widen the build manifest and rebuild",
+    ),
+    "AOTC-E614": Code(
+        "no executable for these sizes yet: it is being compiled, beside the calls",
+        "call again later, or with a profile's sizes",
+    ),
+    "AOTC-E615": Code(
+        "compiling for these sizes failed, or took longer than the policy allows",
+        "add them to `profiles` and rebuild",
+    ),
+    "AOTC-E616": Code(
+        "a size that no profiles add up to, under the policy `split`",
+        "call with a sum of the profiles' sizes",
+    ),
+    "AOTC-E631": Code(
+        "an array that an earlier call used up, because it donates that input",
+        "use what that call returned",
+    ),
+    "AOTC-E632": Code("one array passed twice in a call that donates it", "pass a copy"),
+    "AOTC-E633": Code(
+        "the bundle was closed, or is no bundle that is ready",
+        "load it again; of `wait=False`, pass what `wait()` returns",
+    ),
+    "AOTC-E634": Code(
+        "an array that lies on several devices was asked for through DLPack",
+        "copy it to the host: `np.asarray(x)`",
+    ),
+}
+
+READINESS = {
+    "AOTC-E701": Code(
+        "a fixture's result differs from the one recorded at build",
+        "do not serve from this host; rebuild or report it",
+    ),
+    "AOTC-E702": Code(
+        "a recorded fixture is not what the manifest says about it", "build the bundle again"
+    ),
+    "AOTC-E703": Code("something was compiled while loading", "a bug in aotc-runtime: report it"),
+}
+
+BACKEND = {
+    "AOTC-E750": Code(
+        "XLA refuses the `XLA_FLAGS` of this process; left to itself it would end the process",
+        "correct the variable or unset it: executables of bundles do not depend on it",
+    ),
+    "AOTC-E751": Code(
+        "jaxlib lacks a private name that the runtime uses",
+        "install a jaxlib that this `aotc-runtime` supports",
+    ),
+    "AOTC-E752": Code(
+        "jaxlib does not describe this processor",
+        "install a jaxlib that this `aotc-runtime` supports",
+    ),
+    "AOTC-E753": Code(
+        "XLA cannot load an executable", "rebuild with the jaxlib that is installed here"
+    ),
+    "AOTC-E754": Code(
+        "a bundle used in a fork of the process that loaded it",
+        "load in each worker after the fork, or use spawn",
+    ),
+    "AOTC-E755": Code(
+        "XLA failed while running an executable", "the message is XLA's; the bundle stays usable"
+    ),
+    "AOTC-E756": Code(
+        "XLA failed to compile the bundled module for a call's sizes, the module compiled here "
+        "gives other results than recorded, or there is no memory for a call; told to calls as "
+        "E615",
+        "add these sizes to `profiles` and rebuild",
+    ),
+    "AOTC-E757": Code(
+        "an executable over several devices is not cut as the manifest says",
+        "rebuild; the bundle was put together wrongly",
+    ),
+    "AOTC-E758": Code(
+        "XLA finds no device of the bundle's platform, although the host seemed to have one; or "
+        "bundles for another platform run in this process",
+        "look at the driver with its own tools; load it in a process of its own",
+    ),
+}
+
+FAMILIES: tuple[Family, ...] = (
+    Family(BundleFormatError, "E1xx", "bundle format", BUNDLE_FORMAT),
+    Family(IntegrityError, "E2xx", "integrity", INTEGRITY),
+    Family(TrustError, "E3xx", "trust", TRUST),
+    Family(IncompatibleRuntimeError, "E4xx", "runtime", RUNTIME),
+    Family(IncompatibleHostError, "E50x, E51x", "host", HOST),
+    Family(ResourceError, "E55x", "resources", RESOURCES),
+    Family(ShapeError, "E6xx", "calls", CALLS),
+    Family(ReadinessError, "E70x", "readiness", READINESS),
+    Family(BackendError, "E75x", "backend", BACKEND),
+)
+
+FAMILY_OF: dict[str, Family] = {code: family for family in FAMILIES for code in family.rows}

@@ -1,0 +1,124 @@
+"""A tuning file says the same when it is read again, and only of the program it was made for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aotc.config import tuning_file
+from aotc.config.tuning_file import Recorded
+from aotc.errors import UsageError
+from aotc.stages import CompileJob, Module
+from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, Tuned, WeightArgument
+from tests.unit.workshops.tune.test_hosts import HOST
+
+KEY = ("native", "f", 0)
+TUNED = Tuned(
+    choice="eigen",
+    options={"xla_cpu_experimental_ynn_fusion_type": ""},
+    captured=(),
+    candidates=(
+        MeasuredCandidate(name="default", p50_us="12.5", relative="1.000", wins=0),
+        MeasuredCandidate(name="eigen", p50_us="11.5", relative="0.920", wins=9),
+        LeftOutCandidate(name="wide", reason="killed by SIGABRT"),
+    ),
+    rounds=9,
+    margin="0.03",
+    processor="znver5",
+    threads=2,
+    jaxlib="0.12.0",
+)
+
+
+def job(digest: str = "sha256:1") -> CompileJob:
+    return CompileJob("f[batch=8]", Module(b"", digest, "", ()), HOST)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    path = tmp_path / "tuning.json"
+    file = tuning_file.of({KEY: TUNED}, {KEY: job()}, {"elsewhere": "it is cpu arm"}, "0.12.0")
+    path.write_bytes(tuning_file.encode(file))
+    return path
+
+
+def refusals(recorded: Recorded, jobs: dict[tuning_file.Key, CompileJob], jaxlib: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        tuning_file.choices(recorded, jobs, jaxlib)
+    assert {finding.code for finding in caught.value.findings} == {"AOTC-E031"}
+    return [f"{finding.expected}; {finding.found}" for finding in caught.value.findings]
+
+
+def test_what_was_written_is_what_is_read(written: Path) -> None:
+    assert tuning_file.begins(written.read_bytes()[:512])
+    recorded = tuning_file.read(written)
+    assert tuning_file.choices(recorded, {KEY: job()}, "0.12.0") == {KEY: TUNED}
+    elsewhere = ("elsewhere", "f", 0)
+    assert tuning_file.choices(recorded, {elsewhere: job()}, "0.12.0") == {}
+
+
+def test_a_file_of_another_program_target_or_jaxlib_is_refused(written: Path) -> None:
+    recorded = tuning_file.read(written)
+    other = ("cpu-x86-64-v3", "f", 0)
+    assert refusals(recorded, {KEY: job("sha256:2")}, "0.12.0") == [
+        "the program sha256:2; sha256:1"
+    ]
+    assert refusals(recorded, {other: job()}, "0.12.0") == ["a choice for every executable; none"]
+    assert refusals(recorded, {KEY: job()}, "0.13") == ["choices for jaxlib 0.13; those for 0.12.0"]
+
+
+@pytest.mark.parametrize("choice", ["wide", "o2", "captured"])
+def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -> None:
+    written.write_text(
+        written.read_text("utf-8").replace('"choice": "eigen"', f'"choice": "{choice}"'),
+        encoding="utf-8",
+    )
+    assert refusals(tuning_file.read(written), {KEY: job()}, "0.12.0") == [
+        f"a choice that was measured; {choice}, 0 weights captured"
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff", "[" * 100_000])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.json").write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError) as caught:
+        tuning_file.read(tmp_path / "t.json")
+    assert caught.value.code == "AOTC-E030"
+
+
+def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> None:
+    captured = (WeightArgument(set="params", tensor="w"),)
+    tuned = msgspec.structs.replace(TUNED, captured=captured)
+    path = tmp_path / "tuning.json"
+    path.write_bytes(tuning_file.encode(tuning_file.of({KEY: tuned}, {KEY: job()}, {}, "0.12.0")))
+    (told,) = refusals(tuning_file.read(path), {KEY: job()}, "0.12.0")
+    assert told.endswith("1 weights captured")
+
+
+def test_a_file_as_large_as_the_limit_is_read(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning_file, "BYTES_MAX", len(written.read_bytes()))
+    assert tuning_file.read(written).file.jaxlib == "0.12.0"
+
+
+def test_a_larger_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning_file, "BYTES_MAX", 1000)
+    (tmp_path / "t.json").write_bytes(b" " * 1001)
+    with pytest.raises(UsageError) as caught:
+        tuning_file.read(tmp_path / "t.json")
+    assert caught.value.findings[0].found == "more than 1000 bytes"
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        tuning_file.read(tmp_path / "gone.json")
+    assert caught.value.findings[0].found == "No such file or directory"
+
+
+def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
+    from aotc_runtime.schema.manifest import ProfileRecord
+
+    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET,)

@@ -1,0 +1,72 @@
+"""Environments without a package index, and bundles of a jaxlib that is not the one here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hostile.archives import on_disk
+from hostile.tampering import Documents, in_memory, signed, take_apart
+from unit.cli.conftest import aotc
+
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc.workshops.certify import environments
+from aotc_runtime.engines.xla import engine
+
+__all__ = ["aotc"]
+
+Made = Callable[..., tuple[Path, Path]]
+ELSEWHERE = "0.12.98"
+"""A version of jaxlib that nobody runs."""
+
+
+@pytest.fixture(scope="session")
+def builder() -> LocalSigner:
+    return LocalSigner.ephemeral()
+
+
+@pytest.fixture
+def built_elsewhere(digits_bundle: tuple[Path, Path], builder: LocalSigner, tmp_path: Path) -> Made:
+    """Write the digits bundle as another jaxlib's, with a policy that trusts it."""
+    genuine = in_memory(digits_bundle[0])
+
+    def make(
+        change: Callable[[Documents], object] = lambda documents: None,
+        form: str = "archive",
+        more: str = "",
+    ) -> tuple[Path, Path]:
+        documents = take_apart(genuine)
+        documents.manifest["accepts_jaxlib"] = [ELSEWHERE]
+        documents.manifest["built_with"]["jaxlib"] = ELSEWHERE
+        change(documents)
+        folder = tmp_path / f"made{len([*tmp_path.iterdir()])}"
+        folder.mkdir()
+        policy = folder / "trust.toml"
+        policy.write_text(policy_text("digits", [builder.public_pem()]) + more)
+        return on_disk(signed(documents, builder), form, folder), policy
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def running_jaxlib() -> str:
+    return engine.processor().jaxlib
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory, running_jaxlib: str) -> Path:
+    """$XDG_CACHE_HOME with a sealed environment that has the packages of this one."""
+    base = tmp_path_factory.mktemp("cache")
+    folder = base / "aotc" / "certify"
+    place = folder / environments._name(running_jaxlib)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    (packages,) = place.glob("lib/python*/site-packages")
+    (packages / "these.pth").write_text("\n".join(path for path in sys.path if path))
+    sealed = msgspec.json.encode(environments._digests(place), order="sorted")
+    (place / environments.SEAL).write_bytes(sealed)
+    return base

@@ -1,0 +1,49 @@
+"""What a certificate says is what was found, and nothing of it is made up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from aotc.signing.attest import attest
+from aotc.signing.certificates import certificate_by, claimed
+from aotc.signing.signer import LocalSigner
+from aotc.workshops.certify.certify import NOT_TOLD, predicate_of
+from aotc.workshops.certify.isolated import Trial
+from aotc_runtime.formats.certificate import CRASHED, PASSED, Certificate, FixtureRun, Surroundings
+from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.verification.keys import load_public_key
+
+RUN = FixtureRun("f[n=1]", "sha256:1", "sha256:2", True, "0.0", "1e-07", 3, 8, "y", "0.1")
+THERE = Surroundings("znver5", ("avx2",), "Linux", "glibc 2.40", "3.13", "0.1", {"jaxlib": "0.12"})
+NOW = datetime(2026, 11, 21, 23, 59, tzinfo=UTC)
+
+
+def certificate(trial: Trial) -> Certificate:
+    return msgspec.convert(predicate_of(trial, NOW), Certificate)
+
+
+def test_where_it_ran_and_what_came_of_it_is_stated() -> None:
+    made = certificate(Trial("cpu", "0.12.1", PASSED, "", (RUN,), THERE))
+    assert (made.outcome, made.fixtures, made.surroundings) == (PASSED, (RUN,), THERE)
+    assert (made.target, made.jaxlib, made.certifiedOn) == ("cpu", "0.12.1", NOW)
+
+
+def test_of_a_process_that_died_before_it_could_say_nothing_is_stated() -> None:
+    made = certificate(Trial("cpu", "0.12.1", CRASHED, "SIGILL", (), None))
+    assert (made.outcome, made.detail, made.surroundings) == (CRASHED, "SIGILL", NOT_TOLD)
+
+
+def test_only_a_statement_of_that_type_is_a_certificate_and_only_its_signer_has_made_it() -> None:
+    signer, stranger = LocalSigner.ephemeral(), LocalSigner.ephemeral()
+    keys = [load_public_key(each.public_pem(), "", "here") for each in (signer, stranger)]
+    predicate = predicate_of(Trial("cpu", "0.12.1", PASSED, "", (RUN,), THERE), NOW)
+    made, other = (
+        attest("sha256:" + "0" * 64, "digits", predicate, signer, kind).envelope
+        for kind in (CERTIFICATE_TYPE, "https://example.org/other/v1")
+    )
+    ((certificate, ids),) = claimed([made, other, b"no envelope"])
+    assert (certificate.jaxlib, ids) == ("0.12.1", (signer.key_id,))
+    assert [certificate_by(made, key) is None for key in keys] == [False, True]
+    assert certificate_by(other, keys[0]) is None

@@ -1,0 +1,79 @@
+"""The measuring process may crash: the candidate that did it is left out, the others go on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc.errors import CompileError
+from aotc.processes import Processes
+from aotc.workshops.tune import isolated
+from aotc.workshops.tune.messages import Job
+
+JOB = Job(
+    bundle="b",
+    policy="p",
+    targets=("default", "eigen", "wide"),
+    executables=(("default", "f", 0), ("eigen", "f", 0), ("wide", "f", 0)),
+)
+
+WORKER = """
+import json, os, sys
+folder = sys.argv[1]
+job = json.load(open(folder + "/tune.json"))
+for target in job["targets"]:
+    print("turn " + target, flush=True)
+    if target == "{hanging}":
+        __import__("time").sleep(60)
+    if target == "{crashing}":
+        print("the reason", file=sys.stderr, flush=True)
+        os.abort()
+print("done f", flush=True)
+times = [
+    {{"entry_point": entry, "profile": index, "rounds": {{target: [1.0]}}}}
+    for target, entry, index in job["executables"]
+]
+answer = {{"processor": "cpu", "threads": 2, "jaxlib": "1", "times": times}}
+json.dump(answer, open(folder + "/tuned.json", "w"))
+"""
+
+
+def outcome(folder: Path, crashing: str, hanging: str = "") -> tuple[isolated.Outcome, int]:
+    steps: list[None] = []
+    done = isolated.run(
+        JOB,
+        folder,
+        dict(os.environ),
+        Processes(),
+        lambda: steps.append(None),
+        worker=[sys.executable, "-c", WORKER.format(crashing=crashing, hanging=hanging)],
+        seconds_max=3 if hanging else 60,
+    )
+    return done, len(steps)
+
+
+def test_without_a_crash_everything_is_measured_once(tmp_path: Path) -> None:
+    done, steps = outcome(tmp_path, "nothing")
+    assert (len(done.answer.times), done.crashed, steps) == (3, {}, 1)
+
+
+def test_a_candidate_that_crashes_is_left_out_and_named(tmp_path: Path) -> None:
+    done, _ = outcome(tmp_path, "eigen")
+    assert done.crashed == {"eigen": "killed by SIGABRT"}
+    assert [set(times.rounds) for times in done.answer.times] == [{"default"}, {"wide"}]
+
+
+def test_a_candidate_that_hangs_is_left_out_too(tmp_path: Path) -> None:
+    done, _ = outcome(tmp_path, "", hanging="wide")
+    assert done.crashed == {"wide": "killed by SIGKILL"}
+    assert [set(times.rounds) for times in done.answer.times] == [{"default"}, {"eigen"}]
+
+
+def test_if_the_default_crashes_so_does_the_build_with_what_was_said(tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        outcome(tmp_path, "default")
+    assert caught.value.code == "AOTC-E912"
+    assert caught.value.findings[0].found == "killed by SIGABRT\n| the reason"
