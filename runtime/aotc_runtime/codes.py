@@ -262,6 +262,10 @@ RUNTIME = {
         "jaxlib reads",
         "install a newer jaxlib, or build with an older one",
     ),
+    "AOTC-E405": Code(
+        "what runs the bundle's executables is not installed; it was verified without",
+        "install the extra that the message names: in a clone, `pip install './runtime[xla]'`",
+    ),
     "AOTC-E411": Code(
         "beside E401: a certificate for this jaxlib by a key that has expired, is not yet valid "
         "or is revoked",
