@@ -104,9 +104,9 @@ def _options() -> argparse.Namespace:
 
 def _target_of_this_device() -> str:
     """The known target that this machine's GPUs are for."""
-    from aotc.config.target import list_targets, target_of
+    from aotc.backends.targets import list_targets, target_of
+    from aotc_runtime.engines.xla.cuda import facts as cuda
     from aotc_runtime.schema.device import CudaDevice
-    from aotc_runtime.system import cuda
 
     kinds = set(cuda.detect().kinds)
     for model in list_targets(ROOT)[0].values():

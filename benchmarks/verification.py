@@ -25,13 +25,13 @@ SPEED = """
 import json, os, sys, threading, time
 from pathlib import Path
 from aotc_runtime.digest import sha256
-from aotc_runtime.system import host
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
 path, policy, rounds = sys.argv[1], read_policy(Path(sys.argv[2])), int(sys.argv[3])
-facts = host.detect()
+facts = detect()
 cores, size = len(os.sched_getaffinity(0)), os.path.getsize(path)
 buffers = [memoryview(bytearray(os.urandom(64 * 2**20))) for _ in range(cores)]
 
@@ -102,12 +102,12 @@ VERIFY = """
 import sys
 import time
 from pathlib import Path
-from aotc_runtime.system import host
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 source, policy = open_bundle(sys.argv[1]), read_policy(Path(sys.argv[2]))
-verified = verify(source, policy, host.detect(), time.time())
+verified = verify(source, policy, detect(), time.time())
 print("true", flush=True)
 sys.stdin.read()
 """

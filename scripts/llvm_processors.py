@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aotc.config import isa
+from aotc.backends.cpu import isa
 
 TARGETS = Path(__file__).parents[1] / "targets"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 
+from aotc.backends.protocol import GROUP
 from aotc.backends.xla.custom_calls import is_callback
 from aotc.errors import CompileError, quoted
 from aotc.stages import CompileJob
@@ -60,4 +61,18 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> CompileError:
         f"jaxlib's interfaces and {known} as in 0.11.2 to 0.12.0",
         f"{found} (jaxlib {version('jaxlib')})",
         "install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
+    )
+
+
+def no_backend(platform: str, hint: str) -> CompileError:
+    """AOTC-E909. platform: that nothing compiles for here."""
+    found = sorted({point.name for point in entry_points(group=GROUP)})
+    return CompileError(
+        Finding(
+            code="AOTC-E909",
+            where=f"platform {platform}",
+            expected="a backend for one of: " + ", ".join(found),
+            found="none installed for this platform",
+            hint=hint,
+        )
     )

@@ -1,33 +1,41 @@
-"""Finds backends by the Python entry-point group `aotc.backends`."""
+"""Finds kinds of targets by the Python entry-point group `aotc.backends`."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import cast
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, cast
 
-from aotc.backends.protocol import Backend
-from aotc.errors import CompileError
-from aotc_runtime.errors import Finding
+from aotc.backends.protocol import GROUP, Backend, TargetKind
+from aotc.backends.refusals import no_backend
+from aotc.backends.rocm.kind import PLATFORM as ROCM
+from aotc.backends.rocm.kind import RocmKind
 
-GROUP = "aotc.backends"
+type AnyKind = TargetKind[Any]
 
-HINTS = {
-    "rocm": "compiling for AMD GPUs needs a machine with ROCm, to whose libraries XLA's plugin for "
-    "them (jax-rocm7-pjrt) links; add a backend for it there: an entry point of aotc.backends",
-}
+
+@cache
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def platforms() -> tuple[str, ...]:
+    """The platform of every kind of targets, sorted. Without a package that compiles for AMD GPUs,
+    their target files can still be read.
+    """
+    return tuple(sorted({ROCM, *_points()}))
+
+
+@cache
+def kind_of(platform: str) -> AnyKind:
+    """The kind of a platform's targets. Raises CompileError (AOTC-E909) if none is installed."""
+    if platform in _points():
+        return cast(AnyKind, _points()[platform].load()())
+    if platform == ROCM:
+        return RocmKind()
+    raise no_backend(platform, "install the package with its backend")
 
 
 def backend_for(platform: str) -> Backend:
     """The backend of a platform. Raises CompileError (AOTC-E909) if none is installed."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if platform not in found:
-        raise CompileError(
-            Finding(
-                code="AOTC-E909",
-                where=f"platform {platform}",
-                expected="a backend for one of: " + ", ".join(sorted(found)),
-                found="none installed for this platform",
-                hint=HINTS.get(platform, "install the package with its backend"),
-            )
-        )
-    return cast(Backend, found[platform].load()())
+    return kind_of(platform).backend()

@@ -52,7 +52,7 @@ def target_names(
     """Names of targets that begin so, in the current folder's `targets` and the built-in ones."""
     from pathlib import Path
 
-    from aotc.config.target import NATIVE, search_folders
+    from aotc.backends.targets import NATIVE, search_folders
 
     files = [path for folder in search_folders(Path.cwd()) for path in folder.glob("*.toml")]
     names = sorted({NATIVE, *(path.stem for path in files)})

@@ -17,7 +17,7 @@ def host_info(out: Output) -> None:
     \b
     aotc host-info > facts/web7.json
     """
-    from aotc_runtime.verification.report import host_report
+    from aotc_runtime.report import host_report
 
     report = host_report()
     document = {**report.document, "findings": []}

@@ -45,7 +45,7 @@ def verify(
     \b
     aotc verify digits-1.0.0.aotb --trust trust.toml
     """
-    from aotc_runtime.verification.report import verify_report
+    from aotc_runtime.report import verify_report
 
     if (openssf is None) != (public_key is None):
         raise click.UsageError("--openssf and --public-key go together")

@@ -16,13 +16,14 @@ import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
 from aotc.processes import answers_only, end_with_parent
+from aotc_runtime.engines.facts import detect_all
+from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
 from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import fit, vouch
@@ -50,8 +51,8 @@ def _measured(bundle: Path, policy: Path, target: str, threads: int) -> dict[str
     try:
         with vouch(source, trusted, time.time()) as vouched:
             devices = vouched.wanted_devices(target)
-            pjrt.processor_device(threads, devices)
-            verified = fit(vouched, host.detect_all(devices), target).finish()
+            engine.processor(threads, devices)
+            verified = fit(vouched, detect_all(devices), target).finish()
     except AotcError:
         return {}
     resident = make_resident(verified)

@@ -9,21 +9,20 @@ from aotc.shapes.run import Array, run
 from aotc.shapes.trials import EntryTrials, Sizes
 from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.resident import ResidentBundle
-from aotc_runtime.system import pjrt
 
 
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
     """What came of each trial. folder: holds the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
     inputs, outputs = loaded.spec.inputs, loaded.spec.outputs
-    device = pjrt.device()
+    device = resident.device
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
         put = [device.put(leaf, aval) for leaf, aval in zip(leaves, profile.inputs, strict=True)]
         arguments = [put[a] if isinstance(a, int) else a for a in profile.arguments]
-        results = pjrt.execute(profile.executable, arguments)
-        return [pjrt.to_numpy(r, aval) for r, aval in zip(results, profile.outputs, strict=True)]
+        results = device.execute(profile.executable, arguments)
+        return [device.to_numpy(r, aval) for r, aval in zip(results, profile.outputs, strict=True)]
 
     return [
         run(

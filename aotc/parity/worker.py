@@ -18,12 +18,12 @@ from aotc.parity.isolated import Answer, Differing, encode
 from aotc.parity.trials import try_entry
 from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import AotcError, ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.readiness import make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import judge, require, vouch
@@ -38,7 +38,7 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> Answer:
     """
     # A gate that does not open says nothing about the host: the build itself is broken.
     with vouch(open_bundle(bundle), read_policy(policy), time.time()) as vouched:
-        facts = host.detect_all(vouched.wanted_devices(target))
+        facts = detect_all(vouched.wanted_devices(target))
         judged = judge(vouched, facts, target)
         manifest, findings = judged.manifest, judged.choice.findings
         if manifest is not None and findings:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from aotc.backends.registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.evidence import Evidence
 from aotc.packing.bundle import Blob, TargetParts
@@ -74,6 +75,7 @@ class Assembler:
         one that other targets have and this one does not.
         """
         program, built_with = self._program, self._built_with[target.platform]
+        lowered_for = kind_of(target.platform).lowered_for
         evidence = target_evidence(program, executables)
         evidence_blob = Blob(canonical.encode(evidence), oci.EVIDENCE_TYPE)
         blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
@@ -83,7 +85,7 @@ class Assembler:
             for key, profile in captured.by_key.items():
                 if key in executables:
                     executable = executables[key]
-                    module = Blob(profile.module_for(target.platform).artifact, oci.MODULE_TYPE)
+                    module = Blob(profile.module_for(lowered_for).artifact, oci.MODULE_TYPE)
                     code = Blob(executable.serialized, oci.EXECUTABLE_TYPE)
                     fixture = Blob(self._staging.fixture(key).read_bytes(), oci.FIXTURE_TYPE)
                     blobs += (module, code, fixture)

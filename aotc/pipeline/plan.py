@@ -9,13 +9,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from aotc.backends.registry import kind_of
+from aotc.backends.targets import NATIVE, read_target
 from aotc.cache.keys import Kind
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.target import NATIVE, read_target
 from aotc.errors import BuildManifestError
 from aotc.stages import CapturedEntryPoint, CompileJob
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.device import TpuDevice
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target
 
@@ -81,15 +81,16 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
     """
     override = manifest.overrides.get(name)
     count = target.devices
+    fixed = kind_of(target.platform).fixed_devices(target)
     if override is not None and override.devices is not None:
         count = override.devices
         where = manifest.where("target", name, "devices")
-        if count != target.devices and isinstance(target.device, TpuDevice):
+        if count != target.devices and fixed:
             raise BuildManifestError(
                 Finding(
                     code="AOTC-E815",
                     where=where,
-                    expected=f"{target.devices} devices, which {target.device.topology} has",
+                    expected=f"{target.devices} devices, which {fixed} has",
                     found=str(count),
                     hint="name a target with another topology",
                 )
@@ -105,7 +106,7 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
                 expected=f"{wanted} devices, for the mesh {{ {axes} }}",
                 found=f"{target.name} with {count}",
                 hint="name a target with such a topology, or change the mesh"
-                if isinstance(target.device, TpuDevice)
+                if fixed
                 else f"add [target.{key}] devices = {wanted}, or change the mesh",
             )
         )
@@ -131,7 +132,7 @@ def compile_jobs(
         target.name: {
             key: CompileJob(
                 label=key.label,
-                module=profile.module_for(target.platform),
+                module=profile.module_for(kind_of(target.platform).lowered_for),
                 target=target,
                 mesh=entry_point.mesh,
                 calls=entry_point.calls,

@@ -6,19 +6,11 @@ from collections.abc import Collection, Mapping
 
 from msgspec import UNSET, UnsetType
 
+from aotc.backends.registry import kind_of
 from aotc.pipeline.memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc.stages import Executable
-from aotc_runtime.schema.device import CudaDevice, DeviceRequirements
 from aotc_runtime.schema.manifest import BuiltWith, EntryPoint, Requirements, Target, WeightSet
 from aotc_runtime.schema.mesh import Mesh
-
-PLUGINS = {"cuda": "jax-cuda13-pjrt", "tpu": "libtpu", "rocm": "jax-rocm7-pjrt"}
-"""Distribution of the PJRT plugin of a platform."""
-
-CUDA_DRIVER = "13.0"
-"""Of the CUDA version that the plugin was made for, the first: within a major version, drivers run
-what newer toolkits made (CUDA's minor version compatibility).
-"""
 
 
 def requirements(
@@ -44,26 +36,5 @@ def requirements(
         devices=devices,
         custom_call_targets=tuple(sorted({t for e in executables for t in e.custom_call_targets})),
         memory_bytes=devices * largest + host_weight_bytes(weights, mesh),
-        device=device_requirements(target, built_with, on_each),
-    )
-
-
-def device_requirements(
-    target: Target, built_with: BuiltWith, memory_bytes: int
-) -> DeviceRequirements | UnsetType:
-    """Of the accelerators of a target. memory_bytes: on each of them."""
-    if target.device is UNSET:
-        return UNSET
-    plugin = PLUGINS[target.platform]
-    is_cuda = isinstance(target.device, CudaDevice)
-    version = built_with.tools.get(plugin)
-    return DeviceRequirements(
-        kinds=target.device.kinds,
-        memory_bytes=memory_bytes,
-        plugin=plugin,
-        accepts_plugin=(version,) if version else (),
-        compute_capability=target.device.compute_capability
-        if isinstance(target.device, CudaDevice)
-        else None,
-        driver=CUDA_DRIVER if is_cuda else None,
+        device=kind_of(target.platform).requirements(target, built_with, on_each),
     )

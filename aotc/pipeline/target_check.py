@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from msgspec import UNSET
-
-from aotc.backends.registry import backend_for
+from aotc.backends.registry import kind_of
 from aotc.errors import CompileError
-from aotc.pipeline.requirements import device_requirements
 from aotc.stages import CompileJob, Module
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
@@ -19,7 +17,7 @@ from aotc_runtime.schema.manifest import (
     Requirements,
     Target,
 )
-from aotc_runtime.system import host, processor
+from aotc_runtime.system import processor
 from aotc_runtime.verification.compatibility import check_host
 
 
@@ -49,14 +47,15 @@ def check_target(target: Target) -> TargetCheck:
     (AOTC-E909) without a backend for the target's platform.
     """
     processor.require()
-    backend = backend_for(target.platform)
+    kind = kind_of(target.platform)
+    backend = kind.backend()
     built_with = backend.toolchain()
     required: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
     started = time.perf_counter()
     try:
         required = backend.compile(
-            CompileJob("a trivial program", _module(target.platform), target)
+            CompileJob("a trivial program", _module(kind.lowered_for), target)
         ).isa
     except CompileError as error:
         problems = error.findings
@@ -67,41 +66,8 @@ def check_target(target: Target) -> TargetCheck:
         jaxlib=built_with.jaxlib,
         seconds=seconds,
         isa=required,
-        host=tuple(check_host(_bundle_for(target, built_with), host.detect_all())),
-        notes=notes(target, built_with.jaxlib),
-    )
-
-
-def self_contained(target: Target) -> Target:
-    """The target with a description of its device instead of a reference to it by name.
-
-    Raises CompileError.
-    """
-    if target.platform != "cuda":
-        return target
-    from aotc.backends.cuda.compile import self_contained as with_description
-
-    return with_description(target)
-
-
-def notes(target: Target, jaxlib: str) -> tuple[str, ...]:
-    """A sentence for each CPU feature set that this jaxlib needs beyond what the target
-    promises.
-    """
-    if target.device is not UNSET:
-        return ()
-    floor = processor.floor(jaxlib)
-    missing = sorted(floor - set(target.features))
-    if not missing:
-        return ()
-    return (
-        f"jaxlib {jaxlib} itself needs {', '.join(missing)}: no processor without runs the bundle",
-        *(
-            f"built with jaxlib {version} it needs only "
-            f"{', '.join(sorted(lower - set(target.features)))} beside the target's features"
-            for version, lower in processor.FLOORS.items()
-            if lower < floor
-        ),
+        host=tuple(check_host(_bundle_for(target, built_with), detect_all())),
+        notes=kind.notes(target, built_with.jaxlib),
     )
 
 
@@ -132,7 +98,7 @@ def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
             devices=target.devices,
             custom_call_targets=(),
             memory_bytes=0,
-            device=device_requirements(target, built_with, 0),
+            device=kind_of(target.platform).requirements(target, built_with, 0),
         ),
         built_with=built_with,
         accepts_jaxlib=(built_with.jaxlib,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -16,6 +16,7 @@ from aotc.report.columns import columns
 from aotc.report.shapes import shapes_lines, supplied
 from aotc_runtime.formats.statement import SBOM_TYPE
 from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
+from aotc_runtime.schema.engine import XLA, engine_name
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
 
@@ -96,8 +97,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
         requires = target["requires"]
         threads = count(target["target"]["threads"], "thread")
         page.line(
-            f"  jaxlib {' or '.join(target['accepts_jaxlib'])}, "
-            f"{threads}, needs {size(requires['memory_bytes'])} memory",
+            f"  {_runs_with(target)}, {threads}, needs {size(requires['memory_bytes'])} memory",
             title=name,
         )
         for line in mesh_lines(target["mesh"]):
@@ -109,6 +109,15 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
             )
         for entry_name, entry in target["entry_points"].items():
             _print_entry_point(entry_name, entry, page)
+
+
+def _runs_with(target: Mapping[str, Any]) -> str:
+    """The versions of the engine that may run a target's executables."""
+    requires = target["requires"]
+    if engine_name(requires["platform"]) == XLA:
+        return f"jaxlib {' or '.join(target['accepts_jaxlib'])}"
+    engine = requires["device"]
+    return f"{engine['plugin']} {' or '.join(engine['accepts_plugin'])}"
 
 
 def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
@@ -291,7 +300,8 @@ def print_target(target: Target) -> None:
     for name, value in (
         ("name", target.name),
         ("platform", f"{target.platform} {target.triple}"),
-        *(_processor(target) if target.device is UNSET else _device(target.device)),
+        *(_processor(target) if target.cpu else ()),
+        *(() if target.device is UNSET else _device(target.device)),
         ("devices", str(target.devices)),
         ("options", ", ".join(f"{k}={v}" for k, v in target.options.items()) or "-"),
     ):

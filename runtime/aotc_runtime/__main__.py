@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from aotc_runtime.errors import AotcError, Finding, render
-from aotc_runtime.verification.report import (
+from aotc_runtime.report import (
     HOST,
     Report,
     document_text,

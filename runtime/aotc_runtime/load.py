@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from aotc_runtime.engines import registry
+from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.xla import engine as xla
+from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
 from aotc_runtime.errors import Finding, ResourceError, TrustError
+from aotc_runtime.schema.engine import XLA
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import load_executables, make_resident
-from aotc_runtime.system import host, pjrt
+from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import fit, vouch
@@ -22,8 +27,6 @@ if TYPE_CHECKING:
     from aotc_runtime.serving.loading import Loading
 
 Trust = str | os.PathLike[str] | TrustPolicy
-
-_DEVICES_MAX = pjrt.PROCESSOR_DEVICES_MAX
 
 
 @overload
@@ -115,15 +118,16 @@ def _load(
     lap("open")
     with vouch(source, policy, time.time()) as vouched:
         lap("verify")
-        # XLA is started only for a bundle that is trusted; `fit` tells where it is not installed.
-        wanted = vouched.wanted_devices(target)
-        count = _start_runtime(threads, devices, wanted) if host.is_installed("jaxlib") else wanted
-        facts = host.detect(memory_limit, count, vouched.wanted_platforms(target))
+        engines = vouched.wanted_engines(target)
+        # XLA is started only for a bundle that is trusted, and has executables for it.
+        count = _start_runtime(threads, devices, vouched.wanted_devices(target), engines)
+        facts = detect(memory_limit, count, vouched.wanted_platforms(target), engines)
         lap("runtime")
         fitting = fit(vouched, facts, target)
         enter(State.LOADING)
+        device = registry.start(fitting.manifest.target.platform, threads, devices)
         # The weights are being hashed meanwhile; nothing runs before that is done.
-        executables = load_executables(fitting.manifest, fitting.executables)
+        executables = load_executables(device, fitting.manifest, fitting.executables)
         lap("deserialize")
         verified = fitting.finish()
     resident = make_resident(verified, executables)
@@ -136,18 +140,23 @@ def _load(
     return loaded
 
 
-def _start_runtime(threads: int | None, devices: int | None, wanted: int) -> int:
-    """Start XLA, and how many devices it was asked to make of the processor.
+def _start_runtime(
+    threads: int | None, devices: int | None, wanted: int, engines: Collection[str]
+) -> int:
+    """Start XLA if it is one of the engines that the bundle needs, and is installed. Into how many
+    devices the processor is to be divided.
 
     devices: what the caller asks for.  wanted: what the bundle needs, which counts where the caller
     says nothing. Raises ResourceError (AOTC-E555) for more than XLA makes, or has made before.
     """
     count = wanted if devices is None else devices
-    if count > _DEVICES_MAX:
-        raise _refused_devices(f"a bundle that needs at most {_DEVICES_MAX} devices", count)
-    started = pjrt.processor_device(threads, count)
-    if devices is not None and started.device_count < devices:
-        raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
+    if count > DEVICES_MAX:
+        raise _refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+    # Without jaxlib, verification names the extra that is missing.
+    if XLA in engines and host.is_installed("jaxlib"):
+        started = xla.processor(threads, count)
+        if devices is not None and started.device_count < devices:
+            raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
     return count
 
 
@@ -163,8 +172,8 @@ def _require_numbers(threads: int | None, devices: int | None, memory_limit: int
         raise _refused(
             "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
-    if devices is not None and not (_is_number(devices, 1) and devices <= _DEVICES_MAX):
-        raise _refused_devices(f"1 to {_DEVICES_MAX} devices, as an int", devices)
+    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
+        raise _refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
 
 
 def _policy_path(trust: object) -> Path:

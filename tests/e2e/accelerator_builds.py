@@ -10,13 +10,13 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from aotc.config.target import list_targets, read_target
+from aotc.backends.targets import list_targets, read_target
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
 from aotc.review.reading import Review, review
 from aotc.workshops.explain.explain import Stage, explain
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +123,7 @@ def reviewed_digits(path: Path, target: str) -> Review:
 
 def require_hlo_as_counted(found: Review) -> None:
     """The optimized HLO that is shown has as many instructions as the evidence counts."""
-    shown = explain(found, "predict", Stage.HLO, {}, None, host.detect()).representations
+    shown = explain(found, "predict", Stage.HLO, {}, None, detect()).representations
     told = {tuple(e.record.sizes.values()): e.evidence for e in found.executables()}
     assert len(shown) == len(told)
     for each in shown:

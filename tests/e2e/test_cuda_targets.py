@@ -14,12 +14,13 @@ import pytest
 from msgspec import UNSET
 
 from aotc.backends.cuda import descriptions, disassembly, wheels
-from aotc.config.target import file_text, read_target
-from aotc.pipeline.target_check import check_target, self_contained
+from aotc.backends.registry import kind_of
+from aotc.backends.targets import file_text, read_target
+from aotc.pipeline.target_check import check_target
 from aotc.review.reading import Review
 from aotc.workshops.explain.explain import Stage, explain
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.device import CudaDevice
-from aotc_runtime.system import host
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,
@@ -89,7 +90,7 @@ def test_linear_algebra_is_lowered_to_the_kernels_of_each_platform(tmp_path: Pat
 
 
 def test_a_self_contained_target_needs_no_description_of_the_plugin(tmp_path: Path) -> None:
-    target = self_contained(read_target("nvidia-l4", ROOT))
+    target = kind_of("cuda").self_contained(read_target("nvidia-l4", ROOT))
     (tmp_path / "l4.toml").write_text(file_text(target, "nvidia-l4"))
     again = read_target("l4.toml", tmp_path)
     assert again == target
@@ -125,9 +126,7 @@ def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
 def test_kernels_are_shown_as_assembly(reviewed: Review) -> None:
     told = next(e for e in reviewed.executables() if e.record.sizes == {"batch": 8}).evidence
     assert told is not None and told.compiled is not UNSET
-    (shown,) = explain(
-        reviewed, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
-    ).representations
+    (shown,) = explain(reviewed, "predict", Stage.ASM, {"batch": 8}, None, detect()).representations
     kernels = re.findall(r"^(\S+):  (\d+) bytes$", shown.text, re.MULTILINE)
     assert {name: int(size) for name, size in kernels} == told.compiled.kernels != {}
     assert shown.text.count(" EXIT ;") >= len(kernels)

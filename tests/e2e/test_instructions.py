@@ -8,9 +8,9 @@ import machine_code
 import msgspec
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.backends.xla.compile import XlaBackend
 from aotc.backends.xla.objects import Contents, contents
-from aotc.config.target import read_target
 from aotc.pipeline.build import build
 from aotc.stages import CompileJob, Module
 from aotc_runtime.digest import sha256

@@ -21,8 +21,8 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merge import merge_bundles
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.errors import IncompatibleHostError
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 from aotc_runtime.verification.examine import examine
@@ -100,7 +100,7 @@ def test_weights_are_stored_once(bundles: Bundles) -> None:
 
 def test_the_loader_takes_the_best_target_for_this_host_and_says_why(bundles: Bundles) -> None:
     x = np.linspace(-1, 1, 8 * 512, dtype=np.float32).reshape(8, 512)
-    has_v4 = "avx512f" in host.detect().isa
+    has_v4 = "avx512f" in detect().isa
     w = np.linspace(-1, 1, 512 * 512, dtype=np.float32).reshape(512, 512)
     with aotc_runtime.load(bundles.merged, trust=bundles.trust) as loaded:
         np.testing.assert_allclose(loaded["score"](x), np.tanh(x @ w).sum(1), rtol=1e-3, atol=1e-2)
@@ -160,7 +160,7 @@ def test_another_version_of_the_program_does_not_merge(bundles: Bundles, tmp_pat
 
 def test_what_compat_says_is_what_the_verifier_says(bundles: Bundles) -> None:
     """On this host, and on it as if it had less."""
-    here = host.detect()
+    here = detect()
     contents, _ = read_unverified(open_bundle(bundles.merged))
     policy = read_policy(bundles.trust)
     for lacks in ((), ("avx512",), ("avx",)):

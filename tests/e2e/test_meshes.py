@@ -254,13 +254,13 @@ import time
 from pathlib import Path
 import aotc_runtime
 from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.system import host
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
 
 source, policy = open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2]))
-bundle = verify(source, policy, host.detect(), time.time())
+bundle = verify(source, policy, detect(), time.time())
 try:
     make_resident(bundle)
 except aotc_runtime.AotcError as error:

@@ -12,18 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.backends.tpu import wheels
 from aotc.backends.tpu.compile import TpuBackend
-from aotc.config.target import read_target
 from aotc.errors import CaptureError, CompileError
 from aotc.lowering.stablehlo import portable
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
 from aotc.stages import CompileJob, Module
 from aotc.workshops.explain.explain import Stage, explain
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.kernels import is_tpu_call
 from aotc_runtime.schema.manifest import ParityNotRun
-from aotc_runtime.system import host
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,
@@ -124,9 +124,7 @@ def test_an_option_that_libtpu_does_not_know_is_refused(tmp_path: Path) -> None:
 def test_optimized_hlo_is_read_out_of_an_executable(tmp_path: Path) -> None:
     found = reviewed_digits(tmp_path / "b", "tpu-v5e-1x1")
     require_hlo_as_counted(found)
-    (shown,) = explain(
-        found, "predict", Stage.ASM, {"batch": 8}, None, host.detect()
-    ).representations
+    (shown,) = explain(found, "predict", Stage.ASM, {"batch": 8}, None, detect()).representations
     assert shown.text == "" and "TPU" in shown.note
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc.backends.targets import builtin_folder
 from aotc.backends.xla.compile import XlaBackend
 from aotc.cache.keys import Kind
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Done
 from aotc.config import tuning_file
-from aotc.config.target import builtin_folder
 from aotc.config.tuning_file import Recorded
 from aotc.errors import CompileError
 from aotc.pipeline.build import Built, build

@@ -14,6 +14,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from aotc.backends.cuda.disassembly import cubins
+from aotc.backends.targets import read_target
 from aotc.backends.xla import elf, objects, records
 from aotc.cache.bounded import HEAD_BYTES_MAX
 from aotc.cache.store import LocalStore
@@ -21,7 +22,6 @@ from aotc.cache.tasks import Tasks
 from aotc.compat.host_files import read_hosts
 from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.target import read_target
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
 from aotc.locations import read_locations

@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from aotc.backends.targets import builtin_folder
 from aotc.backends.xla import objects
 from aotc.cache.store import MAGIC, _digest
 from aotc.config import tuning_file
-from aotc.config.target import builtin_folder
 from aotc.config.tuning_file import TunedExecutable, TuningFile
 from aotc.stages import Executable
 from aotc.workshops.attest.openssf import model_signature
 from aotc.workshops.dask.wire import Answer
 from aotc_runtime.digest import sha256
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.statement import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE
 from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 
@@ -101,7 +101,7 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "machine_code": [*objects.contents(made).objects[:2]],
         "tuning": [tuning_file.encode(TUNING)],
         "traffic": [*_logs()],
-        "host": [_json(host_document(host.detect_all()))],
+        "host": [_json(host_document(detect_all()))],
         "build_manifest": [MANIFEST],
         "target": [(builtin_folder() / f"{NAME}.toml").read_bytes()],
     }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.cache import store as stores
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
-from aotc.config.target import read_target
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.signing.signer import LocalSigner
 from aotc.stages import CompileJob, Executable, Module

@@ -14,10 +14,10 @@ from jaxlib import xla_client
 import aotc_runtime
 from aotc.packing.weights import write_tensors
 from aotc.signing.signer import LocalSigner
+from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.system import pjrt
 
 from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer
@@ -162,7 +162,7 @@ def test_a_process_in_which_anything_was_compiled_is_not_ready(
 ) -> None:
     bundle, policy = digits_bundle
     with aotc_runtime.load(bundle, trust=policy):
-        device = pjrt.device()
+        device = engine.processor()
         module = "func.func @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
         compiled = device._client.compile_and_load(
             module, xla_client.DeviceList((device._device,)), xla_client.CompileOptions()

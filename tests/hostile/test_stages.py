@@ -14,11 +14,11 @@ import pytest
 import aotc_runtime
 from aotc_runtime import IntegrityError, TrustPolicy
 from aotc_runtime.digest import Hashing
+from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Accepts
 from aotc_runtime.schema.proof import VerifiedBlob
-from aotc_runtime.serving import entry_point, readiness
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import contents, rules, verify
 from aotc_runtime.verification.examine import examine
@@ -225,8 +225,7 @@ def test_other_weights_are_refused_before_anything_runs(
         (bad / name).write_bytes(data)
     assert open_bundle(bad).digests()
     ran: list[Any] = []
-    monkeypatch.setattr(readiness.pjrt, "execute", lambda *call: ran.append(call))
-    monkeypatch.setattr(entry_point.pjrt, "execute", lambda *call: ran.append(call))
+    monkeypatch.setattr(XlaDevice, "execute", lambda *call: ran.append(call))
     with pytest.raises(IntegrityError) as caught:
         aotc_runtime.load(bad, trust=policy)
     assert caught.value.code == "AOTC-E201" and not ran

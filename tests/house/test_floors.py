@@ -48,7 +48,7 @@ def modules_after(code: str) -> set[str]:
 
 def test_the_runtime_loads_no_toolchain_module_where_all_are_installed() -> None:
     loaded = modules_after(
-        "import aotc_runtime\nfrom aotc_runtime.system import host\nhost.detect()"
+        "import aotc_runtime\nfrom aotc_runtime.engines.facts import detect\ndetect()"
     )
     assert not loaded & set(FORBIDDEN)
 
@@ -97,13 +97,15 @@ def test_only_readiness_makes_loaded_bundles() -> None:
     assert makers("LoadedBundle") == {"serving/readiness.py"}
 
 
-def test_jaxlib_is_named_in_one_file_of_the_runtime_beside_its_guard() -> None:
+def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
     users = {
         path.relative_to(RUNTIME).as_posix()
         for path in RUNTIME.rglob("*.py")
         if "jaxlib" in imports_of(path)
     }
-    assert users == {"system/pjrt.py", "system/processor.py"}
+    assert "engines/xla/client.py" in users
+    outside = {path for path in users if not path.startswith("engines/xla/")}
+    assert outside == {"system/processor.py"}
 
 
 def test_the_public_names_are_exactly_what_all_lists() -> None:

@@ -15,10 +15,10 @@ import click
 import pytest
 
 import aotc_runtime
+from aotc.backends.targets import read_target
 from aotc.cli.group import cli
 from aotc.codes import FAMILY_OF
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.target import read_target
 from aotc.errors import BuildManifestError
 from aotc_runtime.verification.trust import read_policy
 

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aotc.backends import plugin_jobs
-from aotc.backends.tpu import wheels
+from aotc.backends.tpu import topologies, wheels
 from aotc.backends.tpu.worker import Job
 from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environment
 from aotc.backends.xla.compile import built_with
-from aotc.config import tpu
 from aotc.errors import raise_if
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.schema.device import Compilation, TpuDevice
@@ -55,7 +54,7 @@ class TpuBackend:
         request = Job(
             plugin=str(library),
             topology=device.topology,
-            description=tpu.parse(device.topology).options,
+            description=topologies.parse(device.topology).options,
             kinds=device.kinds,
             devices=job.target.devices,
             options={**job.target.options, **job.options},

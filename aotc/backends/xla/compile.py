@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from aotc.backends import pass_log
+from aotc.backends.cpu import isa
 from aotc.backends.refusals import failure, refused_calls, refused_program, unknown_jaxlib
 from aotc.backends.worker_folder import Problem, Result
 from aotc.backends.worker_process import (
@@ -21,7 +22,6 @@ from aotc.backends.worker_process import (
 )
 from aotc.backends.xla import custom_calls, examine, objects
 from aotc.backends.xla.job import CONSTANTS_FILE, Job
-from aotc.config import isa
 from aotc.errors import CompileError
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable

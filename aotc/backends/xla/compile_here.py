@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from aotc.backends.cpu import isa
 from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, telling
 from aotc.backends.xla import custom_calls, debug_options, private, topology
 from aotc.backends.xla.artifacts import compile_artifact, require_names
 from aotc.backends.xla.constants import embed
 from aotc.backends.xla.job import CONSTANTS_FILE, Job
-from aotc.config import isa
 
 
 @telling

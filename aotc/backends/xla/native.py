@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from aotc.backends.cpu import isa
+from aotc.backends.targets import NATIVE
 from aotc.backends.xla import private, topology
-from aotc.config import isa
-from aotc.config.target import NATIVE
 from aotc_runtime.schema.manifest import Target
 
 

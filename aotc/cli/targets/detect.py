@@ -29,7 +29,7 @@ def detect(out: Output, name: str | None) -> None:
     With --toml, the description is a target file for hosts like this one, without the features that
     no code is made of: `aotc targets detect --toml web > targets/web.toml`.
     """
-    from aotc.config.target import NATIVE, file_text, list_targets, target_of
+    from aotc.backends.targets import NATIVE, file_text, list_targets, target_of
     from aotc.pipeline.plan import resolve_target
     from aotc.report.targets import target_document
     from aotc.report.text import print_target

@@ -8,9 +8,6 @@ import click
 
 from aotc.cli.common import Output, command, report_findings
 
-CHECKED = {"cpu": "run", "cuda": "compiled only", "tpu": "compiled only", "rocm": "not compiled"}
-"""By platform, how far programs for it were taken: docs/targets.md."""
-
 
 @click.command("list")
 @command
@@ -22,7 +19,8 @@ def list_(out: Output) -> int | None:
 
     Ends with 3 if some file there is no target file; the others are listed all the same.
     """
-    from aotc.config.target import list_targets
+    from aotc.backends.registry import kind_of
+    from aotc.backends.targets import list_targets
     from aotc.errors import BuildManifestError
     from aotc.report.text import printable
 
@@ -33,7 +31,7 @@ def list_(out: Output) -> int | None:
             "description": model.description,
             "path": str(path),
             "platform": model.platform,
-            "platform_checked": CHECKED[model.platform],
+            "platform_checked": kind_of(model.platform).checked,
         }
         for path, model in models.items()
     ]

@@ -20,15 +20,15 @@ def show(out: Output, name: str, toml: bool) -> None:
     With --toml, a target file; that of an NVIDIA GPU brings the description that the CUDA plugin
     has of it, for plugins that have none (jaxlib 0.11.2).
     """
-    from aotc.config.target import file_text
+    from aotc.backends.registry import kind_of
+    from aotc.backends.targets import file_text
     from aotc.pipeline.plan import resolve_target
-    from aotc.pipeline.target_check import self_contained
     from aotc.report.targets import target_document
     from aotc.report.text import print_target
 
     target = resolve_target(name, Path.cwd(), "aotc targets show")
     if toml:
-        file = file_text(self_contained(target), target.name)
+        file = file_text(kind_of(target.platform).self_contained(target), target.name)
         out.result({"toml": file}, lambda: print(file, end=""))
         return
     out.result({"target": target_document(target)}, lambda: print_target(target))

@@ -19,6 +19,8 @@ import jax
 import numpy as np
 
 from aotc import private
+from aotc.backends.registry import kind_of
+from aotc.backends.targets import NATIVE, read_target
 from aotc.capture import explain, fixtures, own_files, raised, spreading
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
@@ -27,7 +29,6 @@ from aotc.capture.source_files import changed
 from aotc.capture.trace import HOST, Platforms, TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, load, read_shards
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.target import NATIVE, read_target
 from aotc.errors import CaptureError, raise_if
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
@@ -190,11 +191,11 @@ def _check_x64(manifest: BuildManifest) -> None:
 
 
 def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
-    """Those of the targets, sorted."""
+    """Those that the targets' backends take modules of, sorted."""
     read = {
         HOST if name == NATIVE else read_target(name, manifest.root).platform for name in targets
     }
-    return tuple(sorted(read))
+    return tuple(sorted({kind_of(platform).lowered_for for platform in read}))
 
 
 def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:

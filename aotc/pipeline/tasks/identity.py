@@ -16,9 +16,9 @@ from types import ModuleType
 
 import aotc
 import aotc_runtime
+from aotc.backends.targets import builtin_folder
 from aotc.cache.keys import Parts
 from aotc.capture.packages import files_digest
-from aotc.config.target import builtin_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.host import libc
 

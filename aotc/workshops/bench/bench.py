@@ -22,13 +22,13 @@ from aotc.report.arrays import usage
 from aotc.report.profile_sizes import parse_profile
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.workshops.bench.worker import PROGRESS, START
+from aotc_runtime.engines.facts import detect, detect_all
 from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
 from aotc_runtime.serving.loaded import no_entry_point
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -58,7 +58,7 @@ def measure(
     per measurement. Raises what `aotc_runtime.load` and a call raise; UsageError (AOTC-E014) for a
     profile the bundle does not have; BackendError (AOTC-E759) if a measuring process dies.
     """
-    facts = host.detect_all()
+    facts = detect_all()
     verified = verify(open_bundle(bundle), read_policy(trust), facts, time.time(), target)
     manifest = verified.manifest
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
@@ -206,7 +206,7 @@ def _document(
     seconds: float,
 ) -> dict[str, Any]:
     manifest = verified.manifest
-    facts = host.detect()
+    facts = detect()
     steady = {each.label: each for each in run.steady}
     first = [cold.first / 1e6 for cold in colds]
     stages = {stage: [cold.stages[stage] for cold in colds] for stage in colds[0].stages}

@@ -50,10 +50,10 @@ def run(job: dict[str, Any], say: Callable[..., None]) -> None:
 
 
 def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
+    from aotc_runtime.engines.facts import detect
     from aotc_runtime.serving.resident import make_resident
-    from aotc_runtime.system import host
 
-    facts = host.detect(None, job["devices"])
+    facts = detect(None, job["devices"])
     say(surroundings=_surroundings(facts))
     say(doing="verifying")
     bundle = _verified(job, facts)
@@ -116,7 +116,9 @@ def _compile_symbolic(entry_point: Any, say: Callable[..., None]) -> None:
 
     profile = entry_point.profiles[0]
     say(doing=f"compiling {profile.label} from its module")
-    compiled = SymbolicCompiler(entry_point.name, entry_point.spec, entry_point.symbolic)
+    compiled = SymbolicCompiler(
+        entry_point.device, entry_point.name, entry_point.spec, entry_point.symbolic
+    )
     compiled(dict(profile.record.sizes))
 
 

@@ -12,6 +12,7 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 
 if TYPE_CHECKING:
+    from aotc_runtime.engines.facts import detect_all
     from aotc_runtime.schema.facts import HostFacts
 
 
@@ -41,16 +42,15 @@ def compat(
     \b
     aotc compat digits-1.0.0.aotb --hosts facts/*.json
     """
+    from aotc.backends.targets import known_targets
     from aotc.bundles.compat import judge
     from aotc.compat.host_files import read_hosts
-    from aotc.config.target import known_targets
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
-    from aotc_runtime.system import host
 
     named = (*hosts, *facts)
 
     def described() -> Mapping[str, HostFacts]:
-        return read_hosts(named) if named else {"this host": host.detect_all()}
+        return read_hosts(named) if named else {"this host": detect_all()}
 
     contents, rows = judge(bundle, described, jaxlibs, known_targets(Path.cwd()), trust)
     document = compat_document(str(bundle), contents, rows, is_verified=trust is not None)

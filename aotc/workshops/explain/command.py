@@ -53,16 +53,14 @@ def explain(
     from aotc.review.reading import review
     from aotc.workshops.explain.explain import Stage, explain_lines, explain_report
     from aotc.workshops.explain.explain import explain as explain_entry_point
-    from aotc_runtime.system import host
+    from aotc_runtime.engines.facts import detect_all
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy
 
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
     read = review(open_bundle(bundle), policy, datetime.now(UTC))
-    explained = explain_entry_point(
-        read, entry_point, Stage(stage), sizes, target, host.detect_all()
-    )
+    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target, detect_all())
 
     def print_text() -> None:
         for text in explain_lines(explained):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aotc.backends.targets import NATIVE, find_target
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
-from aotc.config.target import NATIVE, find_target
 from aotc.errors import UsageError
 from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file

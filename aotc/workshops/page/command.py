@@ -46,8 +46,8 @@ def report(
     """
     from datetime import UTC, datetime
 
+    from aotc.backends.targets import known_targets
     from aotc.compat.host_files import read_hosts
-    from aotc.config.target import known_targets
     from aotc.packing.files import write_atomically
     from aotc.packing.places import REPORT, require_file_place
     from aotc.report.text import size

@@ -11,7 +11,7 @@ from shutil import copytree, ignore_patterns
 
 import aotc
 import aotc_runtime
-from aotc.config.target import builtin_folder
+from aotc.backends.targets import builtin_folder
 
 
 @contextmanager

@@ -19,6 +19,8 @@ import msgspec
 from aotc.processes import end_with_parent
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
+from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.policy import TrustPolicy
@@ -28,7 +30,6 @@ from aotc_runtime.serving.readiness import run_fixtures
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
 from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import judge, require, vouch
@@ -38,8 +39,8 @@ type Call = Callable[[], Any]
 
 def measure(job: Job, say: Callable[[str], None]) -> Answer:
     """Load every candidate, check its fixtures, and time what is to be measured."""
-    facts = host.detect()
-    threads = pjrt.device().threads
+    facts = detect()
+    threads = engine.processor().threads
     policy = read_policy(Path(job.policy))
     calls: dict[ExecutableKey, dict[str, Call]] = {}
     unfit: list[Unfit] = []
@@ -73,7 +74,7 @@ def measure(job: Job, say: Callable[[str], None]) -> Answer:
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
     """A candidate in memory, or why this host cannot run it."""
     with vouch(open_bundle(Path(job.bundle)), policy, time.time()) as vouched:
-        judged = judge(vouched, host.detect(), target)
+        judged = judge(vouched, detect(), target)
         if judged.manifest is not None and judged.choice.findings:
             vouched.finish()
             unfit = judged.choice.findings

@@ -56,8 +56,9 @@ class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
     """What a host's accelerators must be.
 
     kinds: one of these product names.  memory_bytes: free on each device.  plugin: distribution of
-    the PJRT plugin; accepts_plugin: its versions that the evidence covers.  compute_capability: of
-    CUDA devices.  driver: the CUDA version that the driver must support at least, "13.0".
+    the PJRT plugin, or of another engine; accepts_plugin: its versions that the evidence covers.
+    compute_capability: of CUDA devices.  driver: the CUDA version that the driver must support at
+    least, "13.0".
     """
 
     kinds: tuple[str, ...]

@@ -462,10 +462,12 @@ class WeightSet(_Part, frozen=True):
 class Target(_Part, frozen=True, omit_defaults=True):
     """The machine that was compiled for, as the target file describes it.
 
-    features: LLVM feature names the code may use.  tuning: attributes that shape code generation
-    but require nothing of the host.  threads: the number of threads loops are cut for.  For an
-    accelerator these say what its host is for: cpu is "", features and tuning are empty, threads 1.
-    device: the accelerator; UNSET for a CPU.  devices: how many executables may be spread over.
+    platform: says which engine runs the executables (`aotc_runtime.schema.engine`).  features: LLVM
+    feature names the code may use.  tuning: attributes that shape code generation but require
+    nothing of the host.  threads: the number of threads loops are cut for.  For an accelerator, and
+    for another engine than XLA, these say what its host is for: cpu is "", features and tuning are
+    empty, threads 1.  device: the accelerator; UNSET for a CPU and for other engines.  devices: how
+    many executables may be spread over.
     """
 
     name: Name

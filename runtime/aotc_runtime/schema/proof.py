@@ -1,7 +1,7 @@
 """Proofs as values: only verification may construct these types, which a test in tests/house
 checks.
 
-`system.pjrt` and `serving` ask for these types, so that bytes nobody verified cannot reach XLA.
+Engines and `serving` ask for these types, so that bytes nobody verified cannot reach an engine.
 """
 
 from __future__ import annotations

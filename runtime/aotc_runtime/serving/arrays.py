@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc_runtime.engines.protocol import Aval, Buffer, Device
 from aotc_runtime.errors import Finding, ShapeError
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer
 
 Array = np.ndarray[Any, Any]
 
@@ -21,9 +20,10 @@ class DeviceArray:
     raises ShapeError (AOTC-E631). Views that DLPack gave of it stay valid.
     """
 
-    __slots__ = ("_aval", "_buffer", "_is_viewed", "_lock", "_used_by")
+    __slots__ = ("_aval", "_buffer", "_is_viewed", "_lock", "_used_by", "device")
 
-    def __init__(self, buffer: Buffer, aval: Aval) -> None:
+    def __init__(self, device: Device, buffer: Buffer, aval: Aval) -> None:
+        self.device = device
         self._buffer = buffer
         self._aval = aval
         self._used_by = ""
@@ -83,20 +83,21 @@ class DeviceArray:
         Views keep what they see, so an array that has any goes on with a copy.
         """
         if self._is_viewed:
-            self._buffer = pjrt.device().put(pjrt.to_numpy(self._buffer, self._aval), self._aval)
+            seen = self.device.to_numpy(self._buffer, self._aval)
+            self._buffer = self.device.put(seen, self._aval)
             self._is_viewed = False
         return self._buffer
 
     def read_claimed(self) -> Array:
         """A copy on the host, for the call that claimed it."""
         with self._lock:
-            return np.array(pjrt.to_numpy(self._buffer, self._aval))
+            return np.array(self.device.to_numpy(self._buffer, self._aval))
 
     def give_back(self) -> None:
-        """End the claim of a call that failed. The array is usable again, unless XLA has deleted
-        it.
+        """End the claim of a call that failed. The array is usable again, unless the engine has
+        deleted it.
         """
-        if self._buffer is not None and not self._buffer.is_deleted():
+        if self._buffer is not None and not self.device.is_deleted(self._buffer):
             self._used_by = ""
 
     def delete(self) -> None:
@@ -106,8 +107,8 @@ class DeviceArray:
         """
         if self._is_viewed:
             self._buffer, self._is_viewed = None, False
-        elif self._buffer is not None and not self._buffer.is_deleted():
-            self._buffer.delete()
+        elif self._buffer is not None and not self.device.is_deleted(self._buffer):
+            self.device.delete(self._buffer)
 
     def __dlpack__(self, **_: Any) -> Any:
         """For jax, torch and others, without a copy. A view outlives a call that uses the array up.
@@ -125,18 +126,18 @@ class DeviceArray:
             )
         # A call that donates the array either finds it viewed, or leaves nothing to view.
         with self._lock:
-            capsule = pjrt.to_dlpack(self.buffer())
+            capsule = self.device.to_dlpack(self.buffer())
             self._is_viewed = True
         return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return pjrt.dlpack_device()
+        return self.device.dlpack_device()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
             raise ValueError("a DeviceArray cannot be read without a copy")
         with self._lock:
-            array = np.array(pjrt.to_numpy(self.buffer(), self._aval))
+            array = np.array(self.device.to_numpy(self.buffer(), self._aval))
         return array if dtype is None else array.astype(dtype)
 
     def __copy__(self) -> DeviceArray:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotc_runtime.engines.protocol import Buffer
 from aotc_runtime.errors import AotcError, Finding, ShapeError
 from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.tree import Leaf
@@ -27,8 +28,6 @@ from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.signature import bind, signature_of
 from aotc_runtime.serving.tallies import Tallies
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Buffer
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -69,6 +68,7 @@ class CheckedCalls:
         self._expected = [(leaf, inputs[leaf].dtype) for leaf in self._passed]
         self._scalars = [aval.shape == () for aval in inputs]
         self.execution = Execution(
+            resident.device,
             resident.name,
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
         )
@@ -103,7 +103,10 @@ class CheckedCalls:
             self._tallies.refused(error.code)
             raise
         result = self._build(
-            [DeviceArray(b, a) for b, a in zip(buffers, served.outputs, strict=True)]
+            [
+                DeviceArray(self.execution.device, b, a)
+                for b, a in zip(buffers, served.outputs, strict=True)
+            ]
         )
         served.counter.observe(perf_counter_ns() - started)
         return result
@@ -217,7 +220,8 @@ class CheckedCalls:
     def _on_host(self, served: Served, results: list[Buffer], is_jax: bool) -> Any:
         if not is_jax:
             return served.finish(results)
-        arrays = [pjrt.to_numpy(b, a) for b, a in zip(results, served.outputs, strict=True)]
+        read = self.execution.device.to_numpy
+        arrays = [read(b, a) for b, a in zip(results, served.outputs, strict=True)]
         return self._build(foreign_arrays.to_jax(arrays, self._spec.outputs))
 
 

@@ -19,7 +19,6 @@ from aotc_runtime.schema.tree import Leaf
 from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.served import Served, failed
 from aotc_runtime.serving.trees import arguments_of
-from aotc_runtime.system import pjrt
 
 if TYPE_CHECKING:
     import inspect
@@ -60,7 +59,7 @@ class LoadedEntryPoint:
         is_all_passed = len(self.passed) == len(spec.inputs)
         masks = {} if is_all_passed else _masks(resident)
         served = [
-            Served(profile, spec.result, masks.get(number, ()))
+            Served(resident.device, profile, spec.result, masks.get(number, ()))
             for number, profile in enumerate(resident.profiles)
         ]
         self._table: dict[Shapes, Served] = {
@@ -74,7 +73,7 @@ class LoadedEntryPoint:
         is_plain = is_plain and positional_count(self.parameters) == count
         self._plain_count = count if is_plain else -1
         self._dtypes = [aval.dtype for aval in resident.profiles[0].inputs]
-        self._device = pjrt.device()
+        self._device = resident.device
         self._threads = threads
         self._lock = threading.RLock()
         self._resident: ResidentEntryPoint | None = resident
@@ -90,7 +89,7 @@ class LoadedEntryPoint:
             try:
                 result = served.finish(served.direct(*args))
             except self._device.error as error:
-                failure = failed(served.label, error)
+                failure = failed(self._device, served.label, error)
                 self.tallies.refused(failure.code)
                 raise failure from error
             served.counter.observe(perf_counter_ns() - started)
@@ -225,6 +224,6 @@ def _masks(resident: ResidentEntryPoint) -> dict[int, Any]:
 
     masks = masks_of(resident.spec)
     return {
-        number: on_device(masks, profile.record.input_shapes, profile.record.sizes)
+        number: on_device(resident.device, masks, profile.record.input_shapes, profile.record.sizes)
         for number, profile in enumerate(resident.profiles)
     }

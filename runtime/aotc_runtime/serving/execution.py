@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from aotc_runtime.engines.protocol import Buffer, Device
 from aotc_runtime.errors import AotcError, Finding, ResourceError, ShapeError
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.resident import ResidentExecutable
 from aotc_runtime.serving.served import Served, failed
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Buffer
 
 Array = np.ndarray[Any, Any]
 _MODULES = sys.modules
@@ -23,33 +22,39 @@ _MODULES = sys.modules
 class Execution:
     """Runs the executables of one entry point. donated: the leaves that its calls use up."""
 
-    def __init__(self, name: str, donated: Sequence[int]) -> None:
+    def __init__(self, device: Device, name: str, donated: Sequence[int]) -> None:
+        self.device = device
         self._name = name
         self.donated = frozenset(donated)
-        self.device = pjrt.device()
 
     def execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
         """Run it on the calling thread. leaves: numpy arrays and DeviceArrays of its shapes.
 
         Raises BackendError (AOTC-E754, E755), ShapeError (AOTC-E631, E632).
         """
+        device = self.device
         # Under jax's settings jaxlib's call path might take 64-bit arrays for 32-bit ones.
-        if served.direct is None or "jax" in _MODULES or self.device.was_forked:
+        if (
+            served.direct is None
+            or "jax" in _MODULES
+            or device.was_forked
+            or any(type(leaf) is DeviceArray and leaf.device is not device for leaf in leaves)
+        ):
             arguments, claimed = self.arguments(served.executable, leaves)
             return self.run(served.executable, arguments, claimed)
         buffers = [leaf.buffer() if type(leaf) is DeviceArray else leaf for leaf in leaves]
         try:
             return served.direct(*buffers)
-        except self.device.error as error:
-            raise failed(served.label, error) from error
+        except device.error as error:
+            raise failed(device, served.label, error) from error
 
     def arguments(
         self, executable: ResidentExecutable, leaves: list[Any]
     ) -> tuple[list[Buffer], list[DeviceArray]]:
         """Every argument of the executable on the device, and the arrays this call uses up."""
-        if self.device.was_forked:
-            pjrt.device()  # raises
-        put = self.device.put
+        device = self.device
+        device.require_unforked()
+        put = device.put
         claimed = self.claim(leaves, executable.label, self.donated) if self.donated else []
         claimed_ids = {id(array) for array in claimed}
         buffers: list[Any] = [None] * len(leaves)
@@ -61,8 +66,8 @@ class Execution:
                     leaf, aval = leaves[argument], executable.inputs[argument]
                     if type(leaf) is DeviceArray:
                         is_claimed = id(leaf) in claimed_ids
-                        if leaf.placement is not aval.placement:
-                            # Every client has one placement of a kind, so these differ.
+                        if leaf.device is not device or leaf.placement is not aval.placement:
+                            # Every device has one placement of a kind, so these differ.
                             buffer = put(_on_host(leaf, is_claimed), aval)
                         else:
                             buffer = leaf.claimed() if is_claimed else leaf.buffer()
@@ -79,11 +84,11 @@ class Execution:
     ) -> list[Buffer]:
         """Run it on arguments that are on the device. Raises BackendError (AOTC-E755)."""
         try:
-            results = pjrt.execute(executable.executable, arguments)
+            results = self.device.execute(executable.executable, arguments)
         except self.device.error as error:
             for array in claimed:
                 array.give_back()
-            raise failed(executable.label, error) from error
+            raise failed(self.device, executable.label, error) from error
         for array in claimed:
             array.delete()
         return results

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
-from aotc_runtime.system import pjrt
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +100,7 @@ class LoadedBundle:
         self.fixtures = fixtures
         self._compilations = compilations
         self._lock = threading.Lock()
+        self._device = resident.device
         self._threads = Threads(f"aotc-{resident.verified.manifest.name}")
         self._entry_points = {
             name: LoadedEntryPoint(entry_point, self._threads)
@@ -154,8 +154,8 @@ class LoadedBundle:
             "signers": list(self.signers),
             "jaxlib": self.manifest.built_with.jaxlib,
             "certified": self._choice.certified.to_json() if self._choice.certified else None,
-            "threads": pjrt.device().threads,
-            "xla_flags": pjrt.device().xla_flags or None,
+            "threads": self._device.threads,
+            "xla_flags": self._device.flags or None,
             "devices": self.manifest.requires.devices,
             "mesh": mesh_report(self.manifest),
             "timings": dict(self.timings),
@@ -183,11 +183,10 @@ class LoadedBundle:
         with self._lock:
             resident, self._resident = self._resident, None
         if resident is not None:
-            device = pjrt.device()
             for entry_point in self._entry_points.values():
                 entry_point.close()
             del resident
-            device.forget_released()
+            self._device.forget_released()
         self._threads.close()
 
     def __enter__(self) -> LoadedBundle:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from aotc_runtime.engines.protocol import Buffer, Device
 from aotc_runtime.errors import BackendError, Finding, ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
@@ -18,8 +19,6 @@ from aotc_runtime.serving.resident import (
     ResidentProfile,
 )
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Buffer
 
 WARM_SECONDS_MAX = 0.01
 """An executable whose fixture takes longer is not called again to warm it up: that would save its
@@ -63,7 +62,7 @@ def _run(
     spec = entry_point.spec
     where = f"fixture {profile.label}"
     views = tensor_views(resident.verified.blob(profile.record.fixture), where)
-    device = pjrt.device()
+    device = resident.device
     arrays = {name: array for name, (array, *_) in views.items()}
     _require_fit(spec, profile, arrays, where)
     inputs = [arrays[f"inputs/{s.path}"] for s in spec.inputs]
@@ -85,7 +84,7 @@ def _run(
     differences = []
     for tensor, aval, result in zip(spec.outputs, profile.outputs, results, strict=True):
         expected = arrays[f"outputs/{tensor.path}"]
-        difference = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
+        difference = compare(device.to_numpy(result, aval), expected, rtol, atol)
         differences.append((tensor.path, difference))
     return _Ran(over_all(differences), inputs, seconds)
 
@@ -112,13 +111,13 @@ def _require_fit(
             )
 
 
-def _execute(device: pjrt.Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
+def _execute(device: Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
     """Run on the path that calls take later, so that the first call has nothing left to prepare."""
     if profile.direct is not None:
         return profile.direct(*inputs)
     leaves = [device.put(array, aval) for array, aval in zip(inputs, profile.inputs, strict=True)]
     arguments = [leaves[a] if isinstance(a, int) else a for a in profile.arguments]
-    return pjrt.execute(profile.executable, arguments)
+    return device.execute(profile.executable, arguments)
 
 
 def make_ready(resident: ResidentBundle) -> LoadedBundle:
@@ -145,7 +144,7 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
                 for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
             )
         )
-    compilations = pjrt.device().compilations()
+    compilations = resident.device.compilations()
     if compilations:
         raise ReadinessError(
             Finding(

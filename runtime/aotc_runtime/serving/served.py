@@ -1,17 +1,16 @@
-"""An executable as calls use it, and XLA's error as one of ours."""
+"""An executable as calls use it, and an engine's error as one of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from aotc_runtime.engines.protocol import Aval, Buffer, Device
 from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.tree import Leaf, Tree
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.resident import ResidentExecutable
 from aotc_runtime.serving.telemetry import CallCounter
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Buffer
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.arrays import DeviceArray
@@ -20,13 +19,15 @@ if TYPE_CHECKING:
 class Served:
     """An executable as calls use it, with its counter.
 
-    masks: masks and lengths, which the loader passes, by leaf, for a call of exactly its sizes.
+    device: that it runs on.  masks: masks and lengths, which the loader passes, by leaf, for a call
+    of exactly its sizes.
     """
 
     __slots__ = ("counter", "direct", "executable", "finish", "label", "masks", "outputs")
 
     def __init__(
         self,
+        device: Device,
         executable: ResidentExecutable,
         result: Tree,
         masks: Sequence[tuple[int, DeviceArray]] = (),
@@ -37,24 +38,26 @@ class Served:
         self.direct = executable.direct
         self.masks = masks
         self.counter = CallCounter()
-        self.finish = _finisher(result, executable.outputs)
+        self.finish = _finisher(device, result, executable.outputs)
 
 
-def _finisher(result: Tree, outputs: tuple[pjrt.Aval, ...]) -> Callable[[list[Buffer]], Any]:
+def _finisher(
+    device: Device, result: Tree, outputs: tuple[Aval, ...]
+) -> Callable[[list[Buffer]], Any]:
     """From device buffers to the result of a call with numpy arrays."""
     if isinstance(result, Leaf):
-        return pjrt.reader_of_one(outputs[0])
-    read, build = pjrt.reader(outputs), trees.builder(result)
+        return device.reader_of_one(outputs[0])
+    read, build = device.reader(outputs), trees.builder(result)
     return lambda buffers: build(read(buffers))
 
 
-def failed(label: str, error: Exception) -> BackendError:
-    """XLA's error as ours (AOTC-E755)."""
+def failed(device: Device, label: str, error: Exception) -> BackendError:
+    """The engine's error as ours (AOTC-E755)."""
     return BackendError(
         Finding(
             code="AOTC-E755",
             where=label,
-            expected="XLA to run the executable",
+            expected=f"{device.engine} to run the executable",
             found=str(error).strip().splitlines()[0],
             hint="the bundle stays usable; if memory ran out, free some or call with less",
         )

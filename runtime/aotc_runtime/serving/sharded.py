@@ -6,34 +6,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aotc_runtime.engines.protocol import Aval, Tiles
 from aotc_runtime.errors import BackendError, Finding
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer, Executable
 
 
 def check_tiles(
-    executable: Executable,
-    arguments: Sequence[Buffer | int],
-    inputs: Sequence[Aval],
+    tiles: tuple[Sequence[Tiles | None], Sequence[Tiles | None]],
+    arguments: Sequence[Aval],
     outputs: Sequence[Aval],
     where: str,
 ) -> None:
     """Compare every parameter and result of an executable with the bundle's placements.
 
-    arguments: as a ResidentExecutable's. Raises BackendError (AOTC-E757).
+    tiles: of its parameters and results, as the engine says. Raises BackendError (AOTC-E757).
     """
-    parameters, results = pjrt.device().tiles(executable)
-    expected = [inputs[a] if isinstance(a, int) else pjrt.aval_of(a) for a in arguments]
-    for what, wanted, found in (("parameter", expected, parameters), ("result", outputs, results)):
+    parameters, results = tiles
+    for what, wanted, found in (("parameter", arguments, parameters), ("result", outputs, results)):
         if len(wanted) != len(found):
             raise _refused(where, f"{len(wanted)} {what}s", f"{len(found)}")
-        for index, (aval, tiles) in enumerate(zip(wanted, found, strict=True)):
+        for index, (aval, has) in enumerate(zip(wanted, found, strict=True)):
             assert aval.placement is not None, "made with the mesh"
-            if aval.placement.tiles != tiles:
+            if aval.placement.tiles != has:
                 raise _refused(
                     where,
                     f"{what} {index} cut as the manifest says: {aval.placement.tiles}",
-                    "cut in another way" if tiles is None else str(tiles),
+                    "cut in another way" if has is None else str(has),
                 )
 
 

@@ -1,2 +1,1 @@
-"""The outside world: files (store), facts about this host (host), jaxlib (pjrt). No
-decisions here."""
+"""The outside world: files (store), facts about this host (host). No decisions here."""

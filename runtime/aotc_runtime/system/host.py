@@ -1,67 +1,61 @@
-"""What this host is: processor, system, jaxlib, devices and memory, as `HostFacts`.
-
-Of the processor jaxlib is asked where it is installed, since its compiler decides what it calls a
-feature; without it the system is, which is enough to verify bundles.
-"""
+"""What this host is, as `HostFacts`: system, libraries and memory; engines know the rest."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
+from msgspec import Struct
+
+from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
-from aotc_runtime.system import processor
 from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
-
-ACCELERATORS = ("cuda", "tpu")
-"""Platforms beside the processor's of which facts can be gathered."""
 
 LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
-def detect(
-    memory_limit: int | None = None,
-    devices: int | None = None,
-    platforms: Sequence[str] = (),
+class Machine(Struct, frozen=True):
+    """The processor. architecture, cpu, features: in LLVM's spelling.  kind: an engine's name for
+    it, "" without one.
+    """
+
+    architecture: str
+    cpu: str
+    features: frozenset[str]
+    kind: str = ""
+
+
+def machine() -> Machine:
+    """This host's processor as the system describes it."""
+    from aotc_runtime.system import cpu_features
+
+    cpu, features = cpu_features.processor(_read(Path("/proc/cpuinfo")))
+    return Machine(os.uname().machine, cpu, features)
+
+
+def facts(
+    machine: Machine,
+    jaxlib: str,
+    devices: int,
+    memory_limit: int | None,
+    accelerators: tuple[Accelerator, ...],
 ) -> HostFacts:
-    """The facts of this process' host. Starts jaxlib if it is installed; raises what
-    `pjrt.processor_device` raises, and before jaxlib is touched IncompatibleHostError (AOTC-E506)
-    where it cannot run.
+    """The facts of this process' host. jaxlib: the version, and so on as in `HostFacts`.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
-    devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
-    started with, now or before.
-    platforms: those beside the processor's whose devices are looked for.
     """
     system = os.uname()
-    architecture, kind, count = system.machine, "", devices or 1
-    if is_installed("jaxlib"):
-        processor.require()
-        # It imports numpy, which dies of SIGILL on processors that the line above refuses.
-        from aotc_runtime.system import pjrt
-
-        device = pjrt.processor_device(devices=devices)
-        triple, cpu, features = device.machine()
-        architecture, jaxlib = triple.partition("-")[0], device.jaxlib
-        kind, count = device.kind, device.device_count
-    else:
-        from aotc_runtime.system import cpu_features
-
-        cpu, features = cpu_features.processor(_read(Path("/proc/cpuinfo")))
-        jaxlib = NOT_INSTALLED
     return HostFacts(
         platform="cpu",
-        architecture=architecture,
-        cpu=cpu,
-        isa=features,
+        architecture=machine.architecture,
+        cpu=machine.cpu,
+        isa=machine.features,
         jaxlib=jaxlib,
-        devices=count,
+        devices=devices,
         memory_bytes=free_memory() if memory_limit is None else memory_limit,
         os=system.sysname.lower(),
         kernel=system.release,
@@ -69,10 +63,9 @@ def detect(
         python=".".join(map(str, sys.version_info[:3])),
         runtime=VERSION,
         bundle_format=FORMAT_VERSION,
-        device_kind=kind,
+        device_kind=machine.kind,
         libraries=tuple(name for name in LIBRARIES if is_installed(name)),
-        devices_fixed=devices is not None and jaxlib != NOT_INSTALLED,
-        accelerators=accelerators(platforms),
+        accelerators=accelerators,
     )
 
 
@@ -84,33 +77,6 @@ def is_installed(package: str) -> bool:
         return any(finder.find_spec(package, None) for finder in sys.meta_path)
     except ImportError:  # of a finder that refuses it
         return False
-
-
-def detect_all(devices: int | None = None) -> HostFacts:
-    """The facts of this process' host, with what there is beside the processor."""
-    return detect(devices=devices, platforms=ACCELERATORS)
-
-
-def accelerator(platform: str) -> Accelerator | None:
-    """The devices of a platform that this process may use. Without devices where there are none;
-    None for a platform that aotc cannot ask about. May start the driver of these devices.
-    """
-    match platform:
-        case "cuda":
-            from aotc_runtime.system import cuda
-
-            return cuda.detect()
-        case "tpu":
-            from aotc_runtime.system import tpu
-
-            return tpu.detect()
-    return None
-
-
-def accelerators(platforms: Sequence[str]) -> tuple[Accelerator, ...]:
-    """The devices of each of these platforms of which there is a device or a plugin."""
-    found = (accelerator(platform) for platform in platforms)
-    return tuple(each for each in found if each and (each.devices or each.plugin))
 
 
 def libc() -> str:

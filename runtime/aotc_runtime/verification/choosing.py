@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.choice import Candidate, Choice, Ruling
+from aotc_runtime.schema.engine import engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.verification.compatibility import check_host
@@ -40,7 +41,7 @@ def choose_target(
         (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
         key=lambda candidate: (
             bool(candidate.findings),
-            manifests[candidate.target].requires.device is UNSET,
+            manifests[candidate.target].target.device is UNSET,
             -candidate.features,
             candidate.target,
         ),
@@ -88,6 +89,15 @@ def wanted_platforms(
         if manifest.requires.device is not UNSET and wanted in (None, name)
     }
     return tuple(sorted(platforms))
+
+
+def wanted_engines(manifests: Mapping[str, BundleManifest], wanted: str | None) -> frozenset[str]:
+    """Engines that run the executables of whichever target is chosen."""
+    return frozenset(
+        engine_name(manifest.target.platform)
+        for name, manifest in manifests.items()
+        if wanted in (None, name)
+    )
 
 
 def missing_target(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.engine import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
@@ -40,8 +41,16 @@ def _where(manifest: BundleManifest) -> str:
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 
+def _needs_xla(manifest: BundleManifest) -> bool:
+    return engine_name(manifest.requires.platform) == XLA
+
+
 def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """accepts_jaxlib: exact versions, each with evidence behind it."""
+    """accepts_jaxlib: exact versions, each with evidence behind it. Only XLA's executables need
+    jaxlib; of another engine's, requires.device says which versions run them.
+    """
+    if not _needs_xla(manifest):
+        return
     if host.jaxlib == NOT_INSTALLED:
         version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
         yield Finding(
@@ -126,10 +135,10 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
     return has.platform if has.devices else host.platform
 
 
-def check_libc(_: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """The glibc that every supported jaxlib needs, if the host's version is known."""
     name, found = _libc(host)
-    if name == GLIBC and found and found < GLIBC_FLOOR:
+    if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
         yield Finding(
             code="AOTC-E507",
             where="this host's C library",

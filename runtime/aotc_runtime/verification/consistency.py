@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding
+from aotc_runtime.schema.engine import XLA, engine_name
 from aotc_runtime.schema.labels import data_text
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
@@ -97,12 +98,30 @@ def _is_sharded(manifest: BundleManifest) -> bool:
 
 def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     target, requires = manifest.target, manifest.requires
+    if engine_name(target.platform) != XLA:
+        yield from _check_engine(manifest, where)
+        return
     family = "cpu" if target.device is UNSET else target.device.__struct_config__.tag
     if not target.platform == requires.platform == family:
         found = f"{target.platform}, {requires.platform} and {family}"
         yield _finding(f"{where} target", "one platform", found)
     if (target.device is UNSET) != (requires.device is UNSET):
         yield _finding(f"{where} requires", "requirements of the target's device", "one without")
+
+
+def _check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """The platform of another engine than XLA has no description here; what a host must have of the
+    engine is said as that of a device.
+    """
+    target, requires = manifest.target, manifest.requires
+    if target.platform != requires.platform:
+        found = f"{target.platform} and {requires.platform}"
+        yield _finding(f"{where} target", "one platform", found)
+    if target.device is not UNSET:
+        yield _finding(f"{where} target", f"no device of {target.platform}", "one")
+    if requires.device is UNSET:
+        expected = f"what a host needs of the engine for {target.platform}"
+        yield _finding(f"{where} requires", expected, "nothing")
 
 
 def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:

@@ -33,6 +33,7 @@ from aotc_runtime.verification.choosing import (
     AskCertificates,
     choose_target,
     wanted_devices,
+    wanted_engines,
     wanted_platforms,
 )
 from aotc_runtime.verification.contents import (
@@ -155,6 +156,10 @@ class Vouched(Unpacked, frozen=True):
         name those that it has.
         """
         return wanted_platforms(self._contents.manifests, target)
+
+    def wanted_engines(self, target: str | None) -> frozenset[str]:
+        """Engines that run the executables of this target, or of any."""
+        return wanted_engines(self._contents.manifests, target)
 
 
 def accept(unpacked: Unpacked) -> Vouched:

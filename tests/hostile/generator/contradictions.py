@@ -111,6 +111,17 @@ CONTRADICTIONS: dict[str, Any] = {
     "a device that a host need not have": lambda m, e, p: (
         m["target"].update(platform="tpu", device=CHIPS) or m["requires"].update(platform="tpu")
     ),
+    "another engine of which a host need have nothing": lambda m, e, p: (
+        m["target"].update(platform="iree") or m["requires"].update(platform="iree")
+    ),
+    "another engine whose platform is not the required one": lambda m, e, p: (
+        m["target"].update(platform="iree-vulkan")
+        or m["requires"].update(platform="iree", device=NEEDED)
+    ),
+    "another engine with a device of XLA's": lambda m, e, p: (
+        m["target"].update(platform="iree", device=CHIPS)
+        or m["requires"].update(platform="iree", device=NEEDED)
+    ),
     "an argument that is no input": lambda m, e, p: p["arguments"][-1].update(leaf=1),
     "an argument of no weights set": lambda m, e, p: p["arguments"][0].update(set="other"),
     "an argument that is no tensor": lambda m, e, p: p["arguments"][0].update(tensor="other"),

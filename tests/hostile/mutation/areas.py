@@ -72,8 +72,8 @@ AREAS = (
     ),
     Area(
         RUNTIME,
-        ("system/xla_flags.py",),
-        ("tests/unit/runtime/system/test_xla_flags.py",),
+        ("engines/xla/flags.py",),
+        ("tests/unit/runtime/engines/test_flags.py",),
         in_file=True,
         decisions=True,
     ),
@@ -288,7 +288,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("config/gates.py", "config/fields.py"),
-        ("tests/unit/config", "--ignore=tests/unit/config/test_llvm_processors.py"),
+        ("tests/unit/config",),
         in_file=True,
     ),
     Area(

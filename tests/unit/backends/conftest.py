@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.config.target import read_target
+from aotc.backends.targets import read_target
 from aotc.stages import CompileJob, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Target

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aotc.config.target import builtin_folder
+from aotc.backends.targets import builtin_folder
 
 Run = Callable[..., Any]
 DIGITS = Path(__file__).parents[3] / "manifests" / "digits.toml"

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from aotc.config import isa
+from aotc.backends.cpu import isa
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]

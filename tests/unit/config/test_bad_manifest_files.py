@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.document import DEPTH_MAX, SIZE_BYTES_MAX
-from aotc.config.target import read_target
 from aotc.errors import BuildManifestError
 from aotc_runtime.errors import Finding
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aotc.backends.registry import kind_of, platforms
+from aotc.backends.targets import read_target
 from aotc.config.build_manifest import (
     DimensionSpec,
     EntryPointSpec,
@@ -17,8 +19,6 @@ from aotc.config.build_manifest import (
 )
 from aotc.config.gates import Gates
 from aotc.config.specs import ManifestKeys, ToleranceSpec
-from aotc.config.target import read_target
-from aotc.config.target_models import MODELS
 from aotc.config.validation import keys_of
 from aotc_runtime.schema.manifest import DType
 
@@ -53,7 +53,7 @@ def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
     "model",
     [
         *(ManifestKeys, WeightsSpec, DimensionSpec, EntryPointSpec, FixtureSpec, Overrides),
-        *(Gates, ToleranceSpec, *MODELS.values()),
+        *(Gates, ToleranceSpec, *(kind_of(platform).model for platform in platforms())),
     ],
     ids=lambda model: model.__name__,
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.system import host
+from aotc_runtime.engines.facts import detect
 
 Bundle = tuple[Path, Path]
 
@@ -72,7 +72,7 @@ def test_loading_says_which_extra_the_bundle_needs(digits_bundle: Bundle) -> Non
 def test_the_host_is_described_from_the_system(digits_bundle: Bundle) -> None:
     done = run(COMMAND, "host-info", "--json")
     facts = json.loads(done.stdout)["facts"]
-    asked = host.detect()
+    asked = detect()
     assert facts["jaxlib"] == "not installed" and facts["architecture"] == asked.architecture
     assert facts["libc"] == asked.libc and facts["runtime"] == asked.runtime
     assert {"sse2", "cx8"} <= {*facts["isa"]} or asked.architecture != "x86_64"
@@ -80,6 +80,6 @@ def test_the_host_is_described_from_the_system(digits_bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_processor_is_as_many_devices_as_a_bundle_wants(count: int) -> None:
-    code = f"from aotc_runtime.system import host\nfacts = host.detect(devices={count})\n"
+    code = f"from aotc_runtime.engines.facts import detect\nfacts = detect(devices={count})\n"
     done = run(code + "print(facts.devices, facts.devices_fixed)")
     assert done.stdout.split() == [str(count), "False"], done.stderr

@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import NoReturn
 
+from aotc_runtime.engines.protocol import Device
 from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
@@ -25,13 +26,16 @@ from aotc_runtime.serving.routing.masks import masks_of, on_device
 from aotc_runtime.serving.routing.sizes import shapes_at
 from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.weights import tensor_views
-from aotc_runtime.system import host, pjrt
+from aotc_runtime.system import host
 
 
 class SymbolicCompiler:
     """Compiles one entry point for any sizes; call it from one thread at a time."""
 
-    def __init__(self, name: str, spec: EntryPoint, symbolic: ResidentSymbolic) -> None:
+    def __init__(
+        self, device: Device, name: str, spec: EntryPoint, symbolic: ResidentSymbolic
+    ) -> None:
+        self._device = device
         self._name, self._spec, self._symbolic = name, spec, symbolic
         self._has_matched = False
 
@@ -46,7 +50,7 @@ class SymbolicCompiler:
             self._has_matched = True
         found = self._compiled(sizes)
         inputs = sum(prod(aval.shape) * aval.dtype.itemsize for aval in found.inputs)
-        needed = inputs + pjrt.Device.memory_of(found.executable)
+        needed = inputs + self._device.memory_of(found.executable)
         free = host.free_memory()
         if needed > free:
             expected = f"{needed} bytes of free memory for a call"
@@ -54,8 +58,8 @@ class SymbolicCompiler:
                 found.label, expected, f"a call needs {needed} bytes of memory, {free} are free"
             )
         shapes = [aval.shape for aval in found.inputs]
-        masks = on_device(masks_of(self._spec), shapes, sizes)
-        return Served(found, self._spec.result, masks)
+        masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
+        return Served(self._device, found, self._spec.result, masks)
 
     def _compiled(self, sizes: dict[str, int]) -> ResidentExecutable:
         spec, symbolic = self._spec, self._symbolic
@@ -64,20 +68,20 @@ class SymbolicCompiler:
         kept = shapes_at([tensor.shape for tensor in spec.outputs], first.output_shapes, sizes)
         inputs = avals([tensor.dtype for tensor in spec.inputs], shapes)
         outputs = avals([tensor.dtype for tensor in spec.outputs], kept)
+        weights = iter(symbolic.weights)
         arguments = [
-            inputs[each] if isinstance(each, int) else pjrt.aval_of(each)
-            for each in symbolic.arguments
+            inputs[each] if isinstance(each, int) else next(weights) for each in symbolic.arguments
         ]
         where = label(self._name, sizes)
-        executable = pjrt.device().compile_symbolic(
+        executable = self._device.compile_symbolic(
             symbolic.module, arguments, outputs, symbolic.options, where
         )
-        direct = direct_call(executable, spec, symbolic.arguments, inputs, outputs)
+        direct = direct_call(self._device, executable, spec, symbolic.arguments, inputs, outputs)
         return ResidentExecutable(where, executable, symbolic.arguments, inputs, outputs, direct)
 
     def _match_fixture(self) -> None:
         """Raises BackendError (AOTC-E756)."""
-        spec, device = self._spec, pjrt.device()
+        spec, device = self._spec, self._device
         found = self._compiled(self._symbolic.cheapest.sizes)
         where = f"fixture {found.label}"
         # That it has these tensors was seen when the profile's own executable ran them.
@@ -88,13 +92,13 @@ class SymbolicCompiler:
         ]
         arguments = [leaves[each] if isinstance(each, int) else each for each in found.arguments]
         try:
-            results = pjrt.execute(found.executable, arguments)
+            results = device.execute(found.executable, arguments)
         except device.error as error:
             _refuse(where, "the bundled module to run", str(error).strip().splitlines()[0])
         rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
         for tensor, aval, result in zip(spec.outputs, found.outputs, results, strict=True):
             expected = views[f"outputs/{tensor.path}"][0]
-            difference = compare(pjrt.to_numpy(result, aval), expected, rtol, atol)
+            difference = compare(device.to_numpy(result, aval), expected, rtol, atol)
             if not difference.within:
                 _refuse(
                     f"{where} output {tensor.path or 'result'}",

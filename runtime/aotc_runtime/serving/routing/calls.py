@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
+from aotc_runtime.engines.protocol import Aval, Buffer, Device
 from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.execution import Execution
 from aotc_runtime.serving.routing.masks import Length, Mask
@@ -21,8 +22,6 @@ from aotc_runtime.serving.routing.sizes import shapes_at
 from aotc_runtime.serving.routing.splitting import axis_of, join, piece
 from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tallies import Padding, Path
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval, Buffer
 
 Array = np.ndarray[Any, Any]
 Result = Buffer | Array
@@ -121,8 +120,9 @@ class PaddedCall:
             for mask in self._masks:
                 given[mask.leaf] = mask.array(self._shapes[mask.leaf], self._sizes)
             buffers = execution.execute(served, given)
+            read = execution.device.to_numpy
             return [
-                buffer if shape is None else cut(pjrt.to_numpy(buffer, aval), shape)
+                buffer if shape is None else cut(read(buffer, aval), shape)
                 for buffer, shape, aval in zip(buffers, self._cuts, served.outputs, strict=True)
             ]
 
@@ -157,6 +157,7 @@ class SplitCall:
 
     def run(self, leaves: list[Any]) -> list[Result]:
         with self._execution.on_host(leaves, self.executable, self._leaves) as given:
+            device = self._execution.device
             found: list[list[Array]] = []
             start = 0
             for size, call in self._parts:
@@ -167,13 +168,13 @@ class SplitCall:
                     for index, leaf in enumerate(given)
                 ]
                 results = zip(call.run(pieces), call.outputs, strict=True)
-                found.append([on_host(result, aval) for result, aval in results])
+                found.append([on_host(device, result, aval) for result, aval in results])
                 start += size
             return [
                 join([part[index] for part in found], axis) for index, axis in enumerate(self._out)
             ]
 
 
-def on_host(result: Result, aval: Aval) -> Array:
+def on_host(device: Device, result: Result, aval: Aval) -> Array:
     """A result as numpy."""
-    return result if type(result) is np.ndarray else pjrt.to_numpy(result, aval)
+    return result if type(result) is np.ndarray else device.to_numpy(result, aval)

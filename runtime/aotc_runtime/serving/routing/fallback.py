@@ -94,9 +94,11 @@ class FallbackCalls:
     def on_device(self, shapes: Shapes, leaves: list[Any], started: int) -> Any:
         """DeviceArrays; what had to be cut or joined is put back on the device."""
         call = self.find(shapes)
-        put = self._execution.device.put
+        device = self._execution.device
         arrays = [
-            DeviceArray(put(result, aval) if type(result) is np.ndarray else result, aval)
+            DeviceArray(
+                device, device.put(result, aval) if type(result) is np.ndarray else result, aval
+            )
             for result, aval in zip(call.run(leaves), call.outputs, strict=True)
         ]
         self._count(call, started)
@@ -199,7 +201,8 @@ class FallbackCalls:
         return ShapeError(finding)
 
     def _finished(self, call: RoutedCall, results: list[Result], is_jax: bool, started: int) -> Any:
-        arrays = [on_host(r, aval) for r, aval in zip(results, call.outputs, strict=True)]
+        device = self._execution.device
+        arrays = [on_host(device, r, aval) for r, aval in zip(results, call.outputs, strict=True)]
         leaves = foreign_arrays.to_jax(arrays, self._spec.outputs) if is_jax else arrays
         result = self._build(leaves)
         self._count(call, started)
@@ -232,7 +235,7 @@ def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:
     return BackgroundCompiler(
         resident.name,
         symbolic.module.digest,
-        SymbolicCompiler(resident.name, resident.spec, symbolic),
+        SymbolicCompiler(resident.device, resident.name, resident.spec, symbolic),
         min(policy.most for policy in policies),
         min(policy.seconds for policy in policies),
     )

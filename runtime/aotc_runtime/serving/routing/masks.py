@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from aotc_runtime.engines.protocol import Aval, Device
 from aotc_runtime.schema.labels import supplied_parameters, without_compiling
 from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.routing import padding
-from aotc_runtime.system import pjrt
 
 Array = np.ndarray[Any, Any]
 
@@ -67,13 +67,15 @@ def masks_of(spec: EntryPoint) -> tuple[Mask | Length, ...]:
 
 
 def on_device(
-    masks: Sequence[Mask | Length], shapes: Sequence[tuple[int, ...]], sizes: Mapping[str, int]
+    device: Device,
+    masks: Sequence[Mask | Length],
+    shapes: Sequence[tuple[int, ...]],
+    sizes: Mapping[str, int],
 ) -> list[tuple[int, DeviceArray]]:
     """Masks and lengths for a call of exactly these sizes, by leaf."""
-    device = pjrt.device()
     found = []
     for mask in masks:
         array = mask.array(shapes[mask.leaf], sizes)
-        aval = pjrt.Aval(array.shape, array.dtype)
-        found.append((mask.leaf, DeviceArray(device.put(array, aval), aval)))
+        aval = Aval(array.shape, array.dtype)
+        found.append((mask.leaf, DeviceArray(device, device.put(array, aval), aval)))
     return found

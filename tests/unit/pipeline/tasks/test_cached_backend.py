@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.backends.xla.compile import XlaBackend
 from aotc.cache.keys import key_of
 from aotc.cache.store import LocalStore
 from aotc.cache.tasks import Tasks
-from aotc.config.target import read_target
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.cached_backend import CachedBackend, job_parts
 from aotc.stages import CompileJob, Executable, Module

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
+from aotc_runtime.engines.protocol import Aval
 from aotc_runtime.schema.shardings import mesh_of
-from aotc_runtime.system import pjrt
-from aotc_runtime.system.pjrt import Aval
 
 
 @pytest.fixture
@@ -80,8 +79,10 @@ def test_an_array_that_is_used_up_lets_go_of_what_its_views_show(array: DeviceAr
 
 
 def test_an_array_that_is_spread_has_no_dlpack(array: DeviceArray) -> None:
-    placement = pjrt.device().placement(mesh_of({"data": 1}), (("data",), ()), array.shape)
-    spread = DeviceArray(array.buffer(), Aval(array.shape, array.dtype, placement=placement))
+    placement = array.device.placement(mesh_of({"data": 1}), (("data",), ()), array.shape)
+    spread = DeviceArray(
+        array.device, array.buffer(), Aval(array.shape, array.dtype, placement=placement)
+    )
     assert spread.placement is placement
     with pytest.raises(ShapeError) as refused:
         spread.__dlpack__()

@@ -14,7 +14,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime import BackendError, DeviceArray, LoadedBundle, ShapeError
-from aotc_runtime.system import pjrt
+from aotc_runtime.engines.xla.client import XlaDevice
 
 Bundle = tuple[Path, Path]
 
@@ -73,7 +73,7 @@ def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
     with monkeypatch.context() as patched:
         # Beside jax, calls do not go directly.
         patched.setattr(predict._table[((8, 64),)], "direct", no_memory)
-        patched.setattr(pjrt, "execute", no_memory)
+        patched.setattr(XlaDevice, "execute", no_memory)
         for call in (predict, predict.on_device):
             with pytest.raises(BackendError) as caught:
                 call(image(8))

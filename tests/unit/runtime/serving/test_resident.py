@@ -17,6 +17,10 @@ import pytest
 import aotc_runtime
 from aotc.packing.weights import write_shards
 from aotc_runtime.digest import sha256
+from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.protocol import Aval
+from aotc_runtime.engines.xla import client
+from aotc_runtime.engines.xla.engine import processor
 from aotc_runtime.errors import AotcError, BundleFormatError, IntegrityError
 from aotc_runtime.formats import tar
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
@@ -26,7 +30,6 @@ from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving import resident
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.serving.weights import weight_arrays
-from aotc_runtime.system import host, pjrt
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -92,16 +95,16 @@ def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     path, policy = request.getfixturevalue(f"{name}_bundle")
-    source, facts = open_bundle(path), host.detect()
+    source, facts = open_bundle(path), detect()
     bundle = make_resident(verify(source, read_policy(policy), facts, time.time()))
     mapped = ranges(path)
-    device, in_place = pjrt.device(), 0
+    device, in_place = processor(), 0
     for key, array in bundle.arrays.items():
         address = array.ctypes.data
         assert any(start <= address and address + array.nbytes <= end for start, end in mapped)
         if array.nbytes % ALIGNMENT == 0:
             assert address % ALIGNMENT == 0, "the writer puts these on a boundary"
-            assert device.pointer(bundle.buffers[key]) == address
+            assert device.pointer(bundle.weights[key].buffer) == address
             in_place += array.nbytes
     assert in_place > 0.99 * sum(array.nbytes for array in bundle.arrays.values())
 
@@ -120,7 +123,7 @@ def held() -> tuple[int, int, int]:
     """Open files, maps, and executables in XLA's client."""
     gc.collect()
     # What was dropped without closing, XLA lets go of at its next call; this is one.
-    pjrt.device().forget_released()
+    processor().forget_released()
     files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     maps = len(Path("/proc/self/maps").read_text("utf-8").splitlines())
     return files, maps, executables()
@@ -130,7 +133,7 @@ def executables() -> int:
     """XLA still lists one that it is just taking apart, so a count is believed once it stays."""
     counts = [-1, -2]
     while len(set(counts[-3:])) > 1:
-        counts.append(len(pjrt.device()._client.live_executables()))
+        counts.append(len(processor()._client.live_executables()))
         time.sleep(0.005)
     return counts[-1]
 
@@ -202,7 +205,7 @@ def test_a_refused_load_keeps_nothing_of_its_executables(
     def kept() -> int:
         """Bytes that the module which deserializes has made, and that are still there."""
         gc.collect()  # what was raised refers to where it was raised
-        made_there = tracemalloc.Filter(inclusive=True, filename_pattern=pjrt.__file__)
+        made_there = tracemalloc.Filter(inclusive=True, filename_pattern=client.__file__)
         traces = tracemalloc.take_snapshot().filter_traces([made_there])
         return sum(each.size for each in traces.statistics("filename"))
 
@@ -239,15 +242,15 @@ def test_loading_again_and_again_needs_no_more_memory_files_or_maps(digits_bundl
 
 
 def test_only_what_jaxlibs_own_call_path_takes_in_order_runs_there() -> None:
-    device = pjrt.device()
-    plain = pjrt.Aval((2,), np.dtype(np.float32))
+    device = processor()
+    plain = Aval((2,), np.dtype(np.float32))
     weight = device.put(np.ones(2, np.float32), plain)
     spec = manifest().entry_points["predict"]
     (parameter,) = spec.parameters
     donating = msgspec.structs.replace(
         spec, parameters=(msgspec.structs.replace(parameter, donated=True),)
     )
-    packed = pjrt.Aval((2,), np.dtype(ml_dtypes.int4))
+    packed = Aval((2,), np.dtype(ml_dtypes.int4))
     for entry, arguments, inputs in (
         (spec, (0, weight), (plain,)),
         (spec, (weight, 1, 0), (plain, plain)),
@@ -256,4 +259,7 @@ def test_only_what_jaxlibs_own_call_path_takes_in_order_runs_there() -> None:
         (spec, (weight, 0), (packed,)),
     ):
         executable: Any = None
-        assert resident.direct_call(executable, entry, arguments, inputs, (plain,)) is None
+        assert (
+            resident.direct_call(processor(), executable, entry, arguments, inputs, (plain,))
+            is None
+        )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.system import host
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.system.cpu_features import processor
 
 X86 = """processor\t: 0
@@ -51,7 +51,7 @@ def test_of_a_system_that_tells_nothing_there_are_none() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM has another table")
 def test_the_system_and_jaxlib_agree_on_this_host() -> None:
     _, features = processor(Path("/proc/cpuinfo").read_text("utf-8"))
-    asked = host.detect().isa
+    asked = detect().isa
     preferences = {name for name in asked if name.startswith("prefer-")}
     # Whether there is a shadow stack depends on more than the processor.
     assert features - {"shstk"} == asked - preferences - {"shstk"}

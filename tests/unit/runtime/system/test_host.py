@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.schema.manifest import FORMAT_VERSION
-from aotc_runtime.system.host import available_memory, detect, libc
+from aotc_runtime.system.host import available_memory, libc
 from aotc_runtime.version import VERSION
 
 PHYSICAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

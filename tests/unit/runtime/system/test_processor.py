@@ -11,8 +11,8 @@ from importlib import metadata
 
 import pytest
 
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.system import processor
-from aotc_runtime.system.host import detect
 
 TOO_OLD = """
 import sys

@@ -332,3 +332,34 @@ def test_results_of_another_part_and_all_joined_count_as_memory_where_a_policy_s
     short = check_host(splitting, host(memory_bytes=1000 + 3 * output_bytes - 1))
     assert [f.code for f in short] == ["AOTC-E551"]
     assert check_host(splitting, host(memory_bytes=1000 + 3 * output_bytes)) == []
+
+
+IREE: dict[str, Any] = {
+    "platform": "iree-vulkan",
+    "custom_call_targets": [],
+    "device": {
+        "kinds": ["radeon"],
+        "memory_bytes": 0,
+        "plugin": "iree-base-runtime",
+        "accepts_plugin": ["3.13.0"],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("has", "codes"),
+    [
+        ({"devices": 1, "kinds": ("radeon",), "plugin": "3.13.0"}, []),
+        ({"devices": 1, "kinds": ("radeon",), "plugin": "3.12.0"}, ["AOTC-E403"]),
+        ({"devices": 1, "kinds": ("geforce",), "plugin": "3.13.0"}, ["AOTC-E508"]),
+        ({"devices": 0, "plugin": "3.13.0"}, ["AOTC-E501"]),
+        (None, ["AOTC-E501", "AOTC-E403"]),
+    ],
+)
+def test_another_engine_is_asked_for_its_own_version_and_jaxlib_does_not_matter(
+    has: dict[str, Any] | None, codes: list[str]
+) -> None:
+    bundle = manifest(target={"platform": "iree-vulkan"}, requires=IREE)
+    known = () if has is None else (Accelerator(platform="iree-vulkan", **has),)
+    here = host(accelerators=known, jaxlib="9.9", libc="glibc 2.17")
+    assert [finding.code for finding in check_host(bundle, here)] == codes

@@ -11,8 +11,8 @@ import pytest
 from aotc.workshops.bench import bench
 from aotc.workshops.bench.bench import measure, thread_counts
 from aotc.workshops.bench.text import bench_lines
+from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
-from aotc_runtime.system import pjrt
 
 Bundle = tuple[Path, Path]
 
@@ -77,7 +77,7 @@ def test_a_measuring_process_that_dies_is_one_finding(
 def test_processes_that_measure_do_not_see_the_flags_of_this_one(
     digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pjrt.processor_device()  # reads them once
+    engine.processor()  # reads them once
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such=1")
     measured(digits_bundle, lambda *_: None)
 

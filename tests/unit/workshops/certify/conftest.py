@@ -16,7 +16,7 @@ from unit.cli.conftest import aotc
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.certify import environments
-from aotc_runtime.system import pjrt
+from aotc_runtime.engines.xla import engine
 
 __all__ = ["aotc"]
 
@@ -55,7 +55,7 @@ def built_elsewhere(digits_bundle: tuple[Path, Path], builder: LocalSigner, tmp_
 
 @pytest.fixture(scope="session")
 def running_jaxlib() -> str:
-    return pjrt.device().jaxlib
+    return engine.processor().jaxlib
 
 
 @pytest.fixture(scope="session")

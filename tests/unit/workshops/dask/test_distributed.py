@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from aotc.backends.targets import read_target
 from aotc.backends.xla.compile import XlaBackend
-from aotc.config.target import read_target
 from aotc.errors import CompileError
 from aotc.pipeline.tasks.cached_backend import toolchain_parts
 from aotc.processes import StoppedError

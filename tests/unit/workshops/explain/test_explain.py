@@ -15,8 +15,9 @@ from aotc.errors import UsageError
 from aotc.pipeline.build import build
 from aotc.review.reading import Review, review
 from aotc.workshops.explain.explain import Explained, Stage, explain, explain_lines, explain_report
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.errors import TrustError
-from aotc_runtime.system import host
+from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 
@@ -46,7 +47,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Review:
 
 
 def explained(shown: Review, stage: Stage, target: str | None = None, **sizes: int) -> Explained:
-    return explain(shown, "f", stage, sizes, target, host.detect())
+    return explain(shown, "f", stage, sizes, target, detect())
 
 
 def test_a_module_is_shown_once_for_the_targets_that_share_it(shown: Review) -> None:
@@ -83,13 +84,13 @@ def test_assembly_is_shown_by_kernel(shown: Review) -> None:
 
 
 def test_a_target_that_this_host_does_not_run_is_shown_and_named(shown: Review) -> None:
-    other = host.HostFacts(**{**_fields(host.detect()), "isa": frozenset({"sse2"})})
+    other = HostFacts(**{**_fields(detect()), "isa": frozenset({"sse2"})})
     found = explain(shown, "f", Stage.HLO, {}, "cpu-x86-64-v4", other)
     assert len(found.representations) == 2
     assert len(found.notes) == 1 and "does not run cpu-x86-64-v4" in found.notes[0]
 
 
-def _fields(facts: host.HostFacts) -> dict[str, object]:
+def _fields(facts: HostFacts) -> dict[str, object]:
     return {name: getattr(facts, name) for name in facts.__struct_fields__}
 
 
@@ -105,7 +106,7 @@ def test_what_is_not_there_is_refused(
     shown: Review, entry: str, sizes: dict[str, int], target: str | None, where: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        explain(shown, entry, Stage.ASM, sizes, target, host.detect())
+        explain(shown, entry, Stage.ASM, sizes, target, detect())
     assert caught.value.code == "AOTC-E055"
     assert caught.value.findings[0].where.endswith(where)
 

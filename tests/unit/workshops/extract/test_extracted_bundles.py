@@ -17,9 +17,9 @@ from aotc.packing.parts import target_parts_of
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merging import merge
+from aotc_runtime.engines.facts import detect
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_root, read_unverified
 from aotc_runtime.verification.examine import examine
@@ -30,7 +30,7 @@ BUILT, OTHER = "cpu-x86-64-v3", "other"
 
 @pytest.fixture(scope="session")
 def here() -> HostFacts:
-    return host.detect()
+    return detect()
 
 
 @pytest.fixture(params=[Form.ARCHIVE, Form.LAYOUT])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.config import isa
+from aotc.backends.cpu import isa
 
 
 def test_xla_features_are_split_into_required_and_tuning() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from aotc_runtime.engines.xla import flags
 from aotc_runtime.errors import BackendError
-from aotc_runtime.system import xla_flags
 
 LOADING = """
 import json, os, sys
@@ -106,7 +106,7 @@ def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
     monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
     said = "repr([*sys.path[:2], *sys.warnoptions, __import__('os').environ['PYTHONHOME']])"
     with pytest.raises(BackendError) as caught:
-        xla_flags.require(REFUSING.format(said), "0.0")
+        flags.require(REFUSING.format(said), "0.0")
     assert caught.value.findings[0].found == repr(["/nowhere", "", sys.base_prefix])
 
 
@@ -123,8 +123,8 @@ def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
 def test_only_words_of_xla_count_as_a_refusal(
     monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
-    monkeypatch.setattr(xla_flags, "SECONDS", 1.0)
-    xla_flags.require(reading, "0.0")
+    monkeypatch.setattr(flags, "SECONDS", 1.0)
+    flags.require(reading, "0.0")
 
 
 @pytest.mark.usefixtures("set_flags")
@@ -139,7 +139,7 @@ def test_a_program_that_is_no_python_is_never_started_again(
     monkeypatch.setattr(sys, "executable", None if kind == "missing" else str(program))
     if kind == "frozen":
         monkeypatch.setattr(sys, "frozen", True, raising=False)
-    xla_flags.require(REFUSING.format("'no'"), "0.0")
+    flags.require(REFUSING.format("'no'"), "0.0")
     assert not (tmp_path / "started").exists()
 
 
@@ -149,5 +149,5 @@ def test_an_embedded_interpreter_asks_the_python_of_its_environment(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/sbin/server")
     with pytest.raises(BackendError) as caught:
-        xla_flags.require(REFUSING.format("'no'"), "0.0")
+        flags.require(REFUSING.format("'no'"), "0.0")
     assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E750", "no")

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aotc_runtime.system.accelerated import Accelerated, library_of, start_plugin
-from aotc_runtime.system.tpu import PLATFORM, PLUGIN
+from aotc_runtime.engines.protocol import Buffer
+from aotc_runtime.engines.xla.accelerated import Accelerated, library_of, start_plugin
+from aotc_runtime.engines.xla.tpu.facts import PLATFORM, PLUGIN
 
 LIBRARY = "libtpu.so"
 
@@ -22,6 +23,14 @@ class TpuDevice(Accelerated):
         """The plugin's client. Raises XLA's error where it finds no device."""
         start_plugin(xla_client, PLATFORM, str(library_of(PLUGIN, LIBRARY)))
         return xla_client.make_c_api_client(PLATFORM, {})
+
+    def to_dlpack(self, buffer: Buffer) -> Any:
+        """Raises BufferError: DLPack knows no TPUs."""
+        raise BufferError("arrays on a TPU cannot be handed on by DLPack")
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """Raises BufferError: DLPack knows no TPUs."""
+        raise BufferError("arrays on a TPU cannot be handed on by DLPack")
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Nothing: libtpu has made code of them."""

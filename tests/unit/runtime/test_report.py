@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from aotc_runtime.report import Report, report_of
 from aotc_runtime.verification.choosing import choose_target
 from aotc_runtime.verification.examine import Verdict
-from aotc_runtime.verification.report import Report, report_of
 
-from ..samples import host, manifest
+from .samples import host, manifest
 
 
 def report(isa: dict[str, list[str]], wanted: str | None = None, absent: Any = ()) -> Report:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.config import tpu
-from aotc.config.target import read_target
+from aotc.backends.targets import read_target
+from aotc.backends.tpu import topologies
 from aotc.errors import BuildManifestError
 from aotc_runtime.schema.device import TpuDevice
 
@@ -44,7 +44,7 @@ devices = 8
 def test_a_name_stands_for_devices_on_hosts(
     name: str, devices: int, hosts: int, options: dict[str, object]
 ) -> None:
-    topology = tpu.parse(name)
+    topology = topologies.parse(name)
     assert (topology.devices, topology.hosts, topology.options) == (devices, hosts, options)
 
 
@@ -67,8 +67,8 @@ def test_a_name_stands_for_devices_on_hosts(
 def test_another_name_is_answered_with_the_one_it_resembles(
     name: str, expected: str, hint: str
 ) -> None:
-    with pytest.raises(tpu.UnknownTopologyError) as caught:
-        tpu.parse(name)
+    with pytest.raises(topologies.UnknownTopologyError) as caught:
+        topologies.parse(name)
     assert expected in caught.value.expected
     assert hint in caught.value.hint
 
@@ -77,7 +77,7 @@ def test_another_name_is_answered_with_the_one_it_resembles(
 def test_a_shipped_target_has_all_devices_of_its_topology(name: str) -> None:
     target = read_target(name, ROOT)
     assert isinstance(target.device, TpuDevice)
-    topology = tpu.parse(target.device.topology)
+    topology = topologies.parse(target.device.topology)
     assert target.devices == topology.devices
     assert target.device.kinds == (topology.generation.kind,)
     assert name.removeprefix("tpu-") == target.device.topology.replace(":", "-")

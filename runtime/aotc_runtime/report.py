@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from aotc_runtime.engines.facts import detect_all
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
@@ -46,7 +46,7 @@ def verify_report(bundle: Path, trust: Path, target: str) -> Report:
     """
     policy = read_policy(trust)
     source = open_bundle(bundle)
-    facts = host.detect_all()
+    facts = detect_all()
     verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)
     return report_of(str(bundle), verdict, facts)
 
@@ -108,8 +108,8 @@ def _other_targets(choice: Choice) -> Iterator[str]:
 
 
 def host_report() -> Report:
-    """What this host is, JSON in either form. Starts jaxlib; raises what `host.detect` raises."""
-    document = host_document(host.detect_all())
+    """What this host is, JSON in either form. Starts jaxlib; raises what `detect` raises."""
+    document = host_document(detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))
 
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from aotc_runtime.engines.facts import accelerator
+from aotc_runtime.engines.xla import engine
+from aotc_runtime.engines.xla.cuda import facts as cuda
+from aotc_runtime.engines.xla.cuda.device import CudaDevice
+from aotc_runtime.engines.xla.cuda.facts import Driver, Gpu, facts
 from aotc_runtime.errors import BackendError
 from aotc_runtime.schema.facts import Accelerator
-from aotc_runtime.system import cuda, host, pjrt
-from aotc_runtime.system.cuda import Driver, Gpu, facts
 
 H200 = Gpu("NVIDIA H200", (9, 0), 150_000_000_000)
 A100 = Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 80_000_000_000)
@@ -130,17 +133,21 @@ def test_a_driver_that_does_not_start_is_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_platforms_that_are_known_are_asked_about() -> None:
-    assert host.accelerator("rocm") is None
-    found = host.accelerator("cuda")
+    assert accelerator("rocm") is None
+    found = accelerator("cuda")
     assert found is not None and found.platform == "cuda"
 
 
 def test_a_platform_that_cannot_be_started_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pjrt, "_serving", None)
+    monkeypatch.setattr(engine, "_serving", None)
     with pytest.raises(BackendError) as refused:
-        pjrt.serve("rocm")
+        engine.start("rocm")
     assert refused.value.findings[0].code == "AOTC-E758"
-    assert pjrt._serving is None
+    assert engine._serving is None
+
+
+def test_dlpack_is_told_that_arrays_are_on_a_gpu() -> None:
+    assert CudaDevice.__new__(CudaDevice).dlpack_device() == (2, 0)
 
 
 def test_structures_are_as_the_driver_has_them() -> None:

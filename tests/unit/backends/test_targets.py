@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc.config.target import TRIPLES, find_target, list_targets, read_target
+from aotc.backends.target_model import TRIPLES
+from aotc.backends.targets import find_target, list_targets, read_target
 from aotc.errors import BuildManifestError
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.device import CudaDevice, RocmDevice, TpuDevice

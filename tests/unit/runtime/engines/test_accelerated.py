@@ -5,6 +5,7 @@ A client of its own stands for the accelerator. What only a GPU shows, this does
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,24 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc_runtime.engines.protocol import Aval
+from aotc_runtime.engines.xla import engine
+from aotc_runtime.engines.xla.accelerated import Accelerated
 from aotc_runtime.errors import BackendError
-from aotc_runtime.system import pjrt
 
 Bundle = tuple[Path, Path]
 
 
-class Elsewhere(pjrt.Device):
+class Elsewhere(Accelerated):
     """The processor, used as if its memory were another's."""
 
-    platform = "elsewhere"
+    platform = "cpu"
 
-    def share(self, array: np.ndarray[Any, Any], aval: pjrt.Aval) -> pjrt.Buffer:
-        return self.put(array, aval)
+    def make_client(self, xla_client: Any, devices: int) -> Any:
+        return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
+
+    def register_custom_calls(self, targets: Iterable[str]) -> None:
+        assert not targets
 
 
 def test_a_bundle_runs_its_fixtures_and_answers_calls_as_on_the_processor(
@@ -35,10 +41,10 @@ def test_a_bundle_runs_its_fixtures_and_answers_calls_as_on_the_processor(
     with aotc_runtime.load(path, trust=policy) as bundle:
         expected = bundle["predict"](image)
     elsewhere = Elsewhere()
-    monkeypatch.setattr(pjrt, "_serving", elsewhere)
-    monkeypatch.setattr(pjrt, "serve", lambda _: elsewhere)
+    monkeypatch.setattr(engine, "start", lambda *_: elsewhere)
     with aotc_runtime.load(path, trust=policy) as bundle:
-        assert pjrt.device() is elsewhere and pjrt.processor_device() is not elsewhere
+        assert engine.processor() is not elsewhere
+        assert bundle["predict"].on_device(image)["probabilities"].device is elsewhere
         found = bundle["predict"](image)
         assert len(bundle.report()["fixtures"]) == 3
         assert bundle.report()["compilations"] == 0
@@ -48,26 +54,24 @@ def test_a_bundle_runs_its_fixtures_and_answers_calls_as_on_the_processor(
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "int4", "uint8", "bool"])
-def test_results_are_copied_whatever_their_type(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_copied_whatever_their_type(name: str) -> None:
     import ml_dtypes
 
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     elsewhere = Elsewhere()
-    monkeypatch.setattr(pjrt, "_serving", elsewhere)
     array = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
-    aval = pjrt.Aval(array.shape, dtype)
-    found = pjrt.to_numpy(elsewhere.put(array, aval), aval)
+    aval = Aval(array.shape, dtype)
+    found = elsewhere.to_numpy(elsewhere.put(array, aval), aval)
     assert found.dtype == dtype and found.tolist() == array.tolist()
-    (read,) = pjrt.reader([aval])([elsewhere.put(array, aval)])
+    (read,) = elsewhere.reader([aval])([elsewhere.put(array, aval)])
     assert read.dtype == dtype and read.tolist() == array.tolist()
-    assert pjrt.reader_of_one(aval)([elsewhere.put(array, aval)]).tolist() == array.tolist()
-    assert pjrt.dlpack_device() == (pjrt.DLPACK_CUDA, 0)
+    assert elsewhere.reader_of_one(aval)([elsewhere.put(array, aval)]).tolist() == array.tolist()
 
 
 def test_a_process_serves_one_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pjrt, "_serving", None)
-    assert pjrt.serve("cpu") is pjrt.serve("cpu") is pjrt.device()
+    monkeypatch.setattr(engine, "_serving", None)
+    assert engine.start("cpu") is engine.start("cpu") is engine.processor()
     with pytest.raises(BackendError) as refused:
-        pjrt.serve("cuda")
+        engine.start("cuda")
     (finding,) = refused.value.findings
     assert (finding.code, finding.found) == ("AOTC-E758", "one for cuda")

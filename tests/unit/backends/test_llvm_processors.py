@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aotc.config import isa
-from aotc.config.target import list_targets
-from aotc.config.target_models import CpuModel
+from aotc.backends.cpu import isa
+from aotc.backends.cpu.kind import CpuModel
+from aotc.backends.targets import list_targets
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "llvm_processors.py"

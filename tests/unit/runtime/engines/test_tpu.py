@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from aotc.config.tpu import GENERATIONS
+from aotc.backends.tpu.topologies import GENERATIONS
+from aotc_runtime.engines.facts import accelerator, accelerators
+from aotc_runtime.engines.xla import engine
+from aotc_runtime.engines.xla.tpu import facts as tpu
+from aotc_runtime.engines.xla.tpu.device import TpuDevice
+from aotc_runtime.engines.xla.tpu.facts import CHIPS, GIB, facts, read_chips
 from aotc_runtime.errors import BackendError
 from aotc_runtime.schema.facts import Accelerator
-from aotc_runtime.system import host, pjrt, tpu
-from aotc_runtime.system.tpu import CHIPS, GIB, facts, read_chips
 
 V5E, TPU7X = CHIPS["0x0063"], CHIPS["0x0076"]
 
@@ -54,17 +57,25 @@ def test_kinds_and_devices_are_those_that_targets_are_compiled_for() -> None:
 
 def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpu, "read_chips", lambda _: [V5E])
-    found = host.accelerator("tpu")
+    found = accelerator("tpu")
     assert found is not None and found.devices == 1
-    assert "tpu" in [each.platform for each in host.accelerators(host.ACCELERATORS)]
+    assert "tpu" in [each.platform for each in accelerators(("cuda", "tpu"))]
+
+
+def test_arrays_on_a_tpu_have_no_dlpack() -> None:
+    device = TpuDevice.__new__(TpuDevice)
+    with pytest.raises(BufferError):
+        device.dlpack_device()
+    with pytest.raises(BufferError):
+        device.to_dlpack(None)
 
 
 def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pjrt, "_serving", None)
+    monkeypatch.setattr(engine, "_serving", None)
     monkeypatch.setattr(
-        "aotc_runtime.system.tpu_device.library_of", lambda *of: Path("/none/libtpu.so")
+        "aotc_runtime.engines.xla.tpu.device.library_of", lambda *of: Path("/none/libtpu.so")
     )
     with pytest.raises(BackendError) as caught:
-        pjrt.serve("tpu")
+        engine.start("tpu")
     assert caught.value.findings[0].code == "AOTC-E758"
-    assert pjrt._serving is None
+    assert engine._serving is None

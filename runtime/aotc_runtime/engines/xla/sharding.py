@@ -1,5 +1,5 @@
-"""Arrays over several devices in jaxlib's terms; only bundles with a mesh need this module. `pjrt`
-hands over the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
+"""Arrays over several devices in jaxlib's terms; only bundles with a mesh need this module.
+`client` hands over the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
 
     HloSharding: replicate, iota_tile, from_proto, tile_assignment_dimensions,
         tile_assignment_devices, replicate_on_last_tile_dim, is_replicated
@@ -14,24 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from aotc_runtime.engines.protocol import Array, Aval, Buffer, Tiles
 from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.shardings import Piece, pieces
-from aotc_runtime.system.pjrt import Aval, Buffer
 
-type Array = np.ndarray[Any, Any]
 type Put = Callable[..., Buffer]
 type Key = tuple[tuple[int, ...], tuple[Piece, ...]]
-
-type Tiles = tuple[tuple[int, ...], ...]
-"""For each device, the position of its piece along each axis; () for each if all hold the whole
-array.
-"""
 
 ALIGNMENT = 64
 """Bytes: XLA copies what begins elsewhere."""
 
 
-class Placement:
+class MeshPlacement:
     """How arrays of one shape lie on the devices of a mesh.
 
     key: equal for equal placements.  tiles: what an executable has to say of such an array.
@@ -94,23 +88,23 @@ class Placement:
         return put(aval, self.sharding, held, self._devices, True, False, semantics, True)
 
 
-class Spread:
+class Placements:
     """The placements on the devices of one client. names: those of `jaxlib.xla_client`."""
 
     def __init__(self, names: Any, devices: Sequence[Any], put: Put) -> None:
         self._names, self._devices, self._put = names, devices, put
-        self._made: dict[Key, Placement] = {}
+        self._made: dict[Key, MeshPlacement] = {}
 
-    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> Placement:
+    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> MeshPlacement:
         """How arrays of this shape lie on a mesh whose devices there are."""
         key = (mesh.devices, pieces(mesh, sharding, shape))
         found = self._made.get(key)
         if found is None:
             names = self._names
             devices = [self._devices[number] for number in mesh.devices]
-            spread = names.GSPMDSharding(devices, _hlo_sharding(names, mesh, sharding, len(shape)))
+            over = names.GSPMDSharding(devices, _hlo_sharding(names, mesh, sharding, len(shape)))
             singles = [names.SingleDeviceSharding(device) for device in devices]
-            found = self._made[key] = Placement(key, shape, devices, spread, singles, self._put)
+            found = self._made[key] = MeshPlacement(key, shape, devices, over, singles, self._put)
         return found
 
 

@@ -3,7 +3,7 @@
 What jax does when it finds the plugin (jax_plugins/xla_cuda13/__init__.py, jax/_src/xla_bridge.py
 `register_plugin`, in 0.11.2 and 0.12.0.1): NVIDIA's libraries of the Python packages are loaded so
 that XLA finds them, then the plugin, then a client is made, and the kernels of jax-cuda13-plugin
-are registered. Private names beside those of `pjrt`:
+are registered. Private names beside those of `client`:
 
     jaxlib.xla_client: load_pjrt_plugin_dynamically, pjrt_plugin_loaded, initialize_pjrt_plugin,
         pjrt_plugin_initialized, make_c_api_client, generate_pjrt_gpu_plugin_options,
@@ -21,13 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aotc_runtime.engines.xla.accelerated import Accelerated, library_of, start_plugin
+from aotc_runtime.engines.xla.cuda.facts import PLATFORM
 from aotc_runtime.schema.kernels import cuda_module
-from aotc_runtime.system.accelerated import Accelerated, library_of, start_plugin
 
-PLATFORM = "cuda"
 PLUGIN = "jax_plugins.xla_cuda13"
 LIBRARY = "xla_cuda_plugin.so"
 REGISTERED_AS = "CUDA"
+
+DLPACK_CUDA = 2
+"""kDLCUDA in dlpack.h."""
 
 LIBRARIES = (
     ("cu13", ("libcudart.so.13", "libnvrtc.so.13", "libcublas.so.13", "libcublasLt.so.13")),
@@ -56,6 +59,10 @@ class CudaDevice(Accelerated):
         self._plugin = xla_client._xla.get_pjrt_plugin(PLATFORM)
         options = xla_client.generate_pjrt_gpu_plugin_options()
         return xla_client.make_c_api_client(PLATFORM, options)
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """The first GPU's memory."""
+        return DLPACK_CUDA, 0
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Register jax's own kernels that these custom calls name; only those that are needed."""

@@ -1,0 +1,1 @@
+"""Processors as a kind of targets; `aotc.backends.xla` compiles for them."""

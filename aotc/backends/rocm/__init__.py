@@ -1,0 +1,1 @@
+"""AMD GPUs as a kind of targets, for which nothing here compiles."""

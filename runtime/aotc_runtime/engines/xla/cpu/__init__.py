@@ -1,0 +1,1 @@
+"""Processors: what XLA:CPU alone can do, calls in place and compiling."""

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: what their driver says of them, and XLA's client of them."""

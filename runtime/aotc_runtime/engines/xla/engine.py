@@ -1,0 +1,109 @@
+"""XLA as an engine (`aotc_runtime.engines.protocol.Engine`), and what of it runs in this process:
+the processor, which other devices need too, and the platform that bundles run on.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from aotc_runtime.engines.protocol import Device
+from aotc_runtime.engines.xla.client import XlaDevice
+from aotc_runtime.engines.xla.cpu import device as cpu
+from aotc_runtime.engines.xla.cpu.device import Processor
+from aotc_runtime.engines.xla.refusals import backend_error, first_line, no_device
+from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.schema.facts import Accelerator
+
+platforms = ("cuda", "tpu")
+"""Those beside the processor's of which facts can be gathered."""
+
+_processor: Processor | None = None
+_serving: XlaDevice | None = None
+_processor_lock = threading.Lock()
+_serving_lock = threading.Lock()
+
+
+def facts(platform: str) -> Accelerator | None:
+    """The devices of an accelerator's platform, as their driver or the system says."""
+    match platform:
+        case "cuda":
+            from aotc_runtime.engines.xla.cuda import facts as cuda
+
+            return cuda.detect()
+        case "tpu":
+            from aotc_runtime.engines.xla.tpu import facts as tpu
+
+            return tpu.detect()
+    return None
+
+
+def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
+    """The devices that bundles of this platform run on, the only platform of the process.
+
+    Raises BackendError (AOTC-E758) where there is no such device that XLA can use, or bundles of
+    another platform run in the process; and what `processor` raises.
+    """
+    global _serving
+    with _serving_lock:
+        if _serving is None:
+            started = processor(threads, devices)
+            _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
+    if _serving.platform != platform:
+        raise backend_error(
+            "AOTC-E758",
+            "load",
+            f"a process whose bundles are for {_serving.platform}",
+            f"one for {platform}",
+            "load it in another process",
+        )
+    if platform == cpu.PLATFORM:
+        return processor(threads, devices)
+    _serving.require_unforked()
+    return _serving
+
+
+def _accelerated(platform: str, started: Processor) -> XlaDevice:
+    """started: the processor, without which no plugin runs."""
+    try:
+        match platform:
+            case "cuda":
+                from aotc_runtime.engines.xla.cuda.device import CudaDevice
+
+                return CudaDevice()
+            case "tpu":
+                from aotc_runtime.engines.xla.tpu.device import TpuDevice
+
+                return TpuDevice()
+    except (OSError, started.error) as error:
+        raise no_device(platform, first_line(error)) from error
+    raise no_device(platform, "a platform that this runtime cannot start")
+
+
+def processor(threads: int | None = None, devices: int | None = None) -> Processor:
+    """This process' processor.
+
+    threads: of XLA's pool.  devices: how many to make of the processor, if nobody has asked before.
+    The first who asks decides, since a process has one client.
+    Raises BackendError: AOTC-E754 in a process forked after first use, E750 if XLA refuses the
+    flags of the environment; ResourceError (AOTC-E552) for another number of threads than there
+    are.
+    """
+    global _processor
+    current = _processor
+    if current is None:
+        with _processor_lock:
+            if _processor is None:
+                _processor = Processor(threads, devices or 1)
+            current = _processor
+    if threads is not None and threads != current.threads:
+        raise ResourceError(
+            Finding(
+                code="AOTC-E552",
+                where="load",
+                expected=f"{threads} threads for XLA",
+                found=f"{current.threads}, with which XLA was started in this process",
+                hint="pass `threads` to the first load of the process",
+            )
+        )
+    current.require_unforked()
+    return current

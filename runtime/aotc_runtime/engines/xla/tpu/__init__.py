@@ -1,0 +1,1 @@
+"""TPUs: what the system says of them, and XLA's client of them."""

@@ -1,0 +1,82 @@
+"""The runtime's side: an engine that computes one function with numpy, of "executables" that are a
+line of text. It needs nothing of aotc but the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+from aotc_runtime.engines.protocol import Array, Aval, Device, Stored
+from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.schema.facts import Accelerator
+
+DISTRIBUTION, KIND = "abacus", "beads"
+COMPUTES = "image @ kernel + bias"
+
+platforms = ("abacus",)
+
+
+class Beads(NamedTuple):
+    """A buffer. is_shared: whether it is the weights' own memory."""
+
+    array: Array
+    is_shared: bool
+
+
+class OverflowingError(Exception):
+    """The abacus has too few rods."""
+
+
+class Abacus(Device):
+    """One device."""
+
+    platform, engine = "abacus", "abacus"
+    error = OverflowingError
+
+    def deserialize(
+        self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
+    ) -> list[int]:
+        return [_rods(stored) for stored in every]
+
+    def put(self, array: Array, aval: Aval) -> Beads:
+        return Beads(array.copy(), is_shared=False)
+
+    def share(self, array: Array, aval: Aval) -> Beads:
+        return Beads(array, is_shared=True)
+
+    def execute(self, executable: int, arguments: list[Any]) -> list[Beads]:
+        bias, kernel, image = arguments
+        assert (bias.is_shared, kernel.is_shared, image.is_shared) == (True, True, False)
+        if abs(image.array[0, 0]) >= 10**executable:
+            raise OverflowingError(f"a first number of more than {executable} digits")
+        return [Beads(image.array @ kernel.array + bias.array, is_shared=False)]
+
+    def to_numpy(self, buffer: Beads, aval: Aval) -> Array:
+        return buffer.array.copy()
+
+
+def facts(platform: str) -> Accelerator | None:
+    """This host's abacus."""
+    return Accelerator(platform, devices=1, kinds=(KIND,), plugin=version(DISTRIBUTION))
+
+
+def start(platform: str, threads: int | None, devices: int | None) -> Device:
+    """The abacus of this process."""
+    return _abacus()
+
+
+@cache
+def _abacus() -> Abacus:
+    return Abacus()
+
+
+def _rods(stored: Stored) -> int:
+    rods, _, computes = bytes(stored.blob.data).decode().partition(" rods compute ")
+    if computes == COMPUTES:
+        return int(rods)
+    raise BackendError(
+        Finding("AOTC-E753", stored.where, "what an abacus computes", computes, "build it again")
+    )

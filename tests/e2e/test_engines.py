@@ -1,0 +1,219 @@
+"""Another engine and its kind of targets, installed beside aotc, through the whole main line.
+
+`abacus` is a distribution of two modules (`tests/e2e/abacus`): its entry points are all that aotc
+sees of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ABACUS = Path(__file__).parent / "abacus"
+
+PROGRAM = """
+import jax.numpy as jnp
+import numpy as np
+
+def init():
+    return {"bias": jnp.arange(3.0), "kernel": jnp.arange(12.0).reshape(4, 3) / 7}
+
+def predict(params, image):
+    return image @ params["kernel"] + params["bias"]
+
+def other(params, image):
+    return image @ params["kernel"] - params["bias"]
+"""
+
+MANIFEST = """
+schema = 1
+name = "sums"
+version = "1.0.0"
+targets = ["wooden"]
+
+[weights.params]
+init = "program:init"
+
+[dimensions.batch]
+range = [1, 8]
+profiles = [1, 4]
+
+[entry_points.predict]
+function = "program:FUNCTION"
+bind = { params = "params" }
+inputs.image = { shape = ["batch", 4], dtype = "float32" }
+out_of_profile.batch = "pad"
+"""
+
+TARGET = """
+schema = 1
+name = "wooden"
+description = "An abacus of wood"
+platform = "abacus"
+rods = 3
+"""
+
+SERVER = """
+import json, sys
+import numpy as np
+import aotc_runtime
+
+bundle, policy = sys.argv[1:]
+image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+with aotc_runtime.load(bundle, trust=policy) as loaded:
+    predict = loaded["predict"]
+    kept = predict.on_device(image)
+    try:
+        predict(image * 10_000)
+    except aotc_runtime.BackendError as error:
+        refused = [error.code, error.findings[0].expected, error.findings[0].found]
+    print(json.dumps({
+        "image": image.tolist(),
+        "exact": predict(image).tolist(),
+        "submitted": predict.submit(image).result().tolist(),
+        "padded": predict(image[:2]).tolist(),
+        "on_device": np.asarray(kept).tolist(),
+        "refused": refused,
+        "report": loaded.report(),
+        "modules": sorted(sys.modules),
+    }))
+"""
+
+
+def run(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> subprocess.CompletedProcess[str]:
+    """A process of Python that has the distribution on its path."""
+    paths = [path, os.environ.get("PYTHONPATH", "")]
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def command(
+    *arguments: object, cwd: Path, path: str = str(ABACUS)
+) -> subprocess.CompletedProcess[str]:
+    return run("-m", "aotc.cli.main", *arguments, cwd=cwd, path=path)
+
+
+def aotc(*arguments: object, cwd: Path, path: str = str(ABACUS)) -> dict[str, Any]:
+    """What a command says as JSON."""
+    done = command(*arguments, "--json", cwd=cwd, path=path)
+    assert done.stdout, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def write_program(folder: Path, function: str) -> None:
+    (folder / "targets").mkdir(parents=True)
+    (folder / "targets" / "wooden.toml").write_text(TARGET)
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "sums.toml").write_text(MANIFEST.replace("FUNCTION", function))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """sums.aotb with sums.trust.toml, signed."""
+    folder = tmp_path_factory.mktemp("abacus")
+    write_program(folder, "predict")
+    assert command("keygen", "release", "--plain", cwd=folder).returncode == 0
+    built = command("build", "sums.toml", "--key", "release.key", "-o", "sums.aotb", cwd=folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    trusted = command(
+        "trust",
+        "init",
+        "-o",
+        "sums.trust.toml",
+        "--name",
+        "sums",
+        "--key",
+        "release.pub",
+        cwd=folder,
+    )
+    assert trusted.returncode == 0, trusted.stdout + trusted.stderr
+    return folder
+
+
+def test_its_target_files_are_read_and_listed(folder: Path) -> None:
+    listed = {each["name"]: each for each in aotc("targets", "list", cwd=folder)["targets"]}
+    assert (listed["wooden"]["platform"], listed["wooden"]["platform_checked"]) == ("abacus", "run")
+    shown = aotc("targets", "show", "wooden", "--toml", cwd=folder)["toml"]
+    assert "rods = 3\n" in shown and 'platform = "abacus"\n' in shown
+    checked = aotc("targets", "check", "wooden", cwd=folder)
+    assert checked["compiles_here"] and checked["runs_here"], checked
+
+
+def test_a_key_that_its_target_files_lack_is_told_with_its_line(tmp_path: Path) -> None:
+    write_program(tmp_path, "predict")
+    (tmp_path / "targets" / "wooden.toml").write_text(TARGET.replace("rods = 3", 'rods = "3"'))
+    (finding,) = aotc("targets", "show", "wooden", cwd=tmp_path)["findings"]
+    assert finding["code"] == "AOTC-E805"
+    assert finding["where"].endswith("wooden.toml:6 rods")
+
+
+def test_its_bundles_are_verified(folder: Path) -> None:
+    verified = aotc("verify", "sums.aotb", "--trust", "sums.trust.toml", cwd=folder)
+    assert verified["ok"] and verified["target"] == "wooden", verified
+    assert verified["gates"][-1] == "host"
+
+
+def test_people_are_told_its_version_instead_of_jaxlibs(folder: Path) -> None:
+    told = command("inspect", "sums.aotb", cwd=folder, path="").stdout
+    assert "abacus 1.0" in told and "jaxlib" not in told
+
+
+def test_executables_ran_and_matched_plain_jax_at_build(folder: Path) -> None:
+    from aotc_runtime.schema.manifest import ParityRan
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.contents import read_unverified
+
+    contents, _ = read_unverified(open_bundle(folder / "sums.aotb"))
+    (manifest,) = contents.manifests.values()
+    assert manifest.target.platform == manifest.requires.platform == "abacus"
+    for profile in manifest.entry_points["predict"].profiles:
+        assert isinstance(profile.parity, ParityRan)
+        assert float(profile.parity.max_abs) < 1e-5
+
+
+def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
+    served = run("-c", SERVER, "sums.aotb", "sums.trust.toml", cwd=folder)
+    assert served.returncode == 0, served.stderr
+    answer = json.loads(served.stdout)
+    image = np.array(answer["image"], np.float32)
+    expected = image @ (np.arange(12, dtype=np.float32).reshape(4, 3) / 7) + np.arange(3)
+    for name in ("exact", "submitted", "on_device"):
+        np.testing.assert_allclose(answer[name], expected, atol=1e-5)
+    np.testing.assert_allclose(answer["padded"], expected[:2], atol=1e-5)
+    assert answer["refused"] == [
+        "AOTC-E755",
+        "abacus to run the executable",
+        "a first number of more than 3 digits",
+    ]
+    report = answer["report"]
+    assert len(report["fixtures"]) == 2 and report["compilations"] == 0
+    assert not {"jax", "aotc"} & {name.partition(".")[0] for name in answer["modules"]}
+    assert "jaxlib.xla_client" not in answer["modules"]
+
+
+def test_a_program_that_it_computes_wrongly_does_not_pass(tmp_path: Path) -> None:
+    write_program(tmp_path, "other")
+    built = aotc("build", "sums.toml", cwd=tmp_path)
+    assert {finding["code"][:7] for finding in built["findings"]} == {"AOTC-E9"}, built
+    assert "wooden" in built["findings"][0]["where"]
+
+
+def test_without_the_engine_a_bundle_does_not_fit_and_its_targets_are_unknown(folder: Path) -> None:
+    refused = aotc("verify", "sums.aotb", "--trust", "sums.trust.toml", cwd=folder, path="")
+    assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E403"]
+    (finding,) = aotc("targets", "show", "wooden", cwd=folder, path="")["findings"]
+    assert finding["code"] == "AOTC-E805" and finding["where"].endswith("wooden.toml:5 platform")
