@@ -44,7 +44,11 @@ def makers(signed: SignedPayload, keys: dict[str, PublicKey] = KEYS) -> list[tup
     ]
 
 
-@pytest.mark.parametrize("claimed", ["", "unknown", ONE.key_id, TWO.key_id])
+@pytest.mark.parametrize(
+    "claimed",
+    ["", "unknown", ONE.key_id, TWO.key_id],
+    ids=["none", "unknown", "another", "its own"],
+)
 def test_the_key_that_made_a_signature_is_found_whatever_is_claimed(claimed: str) -> None:
     signed = opened((claimed, TWO.sign(authenticated(b"payload"))))
     assert makers(signed) == [(claimed, TWO.key_id)]
