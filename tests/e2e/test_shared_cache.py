@@ -70,7 +70,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(project: Path, folder: Path, url: str, *, by: LocalSigner | None = None) -> Built:
     """A build on a host whose own cache is in a folder; all trust our key."""
     folder.mkdir(exist_ok=True)
-    trusted = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
+    trusted = {OURS.key_id: load_public_key(OURS.public_pem(), "", "")}
     return build(
         project / "shared.toml",
         output=folder / "shared.aotb",
