@@ -25,7 +25,7 @@ from aotc_runtime.errors import (
     ResourceError,
 )
 from aotc_runtime.formats.certificate import SCHEMA, Surroundings
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity
 from aotc_runtime.schema.policy import TrustPolicy

@@ -12,7 +12,7 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 
 if TYPE_CHECKING:
-    from aotc_runtime.engines.facts import detect_all
+    from aotc_runtime.engines.registry import detect_all
     from aotc_runtime.schema.facts import HostFacts
 
 

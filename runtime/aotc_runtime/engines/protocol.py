@@ -31,8 +31,8 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.facts import Accelerator
-from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob
 
 type Array = np.ndarray[Any, Any]

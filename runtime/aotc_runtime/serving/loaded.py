@@ -142,6 +142,7 @@ class LoadedBundle:
 
     def report(self) -> dict[str, Any]:
         """Identity, load times (seconds by stage), compilations, fixtures and calls; JSON-able."""
+        from aotc_runtime.schema.choice_report import certified_report, choice_report
         from aotc_runtime.schema.mesh_report import mesh_report
 
         return {
@@ -149,11 +150,11 @@ class LoadedBundle:
             "version": self.version,
             "state": self.state.value,
             "target": self.manifest.target.name,
-            "target_reason": self._choice.to_json(),
+            "target_reason": choice_report(self._choice),
             "root_digest": self.root_digest,
             "signers": list(self.signers),
             "jaxlib": self.manifest.built_with.jaxlib,
-            "certified": self._choice.certified.to_json() if self._choice.certified else None,
+            "certified": certified_report(self._choice.certified),
             "threads": self._device.threads,
             "xla_flags": self._device.flags or None,
             "devices": self.manifest.requires.devices,

@@ -18,7 +18,7 @@ from aotc_runtime.serving.resident import (
     ResidentEntryPoint,
     ResidentProfile,
 )
-from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.serving.tensors import tensor_views
 
 WARM_SECONDS_MAX = 0.01
 """An executable whose fixture takes longer is not called again to warm it up: that would save its

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from aotc_runtime.engines import registry
 from aotc_runtime.engines.protocol import Aval, Buffer, Device, Executable, Stored
 from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -23,10 +24,8 @@ from aotc_runtime.schema.manifest import (
     TensorSpec,
     WeightArgument,
 )
-from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
-from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.serving.weights import weight_arrays
+from aotc_runtime.serving.tensors import numpy_dtype, weight_arrays
 
 Array = np.ndarray[Any, Any]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.choice import Candidate, Choice, Ruling
-from aotc_runtime.schema.engine import engine_name
+from aotc_runtime.schema.devices import engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.proof import Candidate, Choice, Ruling
 from aotc_runtime.verification.compatibility import check_host
 
 NOT_ACCEPTED = "AOTC-E401"

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.engine import XLA, engine_name
+from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.labels import data_text
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,

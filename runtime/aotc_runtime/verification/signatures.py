@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from aotc_runtime import limits
 from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import (
+from aotc_runtime.formats.in_toto import (
     PROVENANCE_TYPE,
     SILENT_TYPES,
     STATEMENT_TYPE,
@@ -58,7 +58,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
     Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
     number of signatures, or one twice.
     """
-    envelope = decode_foreign(data, dsse.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX)
+    envelope = decode_foreign(
+        data, in_toto.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX
+    )
     count = len(envelope.signatures)
     if not 1 <= count <= limits.SIGNATURES_MAX:
         raise _signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
@@ -67,9 +69,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
         raise _signatures_error(where, "each signature once", "one that stands twice")
     return SignedPayload(
         envelope.payloadType,
-        dsse.decode_base64(envelope.payload, where=f"{where} payload"),
+        in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
         tuple(
-            (signature.keyid, dsse.decode_base64(signature.sig, where=f"{where} signature"))
+            (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
             for signature in envelope.signatures
         ),
         where,
@@ -107,7 +109,7 @@ def who_signed(
     tried first, and an unknown or missing one excludes no key.
     Raises BundleFormatError (AOTC-E119).
     """
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
     for claimed, signature in signed.signatures:
         named = keys.get(claimed)
         others = (key for key in keys.values() if key is not named)
@@ -223,7 +225,7 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
     """
     expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
     hint = "the signature is about something else: sign this bundle with `aotc sign`"
-    if signed.payload_type != dsse.PAYLOAD_TYPE:
+    if signed.payload_type != in_toto.PAYLOAD_TYPE:
         found = f"a payload of type {signed.payload_type}"
         raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
     statement = decode_foreign(signed.payload, Statement, where=signed.where)

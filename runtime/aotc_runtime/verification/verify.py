@@ -23,11 +23,10 @@ from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.choice import Choice, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.schema.proof import Choice, Ruling, VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.choosing import (
     AskCertificates,

@@ -31,8 +31,7 @@ from msgspec import Struct
 
 from aotc_runtime.engines.protocol import Array, Aval, Buffer, Device, Stored, Tiles
 from aotc_runtime.engines.xla import reading
-from aotc_runtime.engines.xla.refusals import backend_error, first_line
-from aotc_runtime.schema.mesh import Mesh, Sharding
+from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.system import processor
 from aotc_runtime.system.parallel import map_on_threads
 
@@ -96,6 +95,8 @@ class XlaDevice(Device):
             self._collect_garbage = xla_client._xla.collect_garbage
             self.prepare(xla_client)
         except (ImportError, AttributeError, TypeError) as error:
+            from aotc_runtime.engines.xla.refusals import backend_error, first_line
+
             raise backend_error(
                 "AOTC-E751",
                 "jaxlib",
@@ -179,6 +180,8 @@ class XlaDevice(Device):
         try:
             loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)
         except self.error as error:
+            from aotc_runtime.engines.xla.refusals import backend_error, first_line
+
             raise backend_error(
                 "AOTC-E753",
                 stored.where,

@@ -10,7 +10,6 @@ from aotc_runtime.engines.protocol import Device
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu import device as cpu
 from aotc_runtime.engines.xla.cpu.device import Processor
-from aotc_runtime.engines.xla.refusals import backend_error, first_line, no_device
 from aotc_runtime.errors import Finding, ResourceError
 from aotc_runtime.schema.facts import Accelerator
 
@@ -49,6 +48,8 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
             started = processor(threads, devices)
             _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
     if _serving.platform != platform:
+        from aotc_runtime.engines.xla.refusals import backend_error
+
         raise backend_error(
             "AOTC-E758",
             "load",
@@ -64,6 +65,8 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
 
 def _accelerated(platform: str, started: Processor) -> XlaDevice:
     """started: the processor, without which no plugin runs."""
+    from aotc_runtime.engines.xla.refusals import first_line, no_device
+
     try:
         match platform:
             case "cuda":

@@ -25,7 +25,7 @@ from aotc_runtime.serving.resident import (
 from aotc_runtime.serving.routing.masks import masks_of, on_device
 from aotc_runtime.serving.routing.sizes import shapes_at
 from aotc_runtime.serving.served import Served
-from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system import host
 
 

@@ -13,8 +13,8 @@ from aotc_runtime.schema.labels import supplied_parameters, without_compiling
 from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
-from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.routing import padding
+from aotc_runtime.serving.tensors import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

@@ -1,8 +1,12 @@
-"""Verified safetensors blobs as arrays over their bytes, and weights sets that lie in several."""
+"""Tensors as numpy arrays: the dtypes of a manifest, verified safetensors blobs as views over their
+bytes, and weights sets that lie in several blobs. ml_dtypes is imported only for types that numpy
+lacks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import zip_longest
 from typing import Any
 
@@ -12,11 +16,27 @@ from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.tensors import TensorInfo, read_tensors
 from aotc_runtime.schema.manifest import DType, WeightSet
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
-from aotc_runtime.serving.dtypes import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 Tensor = tuple[str, DType, tuple[int, ...]]
 """Name, element type and shape."""
+
+_EXTENDED = frozenset(
+    dtype
+    for dtype in DType
+    if dtype in (DType.BFLOAT16, DType.INT4, DType.UINT4) or dtype.value.startswith("float8_")
+)
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy dtype of a manifest's dtype."""
+    if dtype in _EXTENDED:
+        import ml_dtypes
+
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.value))
+        return extended
+    return np.dtype(dtype.value)
 
 
 def tensor_views(blob: VerifiedBlob, where: str) -> dict[str, tuple[Array, TensorInfo]]:
