@@ -12,10 +12,10 @@ from aotc.compat.matrix import NO_POLICY, Claim, Row, Word, matrix
 from aotc.signing.certificates import claimed
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import Certificate
+from aotc_runtime.schema.certified import Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Ruling
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import certificates, rules
 from aotc_runtime.verification.contents import Contents, read_unverified

@@ -42,7 +42,7 @@ LAZY = (
     "aotc_runtime.verification.policy_consistency",
     "aotc_runtime.verification.policy_types",
     "aotc_runtime.verification.provenance",
-    "aotc_runtime.verification.report",
+    "aotc_runtime.verification.examine",
     "aotc_runtime.verification.versions",
     "aotc_runtime.words",
 )

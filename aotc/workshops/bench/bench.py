@@ -27,7 +27,7 @@ from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
-from aotc_runtime.serving.loaded import no_entry_point
+from aotc_runtime.serving.refusals import no_entry_point
 from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy

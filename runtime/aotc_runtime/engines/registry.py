@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cache
-from typing import cast
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from aotc_runtime.engines.protocol import Device, Engine
+from aotc_runtime.engines.device import Device
 from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.system import host, processor
+
+if TYPE_CHECKING:
+    from aotc_runtime.engines.protocol import Engine
 
 GROUP = "aotc_runtime.engines"
 
@@ -24,13 +27,16 @@ def find(name: str) -> Engine | None:
     """An engine by its name; None if no distribution brings it."""
     if name == XLA:
         # What importlib.metadata would find costs milliseconds of every load.
-        from aotc_runtime.engines.xla import engine
+        from aotc_runtime.engines.xla import engine as xla
 
-        return engine
+        return xla
     from importlib.metadata import entry_points
 
     points = [*entry_points(group=GROUP, name=name)]
-    return cast(Engine, points[0].load()) if points else None
+    if not points:
+        return None
+    engine: Engine = points[0].load()
+    return engine
 
 
 def engines() -> Iterator[Engine]:

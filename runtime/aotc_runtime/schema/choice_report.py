@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc_runtime.schema.proof import Certified, Choice
+from aotc_runtime.schema.certified import Certified
+from aotc_runtime.schema.proof import Choice
 
 
 def choice_report(choice: Choice) -> dict[str, Any]:

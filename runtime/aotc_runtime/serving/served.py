@@ -1,6 +1,4 @@
-"""An executable as calls use it, with the counter of its calls, and an engine's error as one of
-ours.
-"""
+"""An executable as calls use it, with the counter of its calls."""
 
 from __future__ import annotations
 
@@ -8,8 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.engines.protocol import Aval, Buffer, Device
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.engines.device import Aval, Buffer, Device
 from aotc_runtime.schema.tree import Leaf, Tree
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.resident import ResidentExecutable
@@ -119,16 +116,3 @@ def _finisher(
         return device.reader_of_one(outputs[0])
     read, build = device.reader(outputs), trees.builder(result)
     return lambda buffers: build(read(buffers))
-
-
-def failed(device: Device, label: str, error: Exception) -> BackendError:
-    """The engine's error as ours (AOTC-E755)."""
-    return BackendError(
-        Finding(
-            code="AOTC-E755",
-            where=label,
-            expected=f"{device.engine} to run the executable",
-            found=str(error).strip().splitlines()[0],
-            hint="the bundle stays usable; if memory ran out, free some or call with less",
-        )
-    )

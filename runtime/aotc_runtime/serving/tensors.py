@@ -5,14 +5,11 @@ lacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.tensors import TensorInfo, read_tensors
 from aotc_runtime.schema.manifest import DType, WeightSet
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
@@ -65,26 +62,7 @@ def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict
             found.append((tensor, info.dtype, info.shape))
     declared = [(tensor.name, tensor.dtype, tensor.shape) for tensor in weights.tensors]
     if found != declared:
-        raise _differs(where, declared, found)
+        from aotc_runtime.serving.refusals import other_tensors
+
+        raise other_tensors(where, declared, found)
     return arrays
-
-
-def _differs(where: str, declared: Sequence[Tensor], found: Sequence[Tensor]) -> BundleFormatError:
-    pairs = enumerate(zip_longest(declared, found))
-    place, (wanted, given) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
-    return BundleFormatError(
-        Finding(
-            code="AOTC-E117",
-            where=f"{where}, tensor {place + 1}",
-            expected=_text(wanted),
-            found=_text(given),
-            hint="the bundle was put together wrongly: build it again",
-        )
-    )
-
-
-def _text(tensor: Tensor | None) -> str:
-    if tensor is None:
-        return "no more tensors"
-    name, dtype, shape = tensor
-    return f"{name}: {dtype.value}{list(shape)}"

@@ -18,10 +18,10 @@ from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate import PASSED, Certificate
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
+from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Certified, MeasuredDifference, Ruling
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.signatures import SignedPayload, Trials, open_envelope, who_signed
 from aotc_runtime.verification.trust import certifier_keys

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -10,12 +11,15 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.devices import engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.proof import Candidate, Choice, Ruling
+from aotc_runtime.schema.proof import Candidate, Choice
 from aotc_runtime.verification.compatibility import check_host
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified import Ruling
 
 NOT_ACCEPTED = "AOTC-E401"
 
-AskCertificates = Callable[[BundleManifest, str], Ruling]
+type AskCertificates = Callable[[BundleManifest, str], Ruling]
 """What certificates say of a target under a version of jaxlib."""
 
 

@@ -17,7 +17,7 @@ and `VerifiedBundle`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
@@ -26,7 +26,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Choice, Ruling, VerifiedBlob, VerifiedBundle
+from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.choosing import (
     AskCertificates,
@@ -45,6 +45,9 @@ from aotc_runtime.verification.contents import (
     read_root,
     references,
 )
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified import Ruling
 
 
 class Framed(Struct, frozen=True):

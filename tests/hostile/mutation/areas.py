@@ -141,7 +141,11 @@ AREAS = (
         ("backends/xla/elf.py", "backends/xla/records.py"),
         ("tests/unit/backends/test_records.py",),
     ),
-    Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),
+    Area(
+        RUNTIME,
+        ("system/files.py", "system/pipes.py"),
+        ("tests/unit/runtime/system/test_files.py",),
+    ),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
     Area(
         RUNTIME,

@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from aotc_runtime.engines.protocol import Array, Aval, Buffer, Device, Stored, Tiles
+from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored, Tiles
 from aotc_runtime.engines.xla import reading
 from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.system import processor

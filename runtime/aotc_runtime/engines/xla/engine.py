@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from aotc_runtime.engines.protocol import Device
+from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu import device as cpu
 from aotc_runtime.engines.xla.cpu.device import Processor
@@ -24,16 +24,9 @@ _serving_lock = threading.Lock()
 
 def facts(platform: str) -> Accelerator | None:
     """The devices of an accelerator's platform, as their driver or the system says."""
-    match platform:
-        case "cuda":
-            from aotc_runtime.engines.xla.cuda import facts as cuda
+    from aotc_runtime.engines.xla.platforms import facts
 
-            return cuda.detect()
-        case "tpu":
-            from aotc_runtime.engines.xla.tpu import facts as tpu
-
-            return tpu.detect()
-    return None
+    return facts(platform)
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
@@ -46,7 +39,11 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     with _serving_lock:
         if _serving is None:
             started = processor(threads, devices)
-            _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
+            _serving = started
+            if platform != cpu.PLATFORM:
+                from aotc_runtime.engines.xla.platforms import accelerated
+
+                _serving = accelerated(platform, started)
     if _serving.platform != platform:
         from aotc_runtime.engines.xla.refusals import backend_error
 
@@ -61,25 +58,6 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
         return processor(threads, devices)
     _serving.require_unforked()
     return _serving
-
-
-def _accelerated(platform: str, started: Processor) -> XlaDevice:
-    """started: the processor, without which no plugin runs."""
-    from aotc_runtime.engines.xla.refusals import first_line, no_device
-
-    try:
-        match platform:
-            case "cuda":
-                from aotc_runtime.engines.xla.cuda.device import CudaDevice
-
-                return CudaDevice()
-            case "tpu":
-                from aotc_runtime.engines.xla.tpu.device import TpuDevice
-
-                return TpuDevice()
-    except (OSError, started.error) as error:
-        raise no_device(platform, first_line(error)) from error
-    raise no_device(platform, "a platform that this runtime cannot start")
 
 
 def processor(threads: int | None = None, devices: int | None = None) -> Processor:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotc.packing import descriptors
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError
@@ -91,7 +92,7 @@ def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
 
 
 def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
-    reference = oci.descriptor(b"abc", "x/y", annotations={"a": "b"})
+    reference = descriptors.descriptor(b"abc", "x/y", annotations={"a": "b"})
     assert (reference.mediaType, reference.digest, reference.size) == ("x/y", sha256(b"abc"), 3)
     assert canonical.encode(reference) == (
         b'{"annotations":{"a":"b"},"digest":"' + sha256(b"abc").encode() + b'",'

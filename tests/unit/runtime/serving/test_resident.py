@@ -17,7 +17,7 @@ import pytest
 import aotc_runtime
 from aotc.packing.weights import write_shards
 from aotc_runtime.digest import sha256
-from aotc_runtime.engines.protocol import Aval
+from aotc_runtime.engines.device import Aval
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.xla import client
 from aotc_runtime.engines.xla.engine import processor

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Array, Aval, Buffer
+from aotc_runtime.engines.device import Array, Aval, Buffer
 from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
 from aotc_runtime.schema.proof import VerifiedBlob
