@@ -7,7 +7,7 @@ from functools import cache
 from typing import cast
 
 from aotc_runtime.engines.protocol import Device, Engine
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.engine import XLA, engine_name
 
 GROUP = "aotc_runtime.engines"
@@ -46,13 +46,11 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     name = engine_name(platform)
     engine = find(name)
     if engine is None:
-        raise BackendError(
-            Finding(
-                code="AOTC-E758",
-                where=platform,
-                expected=f"the engine {name}, which runs executables for {platform}",
-                found="none installed",
-                hint=f"install the package that brings it (an entry point of {GROUP})",
-            )
+        raise refusal(
+            "AOTC-E758",
+            platform,
+            "none installed",
+            expected=f"the engine {name}, which runs executables for {platform}",
+            hint=f"install the package that brings it (an entry point of {GROUP})",
         )
     return engine.start(platform, threads, devices)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
 
@@ -19,18 +19,16 @@ if TYPE_CHECKING:
     from aotc_runtime.serving.compare import Difference
 
 
-def no_entry_point(bundle: str, name: object, known: Collection[str]) -> ShapeError:
+def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcError:
     """The error (AOTC-E602) for an entry point that a bundle does not have."""
     from aotc_runtime.words import did_you_mean
 
-    return ShapeError(
-        Finding(
-            code="AOTC-E602",
-            where=bundle,
-            expected="one of " + ", ".join(known),
-            found=repr(name),
-            hint=did_you_mean(name, known, "use an entry point of this bundle"),
-        )
+    return refusal(
+        "AOTC-E602",
+        bundle,
+        repr(name),
+        expected="one of " + ", ".join(known),
+        hint=did_you_mean(name, known, "use an entry point of this bundle"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from aotc_runtime.engines.protocol import Buffer, Device
-from aotc_runtime.errors import BackendError, Finding, ReadinessError
+from aotc_runtime.errors import ReadinessError, finding, refusal
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import Difference, compare, over_all
@@ -70,14 +70,12 @@ def _run(
     try:
         results = _execute(device, profile, inputs)
     except device.error as error:
-        raise BackendError(
-            Finding(
-                code="AOTC-E755",
-                where=where,
-                expected="the executable to run its fixture",
-                found=str(error).strip().splitlines()[0],
-                hint="rebuild the bundle with the jaxlib that is installed here",
-            )
+        raise refusal(
+            "AOTC-E755",
+            where,
+            str(error).strip().splitlines()[0],
+            expected="the executable to run its fixture",
+            hint="rebuild the bundle with the jaxlib that is installed here",
         ) from error
     seconds = time.perf_counter() - started
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
@@ -100,14 +98,11 @@ def _require_fit(
     for name, aval in wanted:
         array = arrays.get(name)
         if array is None or array.shape != aval.shape or array.dtype != aval.dtype:
-            raise ReadinessError(
-                Finding(
-                    code="AOTC-E702",
-                    where=where,
-                    expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
-                    found=f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
-                    hint="the bundle was put together wrongly: build it again",
-                )
+            raise refusal(
+                "AOTC-E702",
+                where,
+                f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
+                expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
             )
 
 
@@ -130,15 +125,13 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
     if failed:
         raise ReadinessError(
             *(
-                Finding(
-                    code="AOTC-E701",
-                    where=f"{profile.label} output {result.worst or 'result'}",
+                finding(
+                    "AOTC-E701",
+                    f"{profile.label} output {result.worst or 'result'}",
+                    f"max abs error {result.max_abs:.3g}, max rel error "
+                    f"{result.max_rel:.3g}, {result.ulp_max} ulp",
                     expected="results as recorded at build, within "
                     f"rtol={tolerance.rtol} atol={tolerance.atol}",
-                    found=f"max abs error {result.max_abs:.3g}, max rel error "
-                    f"{result.max_rel:.3g}, {result.ulp_max} ulp",
-                    hint="this host computes something else: rebuild for it, or raise the "
-                    "tolerance if the difference is harmless",
                 )
                 for profile, result in failed
                 for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
@@ -146,14 +139,8 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
         )
     compilations = resident.device.compilations()
     if compilations:
-        raise ReadinessError(
-            Finding(
-                code="AOTC-E703",
-                where="load",
-                expected="0 compilations",
-                found=f"{compilations} executables that did not come from the bundle",
-                hint="this is a bug in aotc-runtime: please report it",
-            )
+        raise refusal(
+            "AOTC-E703", "load", f"{compilations} executables that did not come from the bundle"
         )
     fixtures = {profile.key: ran.difference for profile, ran in every}
     loaded = LoadedBundle(resident, fixtures, compilations)

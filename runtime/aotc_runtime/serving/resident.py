@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import registry
 from aotc_runtime.engines.protocol import Aval, Buffer, Device, Executable, Stored
-from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -131,15 +131,13 @@ def load_executables(
     return dict(zip(stored, executables, strict=True))
 
 
-def _too_few_devices(manifest: BundleManifest, device: Device) -> ResourceError:
-    return ResourceError(
-        Finding(
-            code="AOTC-E555",
-            where=f"{manifest.name} {manifest.version} for {manifest.target.name}",
-            expected=f"{manifest.requires.devices} devices",
-            found=f"{device.engine} was started with {device.device_count}",
-            hint="pass `devices` to the first load of the process",
-        )
+def _too_few_devices(manifest: BundleManifest, device: Device) -> AotcError:
+    return refusal(
+        "AOTC-E555",
+        f"{manifest.name} {manifest.version} for {manifest.target.name}",
+        f"{device.engine} was started with {device.device_count}",
+        expected=f"{manifest.requires.devices} devices",
+        hint="pass `devices` to the first load of the process",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.engines.protocol import Aval, Buffer, Device
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.tree import Leaf, Tree
 from aotc_runtime.serving import trees
 from aotc_runtime.serving.resident import ResidentExecutable
@@ -51,14 +51,12 @@ def _finisher(
     return lambda buffers: build(read(buffers))
 
 
-def failed(device: Device, label: str, error: Exception) -> BackendError:
+def failed(device: Device, label: str, error: Exception) -> AotcError:
     """The engine's error as ours (AOTC-E755)."""
-    return BackendError(
-        Finding(
-            code="AOTC-E755",
-            where=label,
-            expected=f"{device.engine} to run the executable",
-            found=str(error).strip().splitlines()[0],
-            hint="the bundle stays usable; if memory ran out, free some or call with less",
-        )
+    return refusal(
+        "AOTC-E755",
+        label,
+        str(error).strip().splitlines()[0],
+        expected=f"{device.engine} to run the executable",
+        hint="the bundle stays usable; if memory ran out, free some or call with less",
     )

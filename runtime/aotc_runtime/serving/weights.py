@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.formats.tensors import TensorInfo, read_tensors
 from aotc_runtime.schema.manifest import DType, WeightSet
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
@@ -49,17 +49,11 @@ def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict
     return arrays
 
 
-def _differs(where: str, declared: Sequence[Tensor], found: Sequence[Tensor]) -> BundleFormatError:
+def _differs(where: str, declared: Sequence[Tensor], found: Sequence[Tensor]) -> AotcError:
     pairs = enumerate(zip_longest(declared, found))
     place, (wanted, given) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
-    return BundleFormatError(
-        Finding(
-            code="AOTC-E117",
-            where=f"{where}, tensor {place + 1}",
-            expected=_text(wanted),
-            found=_text(given),
-            hint="the bundle was put together wrongly: build it again",
-        )
+    return refusal(
+        "AOTC-E117", f"{where}, tensor {place + 1}", _text(given), expected=_text(wanted)
     )
 
 
