@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob
 
@@ -191,14 +191,11 @@ class Device(ABC):
 
         Raises BackendError (AOTC-E756), as it does by default.
         """
-        raise BackendError(
-            Finding(
-                code="AOTC-E756",
-                where=where,
-                expected=f"sizes of a profile, on {self.platform}",
-                found="others: the bundled module is for processors",
-                hint="call with sizes of a profile, or add these to `profiles` and build again",
-            )
+        raise refusal(
+            "AOTC-E756",
+            where,
+            "others: the bundled module is for processors",
+            expected=f"sizes of a profile, on {self.platform}",
         )
 
     def memory_of(self, executable: Executable) -> int:
@@ -217,13 +214,9 @@ class Device(ABC):
         """Raises BackendError (AOTC-E754) in a process forked after the engine was started."""
         if not self.was_forked:
             return
-        raise BackendError(
-            Finding(
-                code="AOTC-E754",
-                where=f"process {os.getpid()}",
-                expected="bundles loaded in the process that uses them",
-                found=f"a fork of process {self._pid}, where {self.engine} was started; its "
-                "threads are gone here",
-                hint="load after forking (gunicorn: in post_fork), or start processes with spawn",
-            )
+        raise refusal(
+            "AOTC-E754",
+            f"process {os.getpid()}",
+            f"a fork of process {self._pid}, where {self.engine} was started; its "
+            "threads are gone here",
         )

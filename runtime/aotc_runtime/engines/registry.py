@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aotc_runtime.engines.device import Device
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.system import host, processor
@@ -58,14 +58,12 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     name = engine_name(platform)
     engine = find(name)
     if engine is None:
-        raise BackendError(
-            Finding(
-                code="AOTC-E758",
-                where=platform,
-                expected=f"the engine {name}, which runs executables for {platform}",
-                found="none installed",
-                hint=f"install the package that brings it (an entry point of {GROUP})",
-            )
+        raise refusal(
+            "AOTC-E758",
+            platform,
+            "none installed",
+            expected=f"the engine {name}, which runs executables for {platform}",
+            hint=f"install the package that brings it (an entry point of {GROUP})",
         )
     return engine.start(platform, threads, devices)
 

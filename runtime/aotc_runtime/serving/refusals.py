@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotc_runtime.engines.device import Aval, Device
-from aotc_runtime.errors import (
-    BackendError,
-    BundleFormatError,
-    Finding,
-    ReadinessError,
-    ResourceError,
-    ShapeError,
-)
+from aotc_runtime.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.words import did_you_mean
 
@@ -28,59 +21,48 @@ if TYPE_CHECKING:
     from aotc_runtime.serving.tensors import Tensor
 
 
-def no_entry_point(bundle: str, name: object, known: Collection[str]) -> ShapeError:
+def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcError:
     """The error (AOTC-E602) for an entry point that a bundle does not have."""
-    return ShapeError(
-        Finding(
-            code="AOTC-E602",
-            where=bundle,
-            expected="one of " + ", ".join(known),
-            found=repr(name),
-            hint=did_you_mean(name, known, "use an entry point of this bundle"),
-        )
+    return refusal(
+        "AOTC-E602",
+        bundle,
+        repr(name),
+        expected="one of " + ", ".join(known),
+        hint=did_you_mean(name, known, "use an entry point of this bundle"),
     )
 
 
-def failed(device: Device, label: str, error: Exception) -> BackendError:
+def failed(device: Device, label: str, error: Exception) -> AotcError:
     """The engine's error as ours (AOTC-E755)."""
-    return BackendError(
-        Finding(
-            code="AOTC-E755",
-            where=label,
-            expected=f"{device.engine} to run the executable",
-            found=str(error).strip().splitlines()[0],
-            hint="the bundle stays usable; if memory ran out, free some or call with less",
-        )
+    return refusal(
+        "AOTC-E755",
+        label,
+        str(error).strip().splitlines()[0],
+        expected=f"{device.engine} to run the executable",
+        hint="the bundle stays usable; if memory ran out, free some or call with less",
     )
 
 
-def too_few_devices(manifest: BundleManifest, device: Device) -> ResourceError:
+def too_few_devices(manifest: BundleManifest, device: Device) -> AotcError:
     """The error (AOTC-E555) for an engine that was started with too few devices."""
-    return ResourceError(
-        Finding(
-            code="AOTC-E555",
-            where=f"{manifest.name} {manifest.version} for {manifest.target.name}",
-            expected=f"{manifest.requires.devices} devices",
-            found=f"{device.engine} was started with {device.device_count}",
-            hint="pass `devices` to the first load of the process",
-        )
+    return refusal(
+        "AOTC-E555",
+        f"{manifest.name} {manifest.version} for {manifest.target.name}",
+        f"{device.engine} was started with {device.device_count}",
+        expected=f"{manifest.requires.devices} devices",
+        hint="pass `devices` to the first load of the process",
     )
 
 
-def other_tensors(
-    where: str, declared: Sequence[Tensor], found: Sequence[Tensor]
-) -> BundleFormatError:
+def other_tensors(where: str, declared: Sequence[Tensor], found: Sequence[Tensor]) -> AotcError:
     """The error (AOTC-E117) for a weights set whose tensors are not those of the manifest."""
     pairs = enumerate(zip_longest(declared, found))
     place, (wanted, given) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
-    return BundleFormatError(
-        Finding(
-            code="AOTC-E117",
-            where=f"{where}, tensor {place + 1}",
-            expected=_tensor_text(wanted),
-            found=_tensor_text(given),
-            hint="the bundle was put together wrongly: build it again",
-        )
+    return refusal(
+        "AOTC-E117",
+        f"{where}, tensor {place + 1}",
+        _tensor_text(given),
+        expected=_tensor_text(wanted),
     )
 
 
@@ -91,49 +73,42 @@ def _tensor_text(tensor: Tensor | None) -> str:
     return f"{name}: {dtype.value}{list(shape)}"
 
 
-def fixture_failed(where: str, error: Exception) -> BackendError:
+def fixture_failed(where: str, error: Exception) -> AotcError:
     """The error (AOTC-E755) for a fixture that the engine does not run."""
-    return BackendError(
-        Finding(
-            code="AOTC-E755",
-            where=where,
-            expected="the executable to run its fixture",
-            found=str(error).strip().splitlines()[0],
-            hint="rebuild the bundle with the jaxlib that is installed here",
-        )
+    return refusal(
+        "AOTC-E755",
+        where,
+        str(error).strip().splitlines()[0],
+        expected="the executable to run its fixture",
+        hint="rebuild the bundle with the jaxlib that is installed here",
     )
 
 
 def unfit_fixture(
     where: str, name: str, aval: Aval, array: np.ndarray[Any, Any] | None
-) -> ReadinessError:
+) -> AotcError:
     """The error (AOTC-E702) for a fixture without this tensor, or with another one."""
-    return ReadinessError(
-        Finding(
-            code="AOTC-E702",
-            where=where,
-            expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
-            found=f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
-            hint="the bundle was put together wrongly: build it again",
-        )
+    return refusal(
+        "AOTC-E702",
+        where,
+        f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
+        expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
     )
 
 
 def other_results(
     resident: ResidentBundle, failed: Sequence[tuple[ResidentProfile, Difference]]
-) -> ReadinessError:
+) -> AotcError:
     """The error (AOTC-E701) for executables whose results are beyond their tolerance."""
     return ReadinessError(
         *(
-            Finding(
-                code="AOTC-E701",
-                where=f"{profile.label} output {result.worst or 'result'}",
+            finding(
+                "AOTC-E701",
+                f"{profile.label} output {result.worst or 'result'}",
+                f"max abs error {result.max_abs:.3g}, max rel error "
+                f"{result.max_rel:.3g}, {result.ulp_max} ulp",
                 expected="results as recorded at build, within "
                 f"rtol={tolerance.rtol} atol={tolerance.atol}",
-                found=f"max abs error {result.max_abs:.3g}, max rel error "
-                f"{result.max_rel:.3g}, {result.ulp_max} ulp",
-                hint="this host computes something else: rebuild for it, or raise the "
-                "tolerance if the difference is harmless",
             )
             for profile, result in failed
             for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
@@ -141,14 +116,8 @@ def other_results(
     )
 
 
-def compiled_here(compilations: int) -> ReadinessError:
+def compiled_here(compilations: int) -> AotcError:
     """The error (AOTC-E703) for a load that compiled something."""
-    return ReadinessError(
-        Finding(
-            code="AOTC-E703",
-            where="load",
-            expected="0 compilations",
-            found=f"{compilations} executables that did not come from the bundle",
-            hint="this is a bug in aotc-runtime: please report it",
-        )
+    return refusal(
+        "AOTC-E703", "load", f"{compilations} executables that did not come from the bundle"
     )

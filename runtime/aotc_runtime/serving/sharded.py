@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc_runtime.engines.device import Aval, Tiles
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.manifest import Argument, InputArgument
 from aotc_runtime.serving.resident import Weights
 
@@ -48,6 +48,5 @@ def check_tiles(
                 )
 
 
-def _refused(where: str, expected: str, found: str) -> BackendError:
-    hint = "the bundle was put together wrongly: build it again"
-    return BackendError(Finding("AOTC-E757", where, expected, found, hint))
+def _refused(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E757", where, found, expected=expected)

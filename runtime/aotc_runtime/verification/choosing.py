@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.devices import engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
@@ -109,20 +109,20 @@ def missing_target(
 ) -> Finding:
     """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
     if wanted in absent:
-        return Finding(
-            code="AOTC-E505",
-            where=wanted,
+        return finding(
+            "AOTC-E505",
+            wanted,
+            "a target that was left out of it (`aotc extract`)",
             expected="a target that this copy of the bundle holds: " + ", ".join(sorted(manifests)),
-            found="a target that was left out of it (`aotc extract`)",
             hint="take the whole bundle, or extract this target from it",
         )
     from aotc_runtime.words import did_you_mean
 
     otherwise = "`aotc inspect` shows a bundle's targets; without one, this host's best is chosen"
-    return Finding(
-        code="AOTC-E505",
-        where=wanted,
+    return finding(
+        "AOTC-E505",
+        wanted,
+        "no such target",
         expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
-        found="no such target",
         hint=did_you_mean(wanted, manifests, otherwise),
     )

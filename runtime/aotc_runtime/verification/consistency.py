@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from aotc_runtime import limits
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
@@ -218,5 +218,4 @@ def _repeats(names: Sequence[str]) -> bool:
 
 
 def _finding(where: str, expected: str, found: str) -> Finding:
-    hint = "the bundle was put together wrongly: build it again"
-    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E118", where, found, expected=expected)

@@ -10,7 +10,7 @@ from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu import device as cpu
 from aotc_runtime.engines.xla.cpu.device import Processor
-from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator
 
 platforms = ("cuda", "tpu")
@@ -45,14 +45,12 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
 
                 _serving = accelerated(platform, started)
     if _serving.platform != platform:
-        from aotc_runtime.engines.xla.refusals import backend_error
-
-        raise backend_error(
+        raise refusal(
             "AOTC-E758",
             "load",
-            f"a process whose bundles are for {_serving.platform}",
             f"one for {platform}",
-            "load it in another process",
+            expected=f"a process whose bundles are for {_serving.platform}",
+            hint="load it in another process",
         )
     if platform == cpu.PLATFORM:
         return processor(threads, devices)
@@ -77,14 +75,12 @@ def processor(threads: int | None = None, devices: int | None = None) -> Process
                 _processor = Processor(threads, devices or 1)
             current = _processor
     if threads is not None and threads != current.threads:
-        raise ResourceError(
-            Finding(
-                code="AOTC-E552",
-                where="load",
-                expected=f"{threads} threads for XLA",
-                found=f"{current.threads}, with which XLA was started in this process",
-                hint="pass `threads` to the first load of the process",
-            )
+        raise refusal(
+            "AOTC-E552",
+            "load",
+            f"{current.threads}, with which XLA was started in this process",
+            expected=f"{threads} threads for XLA",
+            hint="pass `threads` to the first load of the process",
         )
     current.require_unforked()
     return current

@@ -12,7 +12,7 @@ from math import prod
 from typing import NoReturn
 
 from aotc_runtime.engines.device import Device
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import compare
@@ -108,5 +108,4 @@ class SymbolicCompiler:
 
 
 def _refuse(where: str, expected: str, found: str) -> NoReturn:
-    hint = "call with sizes of a profile, or add these to `profiles` and build again"
-    raise BackendError(Finding("AOTC-E756", where, expected, found, hint))
+    raise refusal("AOTC-E756", where, found, expected=expected)

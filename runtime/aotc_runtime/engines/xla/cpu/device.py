@@ -20,6 +20,7 @@ import numpy as np
 from aotc_runtime.engines.device import Array, Aval, Buffer
 from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.proof import VerifiedBlob
 
 PLATFORM = "cpu"
@@ -154,15 +155,7 @@ class Processor(XlaDevice):
             rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology
         )
         if match is None or features is None:
-            from aotc_runtime.engines.xla.refusals import backend_error
-
-            raise backend_error(
-                "AOTC-E752",
-                "this host's processor",
-                "a description in jaxlib's topology",
-                "none",
-                "install a jaxlib that this aotc-runtime supports",
-            )
+            raise refusal("AOTC-E752", "this host's processor", "none")
         names = features[2].decode().split(",")
         present = frozenset(name[1:] for name in names if name.startswith("+"))
         return match[1].decode(), features[1].decode(), present
