@@ -200,40 +200,12 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register."""
-    if not manifest.requires.custom_call_targets:
-        return
-    from aotc_runtime.schema.kernels import SERVED, is_served
+    """requires.custom_call_targets, and Python packages behind them."""
+    if manifest.requires.custom_call_targets:
+        from aotc_runtime.verification.custom_calls import check_libraries, check_served
 
-    unknown = [
-        target
-        for target in manifest.requires.custom_call_targets
-        if not is_served(manifest.requires.platform, target)
-    ]
-    if unknown:
-        yield finding(
-            "AOTC-E504",
-            _where(manifest),
-            ", ".join(unknown),
-            expected="custom calls this runtime serves: "
-            + SERVED.get(manifest.requires.platform, "none"),
-        )
-
-
-def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
-    if not manifest.requires.custom_call_targets:
-        return
-    from aotc_runtime.schema.kernels import LAPACK
-
-    needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
-    if needing and host.libraries is not None and "scipy" not in host.libraries:
-        yield finding(
-            "AOTC-E510",
-            _where(manifest),
-            "no package of this name",
-            expected=f"scipy, whose LAPACK serves {', '.join(needing)}",
-        )
+        yield from check_served(manifest, _where(manifest))
+        yield from check_libraries(manifest, host, _where(manifest))
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
@@ -281,7 +253,6 @@ CHECKS: tuple[Check, ...] = (
     check_devices,
     check_device,
     check_custom_calls,
-    check_libraries,
     check_memory,
 )
 """docs/trust.md 8 to 10, in that order."""

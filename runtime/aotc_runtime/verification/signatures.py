@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from aotc_runtime import limits
-from aotc_runtime.errors import AotcError, Finding, finding, raise_if, refusal
+from aotc_runtime.errors import AotcError, raise_if, refusal
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import (
@@ -170,7 +169,9 @@ def vouchers_for(
             expected=f"a signature by {_names(keys.values())}",
         )
     if len(found) < policy.threshold:
-        raise_if(_idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
+        from aotc_runtime.verification.idle_keys import idle_findings
+
+        raise_if(idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
         names = f": {_names(keys[signer] for signer in found)}" if found else ""
         # A builder's bill of materials beside its provenance takes nothing away.
         others = [type_ for type_, signers in sorted(silent.items()) if signers - {*found}]
@@ -228,34 +229,6 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
         found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
         raise refusal("AOTC-E305", signed.where, found, expected=expected)
     return statement
-
-
-def _idle_findings(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:
-    """Why signatures that verify did not count, one finding for each key."""
-    clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    for key in keys:
-        state = key.state(now)
-        if state == "revoked":
-            yield finding(
-                "AOTC-E312",
-                f"{where} key {key.label}",
-                f"one by {key.id}, which the policy lists under revoked.keys",
-            )
-            continue
-        early = state == "not yet valid"
-        bound = key.not_before if early else key.not_after
-        assert bound is not None, "a key without bounds is always valid"
-        limit, side = ("not_before", "from") if early else ("not_after", "up to")
-        yield finding(
-            "AOTC-E311",
-            f"{where} key {key.label}",
-            f"a check at {clock}: the key is {state}, and its signature does not count",
-            expected=f"a check {side} {bound.isoformat()}, the key's {limit}",
-            hint="check again after that time, or sign with a key that is valid already"
-            if early
-            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
-            "is still to be trusted, move its not_after",
-        )
 
 
 def _names(keys: Iterable[PublicKey]) -> str:
