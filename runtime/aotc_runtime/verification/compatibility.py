@@ -16,18 +16,6 @@ from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
 
-IGNORED = {
-    "built_with.aotc": "wrote the files, left nothing in the executables",
-    "built_with.jax": "traces programs, is not loaded by the server",
-    "built_with.jaxlib": "accepts_jaxlib says which versions are accepted",
-    "built_with.jaxlib_commit": "the version stands for it; kept for reports",
-    "built_with.xla": "follows from the jaxlib version",
-    "built_with.ifrt": "follows from the jaxlib version",
-    "built_with.stablehlo": "that of the builder; symbolic.stablehlo is that of a module",
-    "built_with.tools": "requires.device says which versions of the plugin are accepted",
-}
-"""Fields of the manifest that decide nothing here, each with the reason."""
-
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
 """The tag of jaxlib's wheels from 0.11.2 to 0.12.0.1 is manylinux_2_27."""
