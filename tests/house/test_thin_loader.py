@@ -13,7 +13,7 @@ import pytest
 
 Bundle = tuple[Path, Path]
 
-MODULES_MAX, LINES_MAX = 56, 7_085
+MODULES_MAX, LINES_MAX = 56, 7_090
 
 LAZY = (
     "aotc_runtime.codes",
