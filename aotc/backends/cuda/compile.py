@@ -17,7 +17,7 @@ from aotc.backends.xla.compile import built_with
 from aotc.errors import CompileError, raise_if
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.device import Compilation, CudaDevice
+from aotc_runtime.schema.devices import Compilation, CudaDevice
 from aotc_runtime.schema.manifest import BuiltWith, Target
 from aotc_runtime.words import closest
 

@@ -10,23 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.engine import XLA, engine_name
+from aotc_runtime.errors import Finding, finding
+from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
-
-IGNORED = {
-    "built_with.aotc": "wrote the files, left nothing in the executables",
-    "built_with.jax": "traces programs, is not loaded by the server",
-    "built_with.jaxlib": "accepts_jaxlib says which versions are accepted",
-    "built_with.jaxlib_commit": "the version stands for it; kept for reports",
-    "built_with.xla": "follows from the jaxlib version",
-    "built_with.ifrt": "follows from the jaxlib version",
-    "built_with.stablehlo": "that of the builder; symbolic.stablehlo is that of a module",
-    "built_with.tools": "requires.device says which versions of the plugin are accepted",
-}
-"""Fields of the manifest that decide nothing here, each with the reason."""
 
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
@@ -53,21 +41,20 @@ def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
         return
     if host.jaxlib == NOT_INSTALLED:
         version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
-        yield Finding(
-            code="AOTC-E405",
-            where=_where(manifest),
-            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
-            found=f"jaxlib {NOT_INSTALLED}",
+        yield finding(
+            "AOTC-E405",
+            _where(manifest),
+            f"jaxlib {NOT_INSTALLED}",
             hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
             "verified without it, but cannot be loaded",
         )
     elif host.jaxlib not in manifest.accepts_jaxlib:
         accepted = " or ".join(manifest.accepts_jaxlib)
-        yield Finding(
-            code="AOTC-E401",
-            where=_where(manifest),
+        yield finding(
+            "AOTC-E401",
+            _where(manifest),
+            f"jaxlib {host.jaxlib}",
             expected=f"jaxlib {accepted} (built with {manifest.built_with.jaxlib})",
-            found=f"jaxlib {host.jaxlib}",
             hint=f"`pip install jaxlib=={manifest.accepts_jaxlib[-1]}`, or rebuild with "
             f"jaxlib {host.jaxlib}"
             if manifest.accepts_jaxlib
@@ -83,12 +70,11 @@ def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
             continue
         needs = entry_point.symbolic.stablehlo
         if reads is not None and version_numbers(needs) > reads:
-            yield Finding(
-                code="AOTC-E404",
-                where=f"{_where(manifest)}, {name}",
+            yield finding(
+                "AOTC-E404",
+                f"{_where(manifest)}, {name}",
+                f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
                 expected=f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
-                found=f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
-                hint="install a newer jaxlib there, or build with an older one",
             )
 
 
@@ -96,12 +82,11 @@ def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
     """format_version: this process has read it, but the runtime of another host may be older."""
     needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
     if reads and (needs[0] != reads[0] or needs > reads):
-        yield Finding(
-            code="AOTC-E402",
-            where=_where(manifest),
+        yield finding(
+            "AOTC-E402",
+            _where(manifest),
+            f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
             expected=f"a runtime that reads bundle format {manifest.format_version}",
-            found=f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
-            hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
         )
 
 
@@ -116,13 +101,7 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
             needs.append(needed)
             has.append(found)
     if needs != has:
-        yield Finding(
-            code="AOTC-E501",
-            where=_where(manifest),
-            expected=" ".join(needs),
-            found=" ".join(has),
-            hint="deploy to such a host, or build for a target of this one",
-        )
+        yield finding("AOTC-E501", _where(manifest), " ".join(has), expected=" ".join(needs))
 
 
 def _platform(manifest: BundleManifest, host: HostFacts) -> str:
@@ -139,12 +118,11 @@ def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """The glibc that every supported jaxlib needs, if the host's version is known."""
     name, found = _libc(host)
     if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
-        yield Finding(
-            code="AOTC-E507",
-            where="this host's C library",
+        yield finding(
+            "AOTC-E507",
+            "this host's C library",
+            host.libc,
             expected="glibc " + ".".join(map(str, GLIBC_FLOOR)) + " or newer, for jaxlib",
-            found=host.libc,
-            hint="run on a newer system, or in a container of one",
         )
 
 
@@ -169,13 +147,11 @@ def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.isa: a subset of what the host has; tuning attributes are not among them."""
     missing = sorted(set(manifest.requires.isa) - host.isa)
     if missing:
-        yield Finding(
-            code="AOTC-E502",
-            where=_where(manifest),
+        yield finding(
+            "AOTC-E502",
+            _where(manifest),
+            f"{host.cpu}, which lacks them",
             expected=f"a processor with {', '.join(missing)}",
-            found=f"{host.cpu}, which lacks them",
-            hint="add a target that this host has (`aotc targets list`) and build again, "
-            "or run on a host that has these features",
         )
 
 
@@ -193,12 +169,8 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
     else:
         has = needs  # a processor is divided as a bundle wants
     if has < needs:
-        yield Finding(
-            code="AOTC-E503",
-            where=_where(manifest),
-            expected=f"{needs} devices",
-            found=str(has),
-            hint=hint,
+        yield finding(
+            "AOTC-E503", _where(manifest), str(has), expected=f"{needs} devices", hint=hint
         )
 
 
@@ -216,42 +188,12 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register."""
-    if not manifest.requires.custom_call_targets:
-        return
-    from aotc_runtime.schema.kernels import SERVED, is_served
+    """requires.custom_call_targets, and Python packages behind them."""
+    if manifest.requires.custom_call_targets:
+        from aotc_runtime.verification.custom_calls import check_libraries, check_served
 
-    unknown = [
-        target
-        for target in manifest.requires.custom_call_targets
-        if not is_served(manifest.requires.platform, target)
-    ]
-    if unknown:
-        yield Finding(
-            code="AOTC-E504",
-            where=_where(manifest),
-            expected="custom calls this runtime serves: "
-            + SERVED.get(manifest.requires.platform, "none"),
-            found=", ".join(unknown),
-            hint="use an aotc-runtime that serves them",
-        )
-
-
-def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
-    if not manifest.requires.custom_call_targets:
-        return
-    from aotc_runtime.schema.kernels import LAPACK
-
-    needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
-    if needing and host.libraries is not None and "scipy" not in host.libraries:
-        yield Finding(
-            code="AOTC-E510",
-            where=_where(manifest),
-            expected=f"scipy, whose LAPACK serves {', '.join(needing)}",
-            found="no package of this name",
-            hint="`pip install scipy`: jaxlib requires it, but it was left out here",
-        )
+        yield from check_served(manifest, _where(manifest))
+        yield from check_libraries(manifest, host, _where(manifest))
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
@@ -278,14 +220,12 @@ JOINED = 3
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.memory_bytes, and what padded calls add to it."""
     if host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest):
-        yield Finding(
-            code="AOTC-E551",
-            where=_where(manifest),
+        yield finding(
+            "AOTC-E551",
+            _where(manifest),
+            f"{host.memory_bytes} bytes",
             expected=f"{manifest.requires.memory_bytes + padding_bytes(manifest)} bytes of free "
             "memory",
-            found=f"{host.memory_bytes} bytes",
-            hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
-            "build smaller profiles",
         )
 
 
@@ -301,7 +241,6 @@ CHECKS: tuple[Check, ...] = (
     check_devices,
     check_device,
     check_custom_calls,
-    check_libraries,
     check_memory,
 )
 """docs/trust.md 8 to 10, in that order."""
