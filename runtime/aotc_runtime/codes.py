@@ -125,6 +125,7 @@ BUNDLE_FORMAT = {
     "AOTC-E111": Code(
         "a document or all attestations are larger, or a list longer, than any real one",
         "is this the right file?",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E112": Code(
         "another version of the OCI layout",
