@@ -16,6 +16,7 @@ Bundle = tuple[Path, Path]
 MODULES_MAX, LINES_MAX = 53, 7_260
 
 LAZY = (
+    "aotc_runtime.codes",
     "aotc_runtime.exporters",
     "aotc_runtime.schema.expressions",
     "aotc_runtime.schema.fills",
