@@ -125,6 +125,7 @@ BUNDLE_FORMAT = {
     "AOTC-E111": Code(
         "a document or all attestations are larger, or a list longer, than any real one",
         "is this the right file?",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E112": Code(
         "another version of the OCI layout",
@@ -322,7 +323,6 @@ RUNTIME = {
     "AOTC-E402": Code(
         "a host whose `aotc-runtime` does not read this bundle format",
         "update it there, or rebuild the bundle",
-        hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
     ),
     "AOTC-E403": Code(
         "no plugin for the accelerator, or one of a version that the bundle does not accept",
@@ -332,12 +332,10 @@ RUNTIME = {
         "a module that other sizes are compiled from, in a newer StableHLO than the running "
         "jaxlib reads",
         "install a newer jaxlib, or build with an older one",
-        hint="install a newer jaxlib there, or build with an older one",
     ),
     "AOTC-E405": Code(
         "what runs the bundle's executables is not installed; it was verified without",
         "install the extra that the message names: in a clone, `pip install './runtime[xla]'`",
-        expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
     ),
     "AOTC-E411": Code(
         "beside E401: a certificate for this jaxlib by a key that has expired, is not yet valid "
@@ -369,13 +367,10 @@ HOST = {
     "AOTC-E501": Code(
         "another platform, processor architecture, operating system or C library",
         "deploy elsewhere, or build for a target of this host",
-        hint="deploy to such a host, or build for a target of this one",
     ),
     "AOTC-E502": Code(
         "the processor lacks features that the executables use",
         "build for a lower target too, or run on a host that has them",
-        hint="add a target that this host has (`aotc targets list`) and build again, or run "
-        "on a host that has these features",
     ),
     "AOTC-E503": Code(
         "fewer devices than the bundle needs; of a processor: than XLA was started with in this "
@@ -384,9 +379,7 @@ HOST = {
         "`devices` to the first load",
     ),
     "AOTC-E504": Code(
-        "custom calls that this runtime cannot serve",
-        "use an `aotc-runtime` that serves them",
-        hint="use an aotc-runtime that serves them",
+        "custom calls that this runtime cannot serve", "use an `aotc-runtime` that serves them"
     ),
     "AOTC-E505": Code("the bundle has no such target", "pass one that it has, or none"),
     "AOTC-E506": Code(
@@ -395,24 +388,15 @@ HOST = {
         "use a host with these features",
     ),
     "AOTC-E507": Code(
-        "a C library older than jaxlib needs",
-        "run on a newer system, or in a container of one",
-        hint="run on a newer system, or in a container of one",
+        "a C library older than jaxlib needs", "run on a newer system, or in a container of one"
     ),
     "AOTC-E508": Code(
         "accelerators of another kind or compute capability",
         "build for a target of these devices, or run on the expected ones",
-        hint="add a target for these devices and build again, or run on the expected ones",
     ),
-    "AOTC-E509": Code(
-        "a driver older than the executables need",
-        "update it",
-        hint="update the driver, or build with a plugin for its CUDA version",
-    ),
+    "AOTC-E509": Code("a driver older than the executables need", "update it"),
     "AOTC-E510": Code(
-        "a Python package is missing that custom calls need: scipy, for LAPACK",
-        "install it",
-        hint="`pip install scipy`: jaxlib requires it, but it was left out here",
+        "a Python package is missing that custom calls need: scipy, for LAPACK", "install it"
     ),
 }
 
@@ -420,8 +404,6 @@ RESOURCES = {
     "AOTC-E551": Code(
         "less free memory than the bundle needs",
         "raise the limit of the process, or build smaller profiles",
-        hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
-        "build smaller profiles",
     ),
     "AOTC-E552": Code(
         "another number of XLA threads than this process was started with, or no number of at "
@@ -437,7 +419,6 @@ RESOURCES = {
     "AOTC-E554": Code(
         "less free memory on an accelerator than the bundle needs",
         "free some, or build smaller profiles",
-        hint="free device memory, or build smaller profiles",
     ),
     "AOTC-E555": Code(
         "another number of devices was asked for than XLA was started with in this process, or "

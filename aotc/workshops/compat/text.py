@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from aotc.compat.matrix import Cell, Evidence, Level, Row
+from aotc.errors import finding
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
@@ -88,12 +89,8 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             )
         else:
             hint = row.cells[0].findings[0].hint
-        yield Finding(
-            code="AOTC-E961",
-            where=f"{row.host} with jaxlib {row.facts.jaxlib}",
-            expected="a target that runs there",
-            found=f"none: {reasons}",
-            hint=hint,
+        yield finding(
+            "AOTC-E961", f"{row.host} with jaxlib {row.facts.jaxlib}", f"none: {reasons}", hint=hint
         )
 
 

@@ -2,6 +2,9 @@
 
 XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
 SIGILL, one built by another jaxlib loads and computes with other library kernels.
+
+The findings bring words of their own instead of the catalogue's, which takes milliseconds to
+import: a load that succeeds judges all targets of a bundle, those that cannot run here too.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding, finding
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
@@ -41,20 +44,21 @@ def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
         return
     if host.jaxlib == NOT_INSTALLED:
         version = f"=={manifest.accepts_jaxlib[-1]}" if manifest.accepts_jaxlib else ""
-        yield finding(
-            "AOTC-E405",
-            _where(manifest),
-            f"jaxlib {NOT_INSTALLED}",
+        yield Finding(
+            code="AOTC-E405",
+            where=_where(manifest),
+            expected="the engine of its executables, jaxlib: the extra `xla` of aotc-runtime",
+            found=f"jaxlib {NOT_INSTALLED}",
             hint=f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
             "verified without it, but cannot be loaded",
         )
     elif host.jaxlib not in manifest.accepts_jaxlib:
         accepted = " or ".join(manifest.accepts_jaxlib)
-        yield finding(
-            "AOTC-E401",
-            _where(manifest),
-            f"jaxlib {host.jaxlib}",
+        yield Finding(
+            code="AOTC-E401",
+            where=_where(manifest),
             expected=f"jaxlib {accepted} (built with {manifest.built_with.jaxlib})",
+            found=f"jaxlib {host.jaxlib}",
             hint=f"`pip install jaxlib=={manifest.accepts_jaxlib[-1]}`, or rebuild with "
             f"jaxlib {host.jaxlib}"
             if manifest.accepts_jaxlib
@@ -70,11 +74,12 @@ def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
             continue
         needs = entry_point.symbolic.stablehlo
         if reads is not None and version_numbers(needs) > reads:
-            yield finding(
-                "AOTC-E404",
-                f"{_where(manifest)}, {name}",
-                f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
+            yield Finding(
+                code="AOTC-E404",
+                where=f"{_where(manifest)}, {name}",
                 expected=f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
+                found=f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
+                hint="install a newer jaxlib there, or build with an older one",
             )
 
 
@@ -82,11 +87,12 @@ def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
     """format_version: this process has read it, but the runtime of another host may be older."""
     needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
     if reads and (needs[0] != reads[0] or needs > reads):
-        yield finding(
-            "AOTC-E402",
-            _where(manifest),
-            f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
+        yield Finding(
+            code="AOTC-E402",
+            where=_where(manifest),
             expected=f"a runtime that reads bundle format {manifest.format_version}",
+            found=f"aotc-runtime {host.runtime}, which reads {host.bundle_format}",
+            hint="update aotc-runtime there, or rebuild the bundle with the aotc of its release",
         )
 
 
@@ -101,7 +107,13 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
             needs.append(needed)
             has.append(found)
     if needs != has:
-        yield finding("AOTC-E501", _where(manifest), " ".join(has), expected=" ".join(needs))
+        yield Finding(
+            code="AOTC-E501",
+            where=_where(manifest),
+            expected=" ".join(needs),
+            found=" ".join(has),
+            hint="deploy to such a host, or build for a target of this one",
+        )
 
 
 def _platform(manifest: BundleManifest, host: HostFacts) -> str:
@@ -118,11 +130,12 @@ def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """The glibc that every supported jaxlib needs, if the host's version is known."""
     name, found = _libc(host)
     if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
-        yield finding(
-            "AOTC-E507",
-            "this host's C library",
-            host.libc,
+        yield Finding(
+            code="AOTC-E507",
+            where="this host's C library",
             expected="glibc " + ".".join(map(str, GLIBC_FLOOR)) + " or newer, for jaxlib",
+            found=host.libc,
+            hint="run on a newer system, or in a container of one",
         )
 
 
@@ -147,11 +160,13 @@ def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.isa: a subset of what the host has; tuning attributes are not among them."""
     missing = sorted(set(manifest.requires.isa) - host.isa)
     if missing:
-        yield finding(
-            "AOTC-E502",
-            _where(manifest),
-            f"{host.cpu}, which lacks them",
+        yield Finding(
+            code="AOTC-E502",
+            where=_where(manifest),
             expected=f"a processor with {', '.join(missing)}",
+            found=f"{host.cpu}, which lacks them",
+            hint="add a target that this host has (`aotc targets list`) and build again, "
+            "or run on a host that has these features",
         )
 
 
@@ -169,8 +184,12 @@ def check_devices(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
     else:
         has = needs  # a processor is divided as a bundle wants
     if has < needs:
-        yield finding(
-            "AOTC-E503", _where(manifest), str(has), expected=f"{needs} devices", hint=hint
+        yield Finding(
+            code="AOTC-E503",
+            where=_where(manifest),
+            expected=f"{needs} devices",
+            found=str(has),
+            hint=hint,
         )
 
 
@@ -220,12 +239,14 @@ JOINED = 3
 def check_memory(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
     """requires.memory_bytes, and what padded calls add to it."""
     if host.memory_bytes < manifest.requires.memory_bytes + padding_bytes(manifest):
-        yield finding(
-            "AOTC-E551",
-            _where(manifest),
-            f"{host.memory_bytes} bytes",
+        yield Finding(
+            code="AOTC-E551",
+            where=_where(manifest),
             expected=f"{manifest.requires.memory_bytes + padding_bytes(manifest)} bytes of free "
             "memory",
+            found=f"{host.memory_bytes} bytes",
+            hint="raise the limit of the container or of load (`memory_limit`), free memory, or "
+            "build smaller profiles",
         )
 
 

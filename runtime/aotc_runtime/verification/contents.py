@@ -80,13 +80,7 @@ def read_root(source: BlobSource) -> Root:
         raise refusal("AOTC-E113", where, kinds, expected=expected)
     if len(attestations) > limits.ATTESTATIONS_MAX:
         expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
-        raise refusal(
-            "AOTC-E111",
-            where,
-            str(len(attestations)),
-            expected=expected,
-            hint="the bundle is damaged, or not aotc's: fetch or build it again",
-        )
+        raise refusal("AOTC-E111", where, str(len(attestations)), expected=expected)
     if len({entry.digest for entry in index.manifests}) != len(index.manifests):
         raise refusal("AOTC-E113", where, "one that stands twice", expected="each entry once")
     return Root(roots[0], tuple(attestations))
@@ -98,13 +92,7 @@ def _file(source: BlobSource, name: str) -> bytes:
         raise refusal("AOTC-E110", source.name, "none", expected=f"a file {name}")
     if len(data) > limits.INDEX_BYTES_MAX:
         expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
-        raise refusal(
-            "AOTC-E111",
-            f"{source.name} {name}",
-            str(len(data)),
-            expected=expected,
-            hint="the bundle is damaged, or not aotc's: fetch or build it again",
-        )
+        raise refusal("AOTC-E111", f"{source.name} {name}", str(len(data)), expected=expected)
     return bytes(data)
 
 
@@ -127,13 +115,7 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
     data = _stored(source, ref, what)
     where = f"{source.name} {what}"
     if len(data) > limit:
-        raise refusal(
-            "AOTC-E111",
-            where,
-            f"{len(data)} bytes",
-            expected=f"at most {limit} bytes",
-            hint="the bundle is damaged, or not aotc's: fetch or build it again",
-        )
+        raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=f"at most {limit} bytes")
     copy = bytes(data)
     if sha256(copy) != ref.digest:
         raise refusal("AOTC-E201", where, sha256(copy), expected=ref.digest)
@@ -192,13 +174,7 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
         total += len(data) + len(_envelope(source, layer, what))
         if total > limits.ATTESTATIONS_BYTES_MAX:
             expected = f"at most {limits.ATTESTATIONS_BYTES_MAX} bytes of attestations"
-            raise refusal(
-                "AOTC-E111",
-                where,
-                f"{total} bytes up to this one",
-                expected=expected,
-                hint="the bundle is damaged, or not aotc's: fetch or build it again",
-            )
+            raise refusal("AOTC-E111", where, f"{total} bytes up to this one", expected=expected)
         layers[layer.digest] = layer
         reached |= {reference.digest, manifest.config.digest, layer.digest}
     return Envelopes(source, tuple(layers.values()), frozenset(reached))
