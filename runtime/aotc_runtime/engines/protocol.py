@@ -149,7 +149,9 @@ class Device(ABC):
         return lambda buffers: [read(b, a) for b, a in zip(buffers, avals, strict=True)]
 
     def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """As `reader`, for a call with one result, which is returned by itself."""
+        """A function that reads a call's only result as `to_numpy` does and returns it by itself;
+        made once, called often.
+        """
         read = self.to_numpy
         return lambda buffers: read(buffers[0], aval)
 
@@ -253,7 +255,9 @@ class Engine(Protocol):
 
     @property
     def platforms(self) -> Sequence[str]:
-        """Those that `aotc_runtime host` asks about; facts are also asked for others by name."""
+        """The platforms that `aotc_runtime host` asks about; facts are also asked for others by
+        name.
+        """
 
     def facts(self, platform: str) -> Accelerator | None:
         """What of a platform this host has: how many devices, of which kinds, and the version of

@@ -56,7 +56,7 @@ tensors that are of such a type, under DTYPES_KEY, as a JSON object of tensor na
 DTYPES_KEY = "aotc.dtypes"
 
 PARTS = 2
-"""Of a complex number: real and imaginary."""
+"""The parts of a complex number: real and imaginary."""
 
 
 _Integer = Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]

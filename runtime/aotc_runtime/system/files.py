@@ -53,7 +53,9 @@ def _require_regular(mode: int) -> None:
 
 
 def _from_pipe(descriptor: int, count: int) -> bytes:
-    """As much as comes, until its writers have closed it. Raises OSError if there are none."""
+    """What a pipe holds, up to `count` bytes, read until its writers have closed it. Raises OSError
+    if it has no writers.
+    """
     try:
         data = os.read(descriptor, min(count, PIPE_BYTES))
     except BlockingIOError:  # there is a writer, who has not written yet
