@@ -65,12 +65,13 @@ class ExecutorBackend:
         self._stopped: Future[Any] = Future()
 
     def toolchain(self) -> BuiltWith:
-        """As the backend says it."""
+        """The toolchain that the wrapped backend compiles with."""
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
-        """As the backend compiles it. Raises CompileError as the backend does, and for AOTC-E913
-        workers with another toolchain, E914 an executor that lost the task, E915 a damaged answer.
+        """Compile a job in a worker. Raises CompileError as the wrapped backend does, and for
+        AOTC-E913 workers with another toolchain, E914 an executor that lost the task, E915 a
+        damaged answer.
         """
         shipped, blobs = job_of(job)
         request = Request(

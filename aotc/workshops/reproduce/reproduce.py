@@ -39,7 +39,7 @@ RUN = (
     "from aotc.processes import end_with_parent; end_with_parent(); "
     "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
 )
-"""As `python -m aotc.cli.main`, but the process ends when the one that started it does."""
+"""Python code that runs `aotc.cli.main` and ends when the process that started it does."""
 
 LINES_SHOWN = 15
 

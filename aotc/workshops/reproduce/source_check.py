@@ -109,13 +109,13 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
 
 
 class _Digests:
-    """Of files, each read once, however many names lead to it."""
+    """Digests of files, each read once, however many names lead to it."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
     def of(self, path: Path) -> str:
-        """As `_digest`."""
+        """The digest of a regular file; otherwise, why there is none."""
         place = os.path.realpath(path)
         if place not in self._known:
             self._known[place] = _digest(path)

@@ -12,7 +12,7 @@ from aotc.errors import UsageError
 from aotc_runtime.errors import Finding
 
 DPI = 144
-"""Of a PNG: two of its pixels for each of the drawing's, which are 1/72 inch."""
+"""Pixels of a PNG per inch: two for each unit of the drawing, which is 1/72 inch."""
 
 
 @dataclass(frozen=True, slots=True)

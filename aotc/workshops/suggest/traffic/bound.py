@@ -22,7 +22,7 @@ from aotc.workshops.suggest.traffic.space import Counts, Points, Space
 from aotc.workshops.suggest.traffic.split_candidates import candidates, price_table
 
 CELLS_MAX = 2048
-"""Of the lattice; tables have the square of that many numbers."""
+"""Cells of the lattice; tables have the square of that many numbers."""
 
 ROUNDS = 200
 PATIENCE = 8

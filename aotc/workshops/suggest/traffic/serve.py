@@ -13,7 +13,7 @@ from aotc.workshops.suggest.traffic.space import Counts, Points, Space
 from aotc_runtime.serving.routing.router import Direct, Route, Router
 
 CELLS_MAX = 2**22
-"""Of a table of points by profiles that is in memory at a time."""
+"""Cells of a table of points by profiles that are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
