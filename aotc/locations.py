@@ -38,8 +38,9 @@ class Decision(Struct, frozen=True):
 
 
 class EntryPointLines(Struct, frozen=True):
-    """Of one entry point. functions: by file, in the order of the evidence.  decisions: by
-    dimension.
+    """Where an entry point's functions and decisions are in the source.
+
+    functions: by file, in the order of the evidence.  decisions: by dimension.
     """
 
     functions: dict[str, tuple[FunctionLines, ...]] = {}

@@ -276,7 +276,9 @@ def _cut(
 def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """As `_drawn`. Raises CaptureError (AOTC-E831) for an array that numpy cannot draw."""
+    """Random values for an input. Raises CaptureError (AOTC-E831) for an array that numpy cannot
+    draw.
+    """
     try:
         return _drawn(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:

@@ -49,7 +49,9 @@ def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
 
 
 def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """As `under_mesh`, with every axis of size 1, so that the program runs on one device."""
+    """A context with a mesh whose axes all have size 1, so that the program runs on one device.
+    Without axes, a context that does nothing.
+    """
     return under_mesh(dict.fromkeys(sizes, 1))
 
 

@@ -51,7 +51,7 @@ PROFILE_COLUMNS = (
 )  # fmt: skip
 
 STRUCTURE_CHARACTERS_MAX = 400
-"""Of a structure in a text; a training state may have hundreds of leaves."""
+"""The longest structure that a text shows whole; a training state may have hundreds of leaves."""
 
 UNLIMITED = 10_000
 """Columns of output that is not a terminal."""

@@ -191,7 +191,7 @@ def _check_x64(manifest: BuildManifest) -> None:
 
 
 def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
-    """Those that the targets' backends take modules of, sorted."""
+    """The platforms that the targets' backends take modules of, sorted."""
     read = {
         HOST if name == NATIVE else read_target(name, manifest.root).platform for name in targets
     }
