@@ -21,7 +21,7 @@ import numpy as np
 from aotc import private
 from aotc.backends.registry import kind_of
 from aotc.backends.targets import NATIVE, read_target
-from aotc.capture import explain, fixtures, own_files, raised, spreading
+from aotc.capture import explain, fixtures, own_files, raised, shardings
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
@@ -67,7 +67,7 @@ def capture(staging: Staging, progress: Progress) -> None:
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
     platforms = _platforms(manifest, job.targets)
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
-    cuts = spreading.weight_shardings(manifest, weights)
+    cuts = shardings.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
@@ -77,7 +77,7 @@ def capture(staging: Staging, progress: Progress) -> None:
         sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
         lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
-            with spreading.under_mesh(manifest.mesh):
+            with shardings.under_mesh(manifest.mesh):
                 traced = trace_entry_point(name, manifest, weights, sizes, cuts, lowered_for)
             _check_x64(manifest)
             captured[name] = _freeze(traced, mesh, manifest.root)

@@ -17,8 +17,8 @@ import jax
 
 from aotc.capture import explain, own_files, program, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.shardings import on_one_device
 from aotc.capture.source_files import changed
-from aotc.capture.spreading import on_one_device
 from aotc.capture.weights import Weights, read_arrays, read_shards
 from aotc.config.build_manifest import (
     BuildManifest,
