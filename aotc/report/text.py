@@ -13,7 +13,7 @@ from rich.text import Text
 
 from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
-from aotc.report.shapes import shapes_lines, supplied
+from aotc.report.shapes import masks_and_lengths, shapes_lines
 from aotc_runtime.formats.statement import SBOM_TYPE
 from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.engine import XLA, engine_name
@@ -145,7 +145,7 @@ def _cut(structure: str) -> str:
 
 
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
-    added = supplied(entry)
+    added = masks_and_lengths(entry)
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
     page.line(f"({', '.join(parameters)})", title=name, indent="  ")
     inputs = {path: text for path, text in entry["inputs"].items() if path not in added}

@@ -111,7 +111,7 @@ def _run(
         staging.fixture(key).write_bytes(write_tensors(fixture, where=where))
         call = structures.PlainCall(
             key=key,
-            arguments=at_sizes.passed(arguments, _supplied(spec)),
+            arguments=at_sizes.passed(arguments, _masks_and_lengths(spec)),
             result=plain_jax.spell(result.value),
         )
         structures.write_call(staging.folder, call)
@@ -145,7 +145,7 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
     }
 
 
-def _supplied(spec: EntryPointSpec) -> list[str]:
+def _masks_and_lengths(spec: EntryPointSpec) -> list[str]:
     """The parameters that the loader passes, not the caller: masks and lengths."""
     pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
     return [name for pad in pads for name in (pad.mask, pad.length) if name]
