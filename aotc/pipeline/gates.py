@@ -66,11 +66,13 @@ def check(
                     same = by_cause.setdefault((gate, expected, hint), {})
                     same.setdefault(found, []).append(profile.sizes)
             for (gate, expected, hint), profiles in by_cause.items():
-                place, found = _told(name, target, profiles)
+                place, found = _place_and_found(name, target, profiles)
                 yield finding(place, (gate, expected, found, hint))
 
 
-def _told(name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]) -> tuple[str, str]:
+def _place_and_found(
+    name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]
+) -> tuple[str, str]:
     """Where a gate was exceeded, and what was found. profiles: sizes, by what was found in them."""
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:

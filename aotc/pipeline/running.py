@@ -32,7 +32,7 @@ from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.history import open_tasks
 from aotc.pipeline.tasks.meter import Meter, OnStage
-from aotc.pipeline.tasks.unfinished import OnFailed, telling
+from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
 from aotc.pipeline.tasks.workers import Workers
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.manifest import Target, Tuned
@@ -132,7 +132,7 @@ def open_running(
     manifest = request.manifest
     with (
         open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
-        telling(tasks, compared, on_failed),
+        reporting_unfinished(tasks, compared, on_failed),
         scratch_folder() as scratch,
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
     ):
