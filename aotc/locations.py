@@ -46,7 +46,7 @@ class EntryPointLines(Struct, frozen=True):
     functions: dict[str, tuple[FunctionLines, ...]] = {}
     decisions: dict[str, Decision] = {}
 
-    def of(
+    def of_file(
         self, file: str, known: Collection[FunctionCoverage]
     ) -> tuple[FunctionLines | None, ...]:
         """The lines of the functions that the evidence has of a file, None where there are none:

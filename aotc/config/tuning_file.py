@@ -67,7 +67,7 @@ def encode(file: TuningFile) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
-def of(
+def of_build(
     tuned: ByTarget[Tuned],
     jobs: ByTarget[CompileJob],
     positions: Positions,

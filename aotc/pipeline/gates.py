@@ -115,7 +115,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         missed = [
             f"{':'.join([file, *([','.join(at.missed)] if at else [])])} in {function.name}"
             for file, functions in coverage.files.items()
-            for function, at in zip(functions, lines.of(file, functions), strict=True)
+            for function, at in zip(functions, lines.of_file(file, functions), strict=True)
             if function.traced < function.lines
         ]
         more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []

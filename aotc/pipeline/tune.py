@@ -128,4 +128,4 @@ def file_of(
         target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
         for target, each in executables.items()
     }
-    return tuning_file.of(tuned, jobs, _positions(program), not_tuned, version("jaxlib"))
+    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, version("jaxlib"))

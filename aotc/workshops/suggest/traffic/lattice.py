@@ -77,7 +77,7 @@ def _costs(
     means = np.maximum(1, np.average(points, axis=0, weights=counts).round().astype(np.int64))
     beside = np.repeat(means[None, :], len(sizes), axis=0)
     beside[:, index] = sizes
-    return model.of(beside)
+    return model.costs(beside)
 
 
 def _levels(

@@ -108,7 +108,7 @@ def serve(
 
     order: of the profiles' numbers as the loader tries them; by the model's costs if not given.
     """
-    costs = model.of(profiles)
+    costs = model.costs(profiles)
     tried = by_model(profiles, costs).tolist() if order is None else order
     router = Router([space.sizes(row) for row in profiles], tried, space.policies)
     first, of_route = _alike(space, points, profiles)
@@ -133,7 +133,7 @@ def serve(
         split=int(times[each > 1].sum()),
         elements=float(weights @ elements[covered]),
         padded_elements=float(times @ filled),
-        cost=float(weights @ model.of(points[covered])),
+        cost=float(weights @ model.costs(points[covered])),
         padded_cost=float(times @ (calls @ costs)),
         calls_by_profile=times @ calls,
         elements_by_profile=_asked(

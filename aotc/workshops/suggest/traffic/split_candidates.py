@@ -109,5 +109,5 @@ def price_table(
                 parts *= np.minimum(found.largest[:, column], high[column])
             else:
                 fits &= sizes == low[column]
-        table[cell] = np.where(fits, weights[cell] / parts * model.of(profiles), np.inf)
+        table[cell] = np.where(fits, weights[cell] / parts * model.costs(profiles), np.inf)
     return table

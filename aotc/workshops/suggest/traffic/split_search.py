@@ -51,7 +51,7 @@ class Judge:
     requests: Requests
 
     def worth(self, profiles: Points) -> Worth:
-        paid = self.requests.costs(profiles, self.model.of(profiles) + self.per_call)
+        paid = self.requests.costs(profiles, self.model.costs(profiles) + self.per_call)
         asked = paid[: len(self.weights)]
         is_served = np.isfinite(asked)
         return (
@@ -69,7 +69,7 @@ def _judge(
     model: CostModel,
 ) -> Judge:
     every = np.concatenate([points, smallest])
-    per_call = 1e-9 * float(model.of(points).min())
+    per_call = 1e-9 * float(model.costs(points).min())
     return Judge(space, every, weights, model, per_call, Requests(space, every))
 
 
