@@ -125,7 +125,7 @@ def build(
     ) as running:
         program, compiled = capture_and_compile(running)
         built_with = {name: backend.toolchain() for name, backend in running.backends.items()}
-        parts = Assembler(manifest, program, built_with, running.staging)
+        parts = Assembler(manifest, program, built_with, running.scratch)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(running, tuning, program, compiled, parts)
         checked = check(running, program, compiled, parts)
@@ -158,14 +158,14 @@ def build(
                     time_of_build(stated),
                     file,
                     builder,
-                    running.staging.read_variables(),
+                    running.scratch.read_variables(),
                 ),
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (
             *not_computed(program),
-            *unproven(program, running.staging),
+            *unproven(program, running.scratch),
             *specialized(program),
             *flags_ignored(program),
             *never_split(written.bundle.manifests),

@@ -27,7 +27,7 @@ from aotc.pipeline.checking import Checking
 from aotc.pipeline.compiling import Compiling
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
-from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
+from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.history import open_tasks
@@ -85,7 +85,7 @@ class Running:
     tasks: Tasks
     compared: str
     workers: Workers
-    staging: Staging
+    scratch: Scratch
     failures: Failures
     meter: Meter
     times: StageTimes
@@ -133,7 +133,7 @@ def open_running(
     with (
         open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
         reporting_unfinished(tasks, compared, on_failed),
-        scratch_folder() as scratch,
+        scratch_folder() as folder,
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
     ):
         tasks.expect(planned_tasks(request.wanted))
@@ -148,7 +148,7 @@ def open_running(
                 tasks=tasks,
                 compared=compared,
                 workers=workers,
-                staging=Staging(scratch),
+                scratch=Scratch(folder),
                 failures=failures,
                 meter=meter,
                 times=StageTimes(),
@@ -165,14 +165,14 @@ def capture_and_compile(running: Running) -> tuple[CapturedProgram, Compiled]:
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
-    request, staging = running.request, running.staging
+    request, scratch = running.request, running.scratch
     job = ProgramJob(request.manifest, request.names, every_executable(request.wanted))
-    source = Source(job, staging)
+    source = Source(job, scratch)
     compiling = Compiling(
         running.buildable, request.wanted, running.compilers, running.compile_workers
     )
     program, keep_capture = _capture(running, source, compiling)
-    trials.plan(request.manifest, program, request.wanted, staging)
+    trials.plan(request.manifest, program, request.wanted, scratch)
     return program, _compile(running, source, compiling, program, keep_capture)
 
 
@@ -210,7 +210,7 @@ def _compile(
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
-        jobs, chosen = tune.replay(jobs, request.tuning, program, running.staging)
+        jobs, chosen = tune.replay(jobs, request.tuning, program, running.scratch)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
     reference = capturing.reference(
@@ -228,7 +228,7 @@ def _compile(
         for target, each in jobs.items()
     }
     keep_reference = failures.results({"": reference}).get("")
-    if keep_reference and not running.staging.unsteady.exists():
+    if keep_reference and not running.scratch.unsteady.exists():
         keep_capture()
         keep_reference()
     # Plain JAX runs beside the compiler: how long both took together says nothing of either.
@@ -263,7 +263,7 @@ def tune_targets(
                 compiled.jobs[target.name],
                 executables[target.name],
                 program,
-                running.staging,
+                running.scratch,
                 running.compilers[target.platform],
                 parts.assemble,
                 workers=running.compile_workers.jobs,
@@ -287,11 +287,11 @@ def check(
     ]
     unchecked = [each.parts for each in assembled]
     written = dict(zip(request.names, request.targets, strict=True))
-    limits = exceeded(request.manifest, written, unchecked, running.staging.folder)
+    limits = exceeded(request.manifest, written, unchecked, running.scratch.folder)
     lines = {name: each.lines for name, each in program.entry_points.items()}
     failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
     with running.times.stage("parity"):
-        checking = Checking(tasks, running.workers, running.staging)
+        checking = Checking(tasks, running.workers, running.scratch)
         running.meter.expect(Kind.PARITY, len(unchecked))
         ran = failures.results(checking.begin(unchecked))
         proofs = checking.judge(ran, request.manifest.where) if ran else {}

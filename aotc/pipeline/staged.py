@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form, TargetParts, assemble, pack
-from aotc.pipeline.staging import no_scratch
+from aotc.pipeline.scratch import no_scratch
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner

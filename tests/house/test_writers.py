@@ -57,7 +57,7 @@ SCRATCH = {
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/staged.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",
-    "aotc/pipeline/staging.py": "the build's scratch folder",
+    "aotc/pipeline/scratch.py": "the build's scratch folder",
     "aotc/pipeline/children/trial_reference.py": "the build's scratch folder",
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
     "aotc/report/arrays.py": "an archive in memory, for write_atomically",

@@ -19,7 +19,7 @@ from aotc.pipeline.capturing import Source
 from aotc.pipeline.children.asking import ask
 from aotc.pipeline.evidence import specialized
 from aotc.pipeline.plan import every_executable
-from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
+from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.workers import Workers
 from aotc.stages import CapturedProgram
@@ -140,9 +140,9 @@ def check(
     wanted = {name: manifest.executables(name) for name in manifest.targets}
     job = ProgramJob(manifest, manifest.targets, every_executable(wanted))
     tasks = Tasks(None, {})
-    with scratch_folder() as scratch, Workers(1) as workers:
+    with scratch_folder() as folder, Workers(1) as workers:
         program, _ = capturing.capture(
-            Source(job, Staging(scratch)),
+            Source(job, Scratch(folder)),
             tasks,
             workers,
             on_captured=lambda captured: None,

@@ -21,7 +21,7 @@ from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, quoted, raise_if
 from aotc.installing import install_packages
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import scratch_folder
+from aotc.pipeline.scratch import scratch_folder
 from aotc.pipeline.tasks import identity
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.workshops.reproduce.build_again import findings

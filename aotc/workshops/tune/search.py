@@ -16,8 +16,8 @@ from aotc.backends.protocol import Backend
 from aotc.errors import CompileError
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.children import child
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.staged import stage
-from aotc.pipeline.staging import Staging
 from aotc.pipeline.tasks.workers import stopping_pool
 from aotc.pipeline.tune import Assemble
 from aotc.processes import Processes
@@ -47,7 +47,7 @@ def search(
     jobs: Mapping[ExecutableKey, CompileJob],
     defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
-    staging: Staging,
+    scratch: Scratch,
     backend: Backend,
     assemble: Assemble,
     *,
@@ -56,7 +56,7 @@ def search(
     on_step: Callable[[int, int], None],
 ) -> dict[ExecutableKey, Executable]:
     """The best executables of one target: `aotc.pipeline.tune.Tuner.search`."""
-    weights, profiles = WeightFiles(staging, program.weights), program.profiles
+    weights, profiles = WeightFiles(scratch, program.weights), program.profiles
     planned = {
         key: [
             (candidate, candidate_job(_labelled(job, candidate), candidate, profile, weights))
@@ -89,7 +89,7 @@ def search(
             ]
             for key, each in planned.items()
         }
-    outcome = _measure(tries, defaults, assemble, staging.folder, processes, step)
+    outcome = _measure(tries, defaults, assemble, scratch.folder, processes, step)
     if outcome.answer.unsuited:
         target = next(iter(jobs.values())).target.name
         raise CompileError(cannot_run(target, outcome.answer.unsuited))
