@@ -21,8 +21,8 @@ from aotc.parity import isolated, structures
 from aotc.parity.isolated import Ran
 from aotc.pipeline import trials
 from aotc.pipeline.policies import EntryProofs
+from aotc.pipeline.provisional import BUNDLE, ProvisionalBundle, pack_provisional
 from aotc.pipeline.scratch import Scratch
-from aotc.pipeline.staged import BUNDLE, StagedBundle, stage
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.workers import Workers
 from aotc.shapes import files
@@ -53,9 +53,9 @@ class Checking:
         """
         tasks = {part.manifest.target.name: self._task(part) for part in parts}
         known = {target: self._recall(task) for target, task in tasks.items()}
-        staged: StagedBundle | None = None
+        provisional: ProvisionalBundle | None = None
         if None in known.values():
-            staged = stage(parts, self._scratch.folder)
+            provisional = pack_provisional(parts, self._scratch.folder)
         started: dict[str, Future[Ran]] = {}
         for target, task in tasks.items():
             ran = known[target]
@@ -63,8 +63,10 @@ class Checking:
                 self._tasks.note(task, cached=True)
                 started[target] = Future()
                 started[target].set_result(ran)
-            elif staged is not None:
-                started[target] = self._workers.submit(partial(self._run, task, target, staged))
+            elif provisional is not None:
+                started[target] = self._workers.submit(
+                    partial(self._run, task, target, provisional)
+                )
         return started
 
     def judge(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
@@ -79,11 +81,11 @@ class Checking:
     def _recall(self, task: Task) -> Ran | None:
         return self._tasks.recall(task.key, Ran)
 
-    def _run(self, task: Task, target: str, staged: StagedBundle) -> Ran:
+    def _run(self, task: Task, target: str, provisional: ProvisionalBundle) -> Ran:
         with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
             ran = isolated.run(
-                staged.bundle,
-                staged.policy,
+                provisional.bundle,
+                provisional.policy,
                 target,
                 self._scratch.folder,
                 self._workers.processes,

@@ -55,7 +55,7 @@ SCRATCH = {
     "aotc/pipeline/children/child.py": "the build's scratch folder: what a child says of its end",
     "aotc/pipeline/checking.py": "the build's scratch folder: makes room in it",
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
-    "aotc/pipeline/staged.py": "the build's scratch folder: a policy for the parity worker",
+    "aotc/pipeline/provisional.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",
     "aotc/pipeline/scratch.py": "the build's scratch folder",
     "aotc/pipeline/children/trial_reference.py": "the build's scratch folder",
