@@ -24,7 +24,7 @@ from aotc.pipeline.assemble import Assembler, proven
 from aotc.pipeline.backends import OpenCompilers, backends_for
 from aotc.pipeline.capturing import Keep, OnOutput, Source
 from aotc.pipeline.checking import Checking
-from aotc.pipeline.compiling import Compiling
+from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
 from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
@@ -168,26 +168,24 @@ def capture_and_compile(running: Running) -> tuple[CapturedProgram, Compiled]:
     request, scratch = running.request, running.scratch
     job = ProgramJob(request.manifest, request.names, every_executable(request.wanted))
     source = Source(job, scratch)
-    compiling = Compiling(
+    queue = CompileQueue(
         running.buildable, request.wanted, running.compilers, running.compile_workers
     )
-    program, keep_capture = _capture(running, source, compiling)
+    program, keep_capture = _capture(running, source, queue)
     trials.plan(request.manifest, program, request.wanted, scratch)
-    return program, _compile(running, source, compiling, program, keep_capture)
+    return program, _compile(running, source, queue, program, keep_capture)
 
 
-def _capture(
-    running: Running, source: Source, compiling: Compiling
-) -> tuple[CapturedProgram, Keep]:
+def _capture(running: Running, source: Source, queue: CompileQueue) -> tuple[CapturedProgram, Keep]:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
     waits = isinstance(running.request.tuning, Recorded)
-    with running.times.stage("capture"), running.failures.of_all(lambda: compiling.begun):
+    with running.times.stage("capture"), running.failures.of_all(lambda: queue.begun):
         return capturing.capture(
             source,
             running.tasks,
             running.workers,
-            (lambda captured: None) if waits else compiling.captured,
+            (lambda captured: None) if waits else queue.captured,
             running.on_stage,
             running.on_output,
             running.failures,
@@ -197,7 +195,7 @@ def _capture(
 def _compile(
     running: Running,
     source: Source,
-    compiling: Compiling,
+    queue: CompileQueue,
     program: CapturedProgram,
     keep_capture: Keep,
 ) -> Compiled:
@@ -216,9 +214,9 @@ def _compile(
     reference = capturing.reference(
         source, program, running.tasks, running.workers, running.on_output
     )
-    failures.wait([*compiling.begin(jobs), reference])
+    failures.wait([*queue.begin(jobs), reference])
     # Some were begun for entry points that the capture has refused after it had traced them.
-    made = failures.results(compiling.begun)
+    made = failures.results(queue.begun)
     executables = {
         target: {
             key: replace(made[target, key], tuned=chosen.get(target, {}).get(key))
