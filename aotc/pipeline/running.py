@@ -23,9 +23,9 @@ from aotc.pipeline import capturing, gates, trials, tune
 from aotc.pipeline.assemble import Assembler, proven
 from aotc.pipeline.backends import OpenCompilers, backends_for
 from aotc.pipeline.capturing import Keep, OnOutput, Source
-from aotc.pipeline.checking import Checking
 from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.memory_limits import exceeded
+from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
 from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.tasks.cached_backend import CachedBackend
@@ -289,10 +289,10 @@ def check(
     lines = {name: each.lines for name, each in program.entry_points.items()}
     failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
     with running.times.stage("parity"):
-        checking = Checking(tasks, running.workers, running.scratch)
+        parity = ParityCheck(tasks, running.workers, running.scratch)
         running.meter.expect(Kind.PARITY, len(unchecked))
-        ran = failures.results(checking.begin(unchecked))
-        proofs = checking.judge(ran, request.manifest.where) if ran else {}
+        ran = failures.results(parity.begin(unchecked))
+        proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
     return [
         proven(each, ran[name], proofs.get(name, {}))

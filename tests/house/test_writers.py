@@ -53,7 +53,7 @@ SCRATCH = {
     "aotc/workshops/certify/worker.py": "no file: its stdout, under another number",
     "aotc/workshops/certify/isolated.py": "a temporary folder of its own: the runtime, for one run",
     "aotc/pipeline/children/child.py": "the build's scratch folder: what a child says of its end",
-    "aotc/pipeline/checking.py": "the build's scratch folder: makes room in it",
+    "aotc/pipeline/parity_check.py": "the build's scratch folder: makes room in it",
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/provisional.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",

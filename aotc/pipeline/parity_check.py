@@ -39,7 +39,7 @@ CACHED_PLATFORMS = ("cpu",)
 no key here."""
 
 
-class Checking:
+class ParityCheck:
     """The parity of every target of a build."""
 
     def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
