@@ -23,13 +23,13 @@ from aotc.pipeline import tune
 from aotc.pipeline.assemble import Assembler
 from aotc.pipeline.backends import OpenCompilers, on_this_host
 from aotc.pipeline.build_time import stated_time, time_of_build
-from aotc.pipeline.capturing import OnOutput
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_targets, wanted_executables
 from aotc.pipeline.running import Request, capture_and_compile, check, open_running, tune_targets
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
+from aotc.pipeline.user_code import OnOutput
 from aotc.pipeline.watching.remembered import unkept
 from aotc.pipeline.writing import write_bundle
 from aotc.signing.signer import Signer

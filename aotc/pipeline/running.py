@@ -19,10 +19,9 @@ from aotc.cache.tasks import OnDone, Tasks
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.packing.bundle import TargetParts
-from aotc.pipeline import capturing, gates, trials, tune
+from aotc.pipeline import gates, trials, tune, user_code
 from aotc.pipeline.assemble import Assembler, proven
 from aotc.pipeline.backends import OpenCompilers, backends_for
-from aotc.pipeline.capturing import Keep, OnOutput, Source
 from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.parity_check import ParityCheck
@@ -34,6 +33,7 @@ from aotc.pipeline.tasks.history import open_tasks
 from aotc.pipeline.tasks.meter import Meter, OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
 from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.user_code import Keep, OnOutput, Source
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.manifest import Target, Tuned
 
@@ -181,7 +181,7 @@ def _capture(running: Running, source: Source, queue: CompileQueue) -> tuple[Cap
     # is compiled as soon as it is captured.
     waits = isinstance(running.request.tuning, Recorded)
     with running.times.stage("capture"), running.failures.of_all(lambda: queue.begun):
-        return capturing.capture(
+        return user_code.capture(
             source,
             running.tasks,
             running.workers,
@@ -211,7 +211,7 @@ def _compile(
         jobs, chosen = tune.replay(jobs, request.tuning, program, running.scratch)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
-    reference = capturing.reference(
+    reference = user_code.reference(
         source, program, running.tasks, running.workers, running.on_output
     )
     failures.wait([*queue.begin(jobs), reference])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aotc.pipeline.capturing import _given
 from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.user_code import _given
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.labels import executable_key
