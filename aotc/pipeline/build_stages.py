@@ -1,7 +1,7 @@
 """The stages of one build, in the order they run: capture, compile, tune, check.
 
 Each is a function from what the stages before it made to what the next ones need. What all of them
-share (workers, cache, scratch folder, progress) is one `Running`.
+share (workers, cache, scratch folder, progress) is one `BuildRun`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StageTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class BuildRun:
     """What the stages of a build share while it runs.
 
     compared: the earlier build that `tasks` are compared with, in words.  backends: by platform,
@@ -113,7 +113,7 @@ class Compiled:
 
 
 @contextmanager
-def open_running(
+def open_run(
     request: Request,
     cache: Cache | None,
     jobs: int | None,
@@ -122,7 +122,7 @@ def open_running(
     on_output: OnOutput,
     on_done: OnDone,
     on_failed: OnFailed,
-) -> Iterator[Running]:
+) -> Iterator[BuildRun]:
     """Open the cache, a scratch folder, workers and backends; the arguments are those of `build`.
 
     If the block is left by an exception, every process of the build is ended.
@@ -143,7 +143,7 @@ def open_running(
             compilers(backends, tasks, workers) as (cached, compile_workers),
             tasks.ending(),
         ):
-            yield Running(
+            yield BuildRun(
                 request=request,
                 tasks=tasks,
                 compared=compared,
@@ -160,40 +160,38 @@ def open_running(
             )
 
 
-def capture_and_compile(running: Running) -> tuple[CapturedProgram, Compiled]:
+def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     """Capture the program, compile it, and run it in plain JAX, as far as possible side by side.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
-    request, scratch = running.request, running.scratch
+    request, scratch = run.request, run.scratch
     job = ProgramJob(request.manifest, request.names, every_executable(request.wanted))
     source = Source(job, scratch)
-    queue = CompileQueue(
-        running.buildable, request.wanted, running.compilers, running.compile_workers
-    )
-    program, keep_capture = _capture(running, source, queue)
+    queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
+    program, keep_capture = _capture(run, source, queue)
     trials.plan(request.manifest, program, request.wanted, scratch)
-    return program, _compile(running, source, queue, program, keep_capture)
+    return program, _compile(run, source, queue, program, keep_capture)
 
 
-def _capture(running: Running, source: Source, queue: CompileQueue) -> tuple[CapturedProgram, Keep]:
+def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> tuple[CapturedProgram, Keep]:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
-    waits = isinstance(running.request.tuning, Recorded)
-    with running.times.stage("capture"), running.failures.of_all(lambda: queue.begun):
+    waits = isinstance(run.request.tuning, Recorded)
+    with run.times.stage("capture"), run.failures.of_all(lambda: queue.begun):
         return user_code.capture(
             source,
-            running.tasks,
-            running.workers,
+            run.tasks,
+            run.workers,
             (lambda captured: None) if waits else queue.captured,
-            running.on_stage,
-            running.on_output,
-            running.failures,
+            run.on_stage,
+            run.on_output,
+            run.failures,
         )
 
 
 def _compile(
-    running: Running,
+    run: BuildRun,
     source: Source,
     queue: CompileQueue,
     program: CapturedProgram,
@@ -202,18 +200,16 @@ def _compile(
     """Wait for every executable and for plain JAX. Keeps the capture in the cache if plain JAX
     found the program to be the same each time.
     """
-    request, failures, meter = running.request, running.failures, running.meter
+    request, failures, meter = run.request, run.failures, run.meter
     jobs: ByTarget[CompileJob] = compile_jobs(
-        program.entry_points.values(), running.buildable, request.wanted
+        program.entry_points.values(), run.buildable, request.wanted
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
-        jobs, chosen = tune.replay(jobs, request.tuning, program, running.scratch)
+        jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
-    reference = user_code.reference(
-        source, program, running.tasks, running.workers, running.on_output
-    )
+    reference = user_code.reference(source, program, run.tasks, run.workers, run.on_output)
     failures.wait([*queue.begin(jobs), reference])
     # Some were begun for entry points that the capture has refused after it had traced them.
     made = failures.results(queue.begun)
@@ -226,23 +222,23 @@ def _compile(
         for target, each in jobs.items()
     }
     keep_reference = failures.results({"": reference}).get("")
-    if keep_reference and not running.scratch.unsteady.exists():
+    if keep_reference and not run.scratch.unsteady.exists():
         keep_capture()
         keep_reference()
     # Plain JAX runs beside the compiler: how long both took together says nothing of either.
-    running.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
+    run.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
     meter.finish(Kind.EXECUTABLE)
-    running.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
+    run.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
     whole = [
         target
-        for target in running.buildable
+        for target in run.buildable
         if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
     ]
     return Compiled(jobs, executables, whole)
 
 
 def tune_targets(
-    running: Running,
+    run: BuildRun,
     tuner: tune.Tuner,
     program: CapturedProgram,
     compiled: Compiled,
@@ -253,44 +249,44 @@ def tune_targets(
     Raises CompileError: AOTC-E911, E912.
     """
     executables = dict(compiled.executables)
-    with running.times.stage("tune"):
+    with run.times.stage("tune"):
         for target in compiled.whole:
-            if target.name in running.request.not_tuned:
+            if target.name in run.request.not_tuned:
                 continue
             executables[target.name] = tuner.search(
                 compiled.jobs[target.name],
                 executables[target.name],
                 program,
-                running.scratch,
-                running.compilers[target.platform],
+                run.scratch,
+                run.compilers[target.platform],
                 parts.assemble,
-                workers=running.compile_workers.jobs,
-                processes=running.workers.processes,
-                on_step=lambda done, total: running.on_stage("tune", done, total),
+                workers=run.compile_workers.jobs,
+                processes=run.workers.processes,
+                on_step=lambda done, total: run.on_stage("tune", done, total),
             )
     return replace(compiled, executables=executables)
 
 
 def check(
-    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+    run: BuildRun, program: CapturedProgram, compiled: Compiled, parts: Assembler
 ) -> list[TargetParts]:
     """Hold every target to its memory limit, to the manifest's gates and to plain JAX; the parts of
     all targets with what was proven of them.
 
     Raises BudgetExceededError (AOTC-E973, E975), ParityError, and whatever was collected before.
     """
-    request, failures, tasks = running.request, running.failures, running.tasks
+    request, failures, tasks = run.request, run.failures, run.tasks
     assembled = [
         parts.assemble(target, compiled.executables[target.name]) for target in compiled.whole
     ]
     unchecked = [each.parts for each in assembled]
     written = dict(zip(request.names, request.targets, strict=True))
-    limits = exceeded(request.manifest, written, unchecked, running.scratch.folder)
+    limits = exceeded(request.manifest, written, unchecked, run.scratch.folder)
     lines = {name: each.lines for name, each in program.entry_points.items()}
     failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
-    with running.times.stage("parity"):
-        parity = ParityCheck(tasks, running.workers, running.scratch)
-        running.meter.expect(Kind.PARITY, len(unchecked))
+    with run.times.stage("parity"):
+        parity = ParityCheck(tasks, run.workers, run.scratch)
+        run.meter.expect(Kind.PARITY, len(unchecked))
         ran = failures.results(parity.begin(unchecked))
         proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
