@@ -14,13 +14,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from aotc_runtime.schema.tree import INTEGER_MAX
 
 type Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
-"""Of anything: bytes, lines, steps. A larger one could not be shown."""
+"""A number of bytes, lines or steps. A larger one could not be shown."""
 
 XLA = "XLA"
 """The place of code that was generated for the program."""
 
 RUNTIME = "XLA runtime"
-"""Of what was written once, in XLA: copies, loops, branches, sorts."""
+"""The place of code that was written once, in XLA: copies, loops, branches, sorts."""
 
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
@@ -76,7 +76,7 @@ class Coverage(_Part, frozen=True):
 
     @property
     def traced(self) -> int:
-        """Those of them that ran."""
+        """Lines that ran, of those with code in these functions."""
         return sum(f.traced for functions in self.files.values() for f in functions)
 
     @property

@@ -38,14 +38,15 @@ class Decision(Struct, frozen=True):
 
 
 class EntryPointLines(Struct, frozen=True):
-    """Of one entry point. functions: by file, in the order of the evidence.  decisions: by
-    dimension.
+    """Where an entry point's functions and decisions are in the source.
+
+    functions: by file, in the order of the evidence.  decisions: by dimension.
     """
 
     functions: dict[str, tuple[FunctionLines, ...]] = {}
     decisions: dict[str, Decision] = {}
 
-    def of(
+    def of_file(
         self, file: str, known: Collection[FunctionCoverage]
     ) -> tuple[FunctionLines | None, ...]:
         """The lines of the functions that the evidence has of a file, None where there are none:

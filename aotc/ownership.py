@@ -11,8 +11,9 @@ from pathlib import Path
 ROOT = 0
 
 ACCESS_LIST = "system.posix_acl_access"
-"""Of a file whose access list says more than its mode (acl(5)); the mode's bits of the group are
-then what anybody in the list may do at most."""
+"""The attribute of a file whose access list says more than its mode (acl(5)); the mode's bits of
+the group are then what anybody in the list may do at most.
+"""
 
 
 def other_writers(folder: Path) -> str:

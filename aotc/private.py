@@ -117,7 +117,9 @@ type Chain = tuple[Any, ...]
 
 
 def equations_within(jaxpr: Any, outer: Chain = ()) -> Iterator[Chain]:
-    """As `equations`, each with those that it is nested in."""
+    """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first, each
+    with those that it is nested in.
+    """
     for equation in jaxpr.eqns:
         chain = (equation, *outer)
         yield chain

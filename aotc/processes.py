@@ -56,11 +56,13 @@ class Child(subprocess.Popen[Any]):
         threading.Thread(target=self._clear, daemon=True, name="aotc-child").start()
 
     def poll(self) -> int | None:
-        """As `subprocess.Popen`."""
+        """The exit status once the process and those that it started are over; None until then."""
         return super().poll() if self._over.is_set() else None
 
     def wait(self, timeout: float | None = None) -> int:
-        """As `subprocess.Popen`."""
+        """Wait for the process and those that it started to end; the exit status. Raises
+        subprocess.TimeoutExpired.
+        """
         if not self._over.wait(timeout):
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return super().wait()

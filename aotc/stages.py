@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 type ByTarget[V] = Mapping[str, Mapping[ExecutableKey, V]]
-"""Of each executable of each target, by the target's name."""
+"""A value for each executable of each target, by the target's name."""
 
 FILE_STEM_MAX = 160
 """Characters; a file name may have 255 bytes, and more is put around the stem."""
@@ -174,7 +174,9 @@ class CapturedProgram:
 
     @property
     def mesh(self) -> Mesh | None:
-        """Of the devices that it runs on, which all entry points share; None for one device."""
+        """The mesh of the devices that it runs on, which all entry points share; None for one
+        device.
+        """
         return next(iter(self.entry_points.values())).mesh
 
 

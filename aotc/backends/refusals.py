@@ -12,7 +12,9 @@ from aotc.stages import CompileJob
 from aotc_runtime.errors import AotcError
 
 LINES_SHOWN = 12
-"""Of what the compiler printed, the last ones: an assertion and its stack take about ten."""
+"""How many of the last lines that the compiler printed are shown: an assertion and its stack take
+about ten.
+"""
 
 
 def place_of(job: CompileJob) -> str:

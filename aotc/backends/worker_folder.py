@@ -98,14 +98,14 @@ def answer[Job: Struct](job_type: type[Job], compile_job: Callable[[Job, bytes],
     os._exit(status)
 
 
-def telling[**P](compile_job: Callable[P, Made]) -> Callable[P, Made]:
+def problem_as_result[**P](compile_job: Callable[P, Made]) -> Callable[P, Made]:
     """Decorates a function that raises ProblemError, to return the problem as a result instead."""
 
     @wraps(compile_job)
-    def told(*args: P.args, **kwargs: P.kwargs) -> Made:
+    def answered(*args: P.args, **kwargs: P.kwargs) -> Made:
         try:
             return compile_job(*args, **kwargs)
         except ProblemError as error:
             return error.result, b""
 
-    return told
+    return answered

@@ -59,9 +59,11 @@ def judge_read(
     policy: TrustPolicy | None,
     now: float,
 ) -> tuple[Row, ...]:
-    """As `judge`, for a bundle that was read already and, if there is a policy, accepted by it.
+    """The compatibility matrix of a bundle that was read already and, if there is a policy,
+    accepted by it.
 
-    where: what messages call the bundle.  now: seconds since the epoch.
+    where: what messages call the bundle.  known: all targets, for what a row could be built for.
+    now: seconds since the epoch.
     """
     claims = [_claim(*found) for found in claimed(envelopes)]
     word = NO_POLICY

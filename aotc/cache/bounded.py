@@ -20,7 +20,9 @@ largest executable of our examples takes 3 s to compile.
 """
 
 LIBRARY_SECONDS = 20.0
-"""The same of libraries that sign in, try again, and move megabytes, all unseen."""
+"""Until `PACE_BYTES` more have moved in a library that signs in, tries again, and moves megabytes,
+all unseen.
+"""
 
 PACE_BYTES = 32 * 2**10
 

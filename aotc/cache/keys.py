@@ -46,7 +46,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The same in every build: "executable predict[batch=8] for native"."""
+        """What the key stands for, in all builds: "executable predict[batch=8] for native"."""
         return f"{self.kind} {self.of}".rstrip()
 
     @property

@@ -104,8 +104,8 @@ class LocalStore:
         self._unwritable = ""
 
     def get(self, key: str) -> bytes | None:
-        """As `Store`. A damaged entry is removed, so that it is made anew. One larger than the
-        whole cache may be is not read.
+        """The bytes under a key; None if there are none. A damaged entry is removed, so that it is
+        made anew. One larger than the whole cache may be is not read.
         """
         path = self._path(key)
         try:
@@ -123,13 +123,13 @@ class LocalStore:
         return data
 
     def every(self, key: str) -> Iterator[bytes]:
-        """As `Store`."""
+        """The bytes under a key, if there are any: a folder holds them once."""
         data = self.get(key)
         if data is not None:
             yield data
 
     def put(self, key: str, data: bytes) -> None:
-        """As `Store`. Data larger than the whole cache may be is not kept."""
+        """Keep the bytes if possible; data larger than the whole cache may be is not kept."""
         if len(data) > self.limit:
             return
         path = self._path(key)
@@ -141,7 +141,7 @@ class LocalStore:
                 self._unwritable = error.strerror or str(error)
 
     def notes(self) -> tuple[str, ...]:
-        """As `Store`."""
+        """Sentences for people about damaged entries and a folder that cannot be written."""
         with self._lock:
             damaged, unwritable = len(self._damaged), self._unwritable
         found = []
@@ -152,14 +152,14 @@ class LocalStore:
         return tuple(found)
 
     def read_record(self, name: str) -> bytes | None:
-        """As `Cache`."""
+        """What the last build of this name left; None if it left nothing."""
         try:
             return _read(self.folder / RECORDS / name, 0, RECORD_BYTES_MAX)[1]
         except OSError:
             return None
 
     def write_record(self, name: str, data: bytes) -> None:
-        """As `Cache`."""
+        """Leave data for the next build of this name, if the folder can be written."""
         path = self.folder / RECORDS / name
         try:
             self._make(path.parent)
@@ -174,7 +174,8 @@ class LocalStore:
         return Contents(len(sizes), sum(sizes))
 
     def trim(self, limit: int | None = None) -> Contents:
-        """As `Cache`; `limit` replaces the store's own.
+        """Remove the least recently used entries beyond a limit in bytes, the store's own unless
+        one is given; what was removed.
 
         One process trims at a time; others may read and write entries meanwhile.
         """
@@ -205,7 +206,7 @@ class LocalStore:
             return self._unwritable
 
     def stop(self) -> None:
-        """As `Cache`: a local store has nothing to wait for."""
+        """Do nothing: a local store has nothing to wait for."""
 
     def clear(self) -> Contents:
         """Remove every entry and record; what was removed."""

@@ -149,7 +149,9 @@ class Tasks:
         return None if data is None else _decoded(data, type_)
 
     def recall_every[T](self, key: str, type_: type[T]) -> Iterator[T]:
-        """As `recall`, for a key under which the remote cache may hold another value than this."""
+        """The values under a key, the nearest first, for a key that does not determine its value:
+        the remote cache may hold another one than this.
+        """
         for data in self.store.every(key) if self.store else ():
             found = _decoded(data, type_)
             if found is not None:

@@ -20,7 +20,7 @@ import numpy as np
 from aotc.capture import coverage, keys, policy_checks, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
-from aotc.capture.spreading import Spread, WeightShardings, on_one_device, spread_of
+from aotc.capture.shardings import ArrayShardings, WeightShardings, on_one_device, shardings_of
 from aotc.capture.symbolic import CallAt, Symbolic, analyze, export_module, symbols
 from aotc.capture.trace import (
     HOST,
@@ -108,10 +108,10 @@ def trace_entry_point(
 
     raise_if(_check_leaves(call_at(all_sizes[0]), manifest.where("entry_points", name)))
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
-    spread = spread_of(manifest, name, weight_shardings, calls)
+    on_mesh = shardings_of(manifest, name, weight_shardings, calls)
     with coverage.recording(manifest.root) as recorded:
         profiles = tuple(
-            trace_profile(call, sizes, manifest.root, spread, platforms) for call, sizes in calls
+            trace_profile(call, sizes, manifest.root, on_mesh, platforms) for call, sizes in calls
         )
     covered, functions = recorded.coverage()
     first = profiles[0]
@@ -125,8 +125,8 @@ def trace_entry_point(
     symbolic = _at_all_sizes(call_at, accepted, spec, first, manifest)
     traced = [Traced(profile.sizes, profile.shapes(), profile.outputs) for profile in profiles]
     leaf_axes = find(symbolic, traced, known, call_at)
-    inputs = _input_specs(first, leaf_axes.inputs, spread)
-    outputs = _output_specs(first, leaf_axes.outputs, spread)
+    inputs = _input_specs(first, leaf_axes.inputs, on_mesh)
+    outputs = _output_specs(first, leaf_axes.outputs, on_mesh)
     raise_if(policy_checks.findings(manifest, name, inputs, outputs, symbolic))
     compiled = [d for d, p in spec.out_of_profile.items() if isinstance(p, CompileHere)]
     exported = None
@@ -190,7 +190,7 @@ def _at_all_sizes(
 
 
 def _input_specs(
-    first: TracedProfile, axes: Sequence[Axes], spread: Spread | None
+    first: TracedProfile, axes: Sequence[Axes], on_mesh: ArrayShardings | None
 ) -> tuple[TensorSpec, ...]:
     leaves = [leaf for leaf in first.call.leaves if not leaf.is_weight]
     paths = [tree.join(leaf.owner, leaf.path) for leaf in leaves]
@@ -201,16 +201,16 @@ def _input_specs(
             shape=shape,
             weak_type=leaf.aval.weak_type,
             key_impl=keys.impl_of(leaf.aval),
-            sharding=() if spread is None else spread.of_input(path, leaf.aval),
+            sharding=() if on_mesh is None else on_mesh.of_input(path, leaf.aval),
         )
         for path, leaf, shape in zip(paths, leaves, axes, strict=True)
     )
 
 
 def _output_specs(
-    first: TracedProfile, axes: Sequence[Axes], spread: Spread | None
+    first: TracedProfile, axes: Sequence[Axes], on_mesh: ArrayShardings | None
 ) -> tuple[TensorSpec, ...]:
-    shardings = () if spread is None else spread.of_outputs(first.outputs, first.sizes)
+    shardings = () if on_mesh is None else on_mesh.of_outputs(first.outputs, first.sizes)
     return tuple(
         TensorSpec(
             path=path,

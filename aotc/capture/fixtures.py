@@ -99,7 +99,7 @@ def fixture_inputs(
     spec = manifest.entry_points[plan.name].fixtures
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")
     recorded = None if file is None else file.arrays
-    supplied = supplied_inputs(manifest.entry_points[plan.name], sizes, sizes)
+    by_loader = mask_and_length_arrays(manifest.entry_points[plan.name], sizes, sizes)
     found: dict[str, Array] = {}
     for parameter, input_tree in plan.inputs.items():
         for path, leaf in leaf_paths(input_tree, parameter):
@@ -111,8 +111,8 @@ def fixture_inputs(
                 for inner, array in tree.leaf_paths(value):
                     dtype = tree.abstract(array).dtype if tree.is_number(array) else None
                     found[tree.join(path, inner)] = np.asarray(keys.data_of(array), dtype)
-            elif path in supplied:
-                found[path] = supplied[path]
+            elif path in by_loader:
+                found[path] = by_loader[path]
             elif recorded is not None:
                 found[path] = _cut(recorded, path, leaf, sizes, where)
             else:
@@ -203,7 +203,7 @@ def _typed(array: Array, dtype: DType) -> Array:
     return array.view(wanted) if is_raw and not array.dtype.fields else array
 
 
-def supplied_inputs(
+def mask_and_length_arrays(
     spec: EntryPointSpec, real: Mapping[str, int], padded: Mapping[str, int]
 ) -> dict[str, Array]:
     """The masks and lengths that the loader adds to a call of `real` sizes, padded to `padded`."""
@@ -274,7 +274,9 @@ def _cut(
 def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """As `_drawn`. Raises CaptureError (AOTC-E831) for an array that numpy cannot draw."""
+    """Random values for an input. Raises CaptureError (AOTC-E831) for an array that numpy cannot
+    draw.
+    """
     try:
         return _drawn(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:

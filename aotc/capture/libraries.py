@@ -76,7 +76,7 @@ def _ending_in_a_slash(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def owned(distribution: Distribution, paths: set[str]) -> set[str]:
-    """Those of these files that a distribution has installed."""
+    """Which of these files a distribution has installed."""
     base = os.path.join(str(distribution.locate_file("")), "")
     below = {path.removeprefix(base): path for path in paths if path.startswith(base)}
     if not below:

@@ -145,7 +145,7 @@ def _line(chain: private.Chain, root: Path) -> str:
     """
     frames = private.source_frames(chain)
     line = _own_line(chain, root)
-    made = _told(frames[0], root) if frames else line
+    made = _frame_text(frames[0], root) if frames else line
     return line if made == line else f"{line}, through {made}"
 
 
@@ -155,10 +155,10 @@ def _own_line(chain: private.Chain, root: Path) -> str:
     """
     frames = private.source_frames(chain)
     own = sorted(frames, key=lambda frame: raised.distance(frame.file, root))
-    return _told(own[0], root) if own else "an unknown line"
+    return _frame_text(own[0], root) if own else "an unknown line"
 
 
-def _told(frame: private.SourceFrame, root: Path) -> str:
+def _frame_text(frame: private.SourceFrame, root: Path) -> str:
     return f"{raised.place(frame.file, frame.line, root)} ({frame.function})"
 
 

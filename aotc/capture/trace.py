@@ -18,7 +18,7 @@ from aotc import private
 from aotc.capture import coverage, explain, keys, refuse, tree
 from aotc.capture.arguments import FlatCall
 from aotc.capture.leaf_axes import Shapes, shapes_of
-from aotc.capture.spreading import Spread
+from aotc.capture.shardings import ArrayShardings
 from aotc.capture.weights import CLOSURE
 from aotc.errors import BuildManifestError, CaptureError, raise_if, refusal
 from aotc.evidence import ControlFlow
@@ -83,7 +83,7 @@ class TracedProfile:
 
 
 def _trace(
-    call: FlatCall, where: str, root: Path, spread: Spread | None, sizes: Mapping[str, int]
+    call: FlatCall, where: str, root: Path, on_mesh: ArrayShardings | None, sizes: Mapping[str, int]
 ) -> tuple[Any, list[KeyImpl | None]]:
     """A `jax.stages.Traced` of the flat call over data, and which of its outputs are random keys.
 
@@ -103,9 +103,9 @@ def _trace(
             warnings.filterwarnings("error", message=explain.NARROWED)
             data = [leaf.data for leaf in call.leaves]
             shardings: dict[str, Any] = {}
-            if spread is not None:
+            if on_mesh is not None:
                 result = jax.eval_shape(checked, *data)
-                shardings = spread.jit_arguments(call, keys.key_avals(result, impls), sizes)
+                shardings = on_mesh.jit_arguments(call, keys.key_avals(result, impls), sizes)
             traced = jax.jit(checked, donate_argnums=donated, **shardings).trace(*data)
             return traced, impls
     except (BuildManifestError, CaptureError):
@@ -155,14 +155,14 @@ def trace_profile(
     call: FlatCall,
     sizes: dict[str, int],
     root: Path,
-    spread: Spread | None = None,
+    on_mesh: ArrayShardings | None = None,
     platforms: Platforms = ON_HOST,
 ) -> TracedProfile:
     """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837, E841,
     E842).
     """
     where = label(call.plan.name, sizes)
-    traced, impls = _trace(call, where, root, spread, sizes)
+    traced, impls = _trace(call, where, root, on_mesh, sizes)
     outputs = _outputs(traced, impls, where)
     leaves = [(path, keys.data_aval(leaf)) for path, leaf in tree.leaf_paths(outputs)]
     donated = [

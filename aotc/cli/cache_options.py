@@ -42,7 +42,9 @@ def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
 
 
 def require_store(place: str | None, cache_size: str | None) -> LocalStore:
-    """As `store_of`, for commands that need one. Raises UsageError, click.UsageError."""
+    """The local cache of these options, for commands that need one. Raises UsageError, and
+    click.UsageError if it is off.
+    """
     store = store_of(place, cache_size)
     if store is None:
         raise click.UsageError("the cache is off: name one with --cache DIR")

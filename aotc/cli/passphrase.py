@@ -19,7 +19,7 @@ BYTES_MAX = 1023
 
 
 FILE_BYTES_MAX = 2**16
-"""Of a file whose first line it is; what follows is not looked at."""
+"""The size of a file whose first line is a passphrase; what follows is not looked at."""
 
 
 def given(file: Path | None) -> bytes | None:

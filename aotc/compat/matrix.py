@@ -126,7 +126,9 @@ class Row:
 
     @property
     def level(self) -> Level:
-        """That of the target that runs, or of the one that comes closest."""
+        """How well the row's host is served: the level of the target that runs, or of the one that
+        comes closest.
+        """
         return self.cells[0].level
 
 

@@ -39,7 +39,7 @@ class MultiplesOf(Section):
 
 
 type Rule = tuple[int, ...] | Literal["powers_of_two"] | MultiplesOf
-"""What `profiles` says: the sizes in the order of the file, or how they are found."""
+"""The value of `profiles`: the sizes in the order of the file, or how they are found."""
 
 _LISTED = TypeAdapter[tuple[int, ...]](
     Annotated[

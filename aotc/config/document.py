@@ -26,7 +26,7 @@ DEPTH_MAX = 100
 """Nesting of tables and arrays: below what Python can recurse through, beyond any real input."""
 
 SUFFIX = ".toml"
-"""Of files whose lines messages may show."""
+"""The suffix of files whose lines messages may show."""
 
 _POSITION = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)\Z")
 _PATH = re.compile(r"\((?:'[^']*'(?:, ?)?)+\)")
@@ -72,7 +72,11 @@ def read(path: Path, kind: str) -> Document:
 
 
 def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
-    """As `read`, of what was read already."""
+    """Parse the bytes of a TOML file that was read already.
+
+    kind: what it should be, for messages. Raises BuildManifestError: AOTC-E802 not TOML, AOTC-E805
+    a number or a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
+    """
     text = _text(path, source, kind)
     try:
         data = tomllib.loads(text)

@@ -206,7 +206,9 @@ def _check_pad(
         yield from _check_fill((*path, "fill", leaf), leaf, value, dimension, leaves)
     for key, parameter in (("mask", spec.mask), ("length", spec.length)):
         if parameter:
-            yield from _check_supplied((*path, key), key, parameter, dimension, inputs, donated)
+            yield from _check_mask_or_length(
+                (*path, key), key, parameter, dimension, inputs, donated
+            )
 
 
 def _check_split(
@@ -262,7 +264,7 @@ def _misfit(value: Fill, dtype: DType | KeyImpl | None) -> str | None:
     return None if fits else f"an integer from {info.min} to {info.max}"
 
 
-def _check_supplied(
+def _check_mask_or_length(
     path: KeyPath,
     key: str,
     parameter: str,

@@ -44,15 +44,15 @@ def _parts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if (key,) in APART:
             continue
         if key not in NAMED:
-            yield f"build manifest {key}", _told(value)
+            yield f"build manifest {key}", _number_or_digest(value)
             continue
         for name, section in value.items():
             left = {k: v for k, v in section.items() if (key, "*", k) not in APART}
             if left or not section:
-                yield f"build manifest {key}.{name}", _told(left)
+                yield f"build manifest {key}.{name}", _number_or_digest(left)
 
 
-def _told(value: Any) -> str:
+def _number_or_digest(value: Any) -> str:
     """An integer as it is; the digest of anything else in Python's spelling, which distinguishes
     1.0 from 1, a date from its text, and orders of keys.
     """

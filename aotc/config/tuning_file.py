@@ -26,7 +26,7 @@ HEAD = b'{\n  "aotc_tuning": 1,\n'
 """How every such file begins."""
 
 BYTES_MAX = 64 * 2**20
-"""Of a tuning file; one of 12 executables has about 20 KB."""
+"""The size of a tuning file; one of 12 executables has about 20 KB."""
 
 
 class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ def encode(file: TuningFile) -> bytes:
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
-def of(
+def of_build(
     tuned: ByTarget[Tuned],
     jobs: ByTarget[CompileJob],
     positions: Positions,

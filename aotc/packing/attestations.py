@@ -17,7 +17,9 @@ from aotc_runtime.verification.contents import read_root, read_unverified
 
 
 def with_attestation(path: Path, envelope: bytes) -> None:
-    """As `with_attestations`, of one."""
+    """Add a DSSE envelope to a bundle, and remove none. Raises BundleFormatError, IntegrityError,
+    UsageError.
+    """
     with_attestations(path, [envelope], lambda old: False)
 
 

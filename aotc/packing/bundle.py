@@ -65,7 +65,7 @@ class Blob:
 
     @cached_property
     def digest(self) -> str:
-        """Of the bytes; computed once, however many documents refer to them."""
+        """The digest of the bytes; computed once, however many documents refer to them."""
         return sha256(self.data)
 
     def ref(self) -> BlobRef:
@@ -238,7 +238,10 @@ def write_files(
     check: Check,
     before: Before = nothing,
 ) -> int:
-    """As `write`. files: oci-layout and index.json, as they are to stand there."""
+    """Write atomically over whatever is there; the bundle's size in bytes.
+
+    files: oci-layout and index.json, as they are to stand there. Raises UsageError (AOTC-E003).
+    """
     members = _members(files, blobs)
     if form is Form.ARCHIVE:
         return write_atomically(path, _archive(members), check=check, before=before)

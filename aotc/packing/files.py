@@ -33,10 +33,11 @@ MKSTEMP_BYTES = 8
 """What `tempfile` puts between prefix and suffix."""
 
 ATTEMPTS = 100
-"""Of putting a folder in place while other processes do the same."""
+"""How often to try to put a folder in place while other processes do the same."""
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
-"""Of what did not exist before; what is replaced keeps its mode and, if possible, its owner."""
+"""Modes of what did not exist before; what is replaced keeps its mode and, if possible, its owner.
+"""
 
 
 type Check = Callable[[Path], None]
@@ -47,11 +48,11 @@ type Before = Callable[[], None]
 
 
 def no_check(written: Path) -> None:
-    """The default for a `Check`."""
+    """A `Check` that accepts whatever was written."""
 
 
 def nothing() -> None:
-    """The default for a `Before`."""
+    """A `Before` that does nothing."""
 
 
 def write_atomically(

@@ -18,7 +18,7 @@ from aotc.parity.peak import MALLOC
 from aotc.processes import inherited, last_line
 
 SECONDS_MAX = 1800
-"""As for parity: some calls of every fixture."""
+"""How long a process may measure: it makes some calls of every fixture."""
 
 
 def run(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]:

@@ -196,11 +196,11 @@ class Function:
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(_abstract_leaf)}
 
-    def passed(self, arguments: Mapping[str, Any], supplied: Sequence[str]) -> tuple[Passed, ...]:
+    def passed(self, arguments: Mapping[str, Any], by_loader: Sequence[str]) -> tuple[Passed, ...]:
         """The inputs as a caller of the bundle passes them, to whom what is bound or fixed is no
         parameter any more.
 
-        supplied: parameters that the loader passes.
+        by_loader: parameters that the loader passes.
         """
         return tuple(
             Passed(
@@ -210,7 +210,7 @@ class Function:
                 by_name=parameter.kind is not parameter.POSITIONAL_ONLY,
             )
             for name, parameter in self._signature.parameters.items()
-            if name in arguments and name not in supplied
+            if name in arguments and name not in by_loader
         )
 
     def _inputs(

@@ -16,7 +16,7 @@ from aotc.parity.isolated import Ran
 from aotc.pipeline.evidence import target_evidence
 from aotc.pipeline.policies import EntryProofs, proven_policies
 from aotc.pipeline.requirements import requirements
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
@@ -60,11 +60,11 @@ class Assembler:
         manifest: BuildManifest,
         program: CapturedProgram,
         built_with: Mapping[str, BuiltWith],
-        staging: Staging,
+        scratch: Scratch,
     ) -> None:
-        self._manifest, self._program, self._staging = manifest, program, staging
+        self._manifest, self._program, self._scratch = manifest, program, scratch
         self._built_with = built_with
-        self._weights = _weight_blobs(program, staging)
+        self._weights = _weight_blobs(program, scratch)
 
     def assemble(
         self, target: Target, executables: Mapping[ExecutableKey, Executable]
@@ -87,7 +87,7 @@ class Assembler:
                     executable = executables[key]
                     module = Blob(profile.module_for(lowered_for).artifact, oci.MODULE_TYPE)
                     code = Blob(executable.serialized, oci.EXECUTABLE_TYPE)
-                    fixture = Blob(self._staging.fixture(key).read_bytes(), oci.FIXTURE_TYPE)
+                    fixture = Blob(self._scratch.fixture(key).read_bytes(), oci.FIXTURE_TYPE)
                     blobs += (module, code, fixture)
                     refs = (module.ref(), code.ref(), fixture.ref())
                     records.append(_profile(profile, executable, refs))
@@ -148,10 +148,10 @@ def proven(parts: TargetParts, ran: Ran, proofs: EntryProofs) -> TargetParts:
     return TargetParts(replace(parts.manifest, entry_points=entry_points), parts.blobs)
 
 
-def _weight_blobs(program: CapturedProgram, staging: Staging) -> dict[str, tuple[Blob, ...]]:
+def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
     """The safetensors files of every weights set, by the name of the set."""
     return {
-        name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in staging.weights(name))
+        name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in scratch.weights(name))
         for name in sorted(program.weights)
     }
 

@@ -1,4 +1,4 @@
-"""A build from end to end, and what it gives back. The stages themselves: `aotc.pipeline.running`.
+"""A build from end to end, and what it gives back. Its stages: `aotc.pipeline.build_stages`.
 
 manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
 """
@@ -22,16 +22,16 @@ from aotc.packing.places import Kind as FileKind
 from aotc.pipeline import tune
 from aotc.pipeline.assemble import Assembler
 from aotc.pipeline.backends import OpenCompilers, on_this_host
+from aotc.pipeline.build_stages import Request, capture_and_compile, check, open_run, tune_targets
 from aotc.pipeline.build_time import stated_time, time_of_build
-from aotc.pipeline.capturing import OnOutput
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
 from aotc.pipeline.materials import builder_id, gather
 from aotc.pipeline.plan import resolve_targets, wanted_executables
-from aotc.pipeline.running import Request, capture_and_compile, check, open_running, tune_targets
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
+from aotc.pipeline.user_code import OnOutput
 from aotc.pipeline.watching.remembered import unkept
-from aotc.pipeline.writing import write_bundle
+from aotc.pipeline.write import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
 
@@ -120,17 +120,15 @@ def build(
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_running(
-        request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed
-    ) as running:
-        program, compiled = capture_and_compile(running)
-        built_with = {name: backend.toolchain() for name, backend in running.backends.items()}
-        parts = Assembler(manifest, program, built_with, running.staging)
+    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
+        program, compiled = capture_and_compile(run)
+        built_with = {name: backend.toolchain() for name, backend in run.backends.items()}
+        parts = Assembler(manifest, program, built_with, run.scratch)
         if tuning and not isinstance(tuning, Recorded):
-            compiled = tune_targets(running, tuning, program, compiled, parts)
-        checked = check(running, program, compiled, parts)
+            compiled = tune_targets(run, tuning, program, compiled, parts)
+        checked = check(run, program, compiled, parts)
         if before_packing:
-            with running.times.stage("again"):
+            with run.times.stage("again"):
                 on_stage("again", 0, 0)
                 before_packing(checked)
         executables = compiled.executables
@@ -138,9 +136,9 @@ def build(
         if tuning:
             file = tune.file_of(executables, compiled.jobs, program, request.not_tuned)
         with (
-            running.times.stage("pack"),
-            running.tasks.attempt(Kind.PACK, ""),
-            running.tasks.timed(Task(Kind.PACK, "", {}), ALWAYS),
+            run.times.stage("pack"),
+            run.tasks.attempt(Kind.PACK, ""),
+            run.tasks.timed(Task(Kind.PACK, "", {}), ALWAYS),
         ):
             on_stage("pack", 0, 0)
             written = write_bundle(
@@ -158,19 +156,19 @@ def build(
                     time_of_build(stated),
                     file,
                     builder,
-                    running.staging.read_variables(),
+                    run.scratch.read_variables(),
                 ),
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (
             *not_computed(program),
-            *unproven(program, running.staging),
+            *unproven(program, run.scratch),
             *specialized(program),
             *flags_ignored(program),
             *never_split(written.bundle.manifests),
             *tune.notes(request.not_tuned, executables),
-            *unkept(running.tasks.done()),
+            *unkept(run.tasks.done()),
             *(cache.notes() if cache else ()),
         )
     made = {
@@ -184,12 +182,12 @@ def build(
         sbom=written.sbom,
         program=program,
         compile_seconds={of: executable.compile_seconds for of, executable in made.items()},
-        seconds=running.times.seconds,
+        seconds=run.times.seconds,
         notes=notes,
         tuning_file=file,
         diagnostics={of: e.diagnostics for of, e in made.items() if e.diagnostics},
-        tasks=running.tasks.done(),
-        compared=running.compared,
+        tasks=run.tasks.done(),
+        compared=run.compared,
     )
 
 

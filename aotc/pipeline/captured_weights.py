@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProfile, CompileJob
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import DType, WeightArgument, WeightTensor
@@ -37,11 +37,11 @@ class Candidate:
 class WeightFiles:
     """A build's weights, looked up by name."""
 
-    def __init__(self, staging: Staging, sets: Iterable[str]) -> None:
+    def __init__(self, scratch: Scratch, sets: Iterable[str]) -> None:
         self._files = {
             (name, tensor): (data, info)
             for name in sets
-            for path in staging.weights(name)
+            for path in scratch.weights(name)
             for data in [memoryview(np.memmap(path, np.uint8, mode="r"))]
             for tensor, info in read_tensors(data, where=f"weights {name}").items()
         }

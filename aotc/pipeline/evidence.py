@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import UNSET
 
 from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import ExecutableKey, without_compiling
@@ -44,10 +44,10 @@ def target_evidence(
     )
 
 
-def unproven(program: CapturedProgram, staging: Staging) -> Iterator[str]:
+def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
     """A sentence for each output of a fixture in which no value is finite."""
     for key in program.profiles:
-        data = memoryview(staging.fixture(key).read_bytes())
+        data = memoryview(scratch.fixture(key).read_bytes())
         for name, info in read_tensors(data, where=f"fixture {key.label}").items():
             values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
             if name.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():

@@ -67,11 +67,13 @@ def check(
                     same = by_cause.setdefault((gate, expected, hint), {})
                     same.setdefault(found, []).append(profile.sizes)
             for (gate, expected, hint), profiles in by_cause.items():
-                place, found = _told(name, target, profiles)
+                place, found = _place_and_found(name, target, profiles)
                 yield beyond(place, (gate, expected, found, hint))
 
 
-def _told(name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]) -> tuple[str, str]:
+def _place_and_found(
+    name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]
+) -> tuple[str, str]:
     """Where a gate was exceeded, and what was found. profiles: sizes, by what was found in them."""
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:
@@ -114,7 +116,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         missed = [
             f"{':'.join([file, *([','.join(at.missed)] if at else [])])} in {function.name}"
             for file, functions in coverage.files.items()
-            for function, at in zip(functions, lines.of(file, functions), strict=True)
+            for function, at in zip(functions, lines.of_file(file, functions), strict=True)
             if function.traced < function.lines
         ]
         more = [f"{len(missed) - SHOWN_MAX} more functions"] if len(missed) > SHOWN_MAX else []

@@ -9,7 +9,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.packing.bundle import TargetParts
 from aotc.parity import memory
 from aotc.pipeline.memory import over_limit
-from aotc.pipeline.staged import stage
+from aotc.pipeline.provisional import pack_provisional
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
 
@@ -34,8 +34,8 @@ def exceeded(
         where = manifest.where("target", names[target.name], "memory_limit")
         findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
         if not findings:
-            staged = stage([part], folder)
-            taken = memory.run(staged.bundle, staged.policy, target.name, target.threads)
-            staged.bundle.unlink()
+            provisional = pack_provisional([part], folder)
+            taken = memory.run(provisional.bundle, provisional.policy, target.name, target.threads)
+            provisional.bundle.unlink()
             findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
         yield from findings

@@ -11,7 +11,7 @@ from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.errors import raise_if
 from aotc.pipeline.plan import Wanted
 from aotc.pipeline.policies import EntryProofs
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.shapes import files
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.samples import ranges
@@ -22,34 +22,34 @@ from aotc_runtime.serving.compare import Difference
 
 
 def plan(
-    manifest: BuildManifest, program: CapturedProgram, wanted: Wanted, staging: Staging
+    manifest: BuildManifest, program: CapturedProgram, wanted: Wanted, scratch: Scratch
 ) -> None:
-    """Plan the trials of every target, and leave the plan in the staging folder."""
+    """Plan the trials of every target, and leave the plan in the scratch folder."""
     plans = {
         target: [
             planned
             for name, captured in program.entry_points.items()
             if (spec := manifest.entry_points[name]).out_of_profile
-            for held in [_held(captured, spec, staging)]
+            for held in [_held(captured, spec, scratch)]
             for profiles in [[dict(key.sizes) for key in keys if key.entry_point == name]]
             for planned in [plan_trials(captured, spec, manifest.dimensions, profiles, held)]
             if planned.trials
         ]
         for target, keys in wanted.items()
     }
-    files.write_plans(staging.folder, plans)
+    files.write_plans(scratch.folder, plans)
 
 
 def _held(
-    captured: CapturedEntryPoint, spec: EntryPointSpec, staging: Staging
+    captured: CapturedEntryPoint, spec: EntryPointSpec, scratch: Scratch
 ) -> dict[str, tuple[int, int]]:
     return ranges(
-        captured.inputs, spec, map(files.read_arrays, map(staging.inputs, captured.by_key))
+        captured.inputs, spec, map(files.read_arrays, map(scratch.inputs, captured.by_key))
     )
 
 
 def judge(
-    staging: Staging, on_executables: Mapping[str, Sequence[Sequence[Difference]] | None], at: At
+    scratch: Scratch, on_executables: Mapping[str, Sequence[Sequence[Difference]] | None], at: At
 ) -> dict[str, EntryProofs]:
     """The proofs of the targets that were tried, by target.
 
@@ -58,9 +58,9 @@ def judge(
 
     Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
     """
-    in_jax = files.read_outcomes(staging.folder)
+    in_jax = files.read_outcomes(scratch.folder)
     proofs: dict[str, EntryProofs] = {}
-    for target, entries in files.read_plans(staging.folder).items():
+    for target, entries in files.read_plans(scratch.folder).items():
         if target not in on_executables:
             continue
         outcomes, ran = on_executables[target], TrialRan.EXECUTABLE

@@ -13,7 +13,7 @@ from aotc.config import tuning_file
 from aotc.config.tuning_file import Positions, Recorded, TuningFile, choices
 from aotc.pipeline.assemble import AssembledTarget
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.processes import Processes
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.labels import ExecutableKey
@@ -37,7 +37,7 @@ class Tuner(Protocol):
         jobs: Mapping[ExecutableKey, CompileJob],
         defaults: Mapping[ExecutableKey, Executable],
         program: CapturedProgram,
-        staging: Staging,
+        scratch: Scratch,
         backend: Backend,
         assemble: Assemble,
         *,
@@ -75,13 +75,13 @@ def replay(
     jobs: ByTarget[CompileJob],
     recorded: Recorded,
     program: CapturedProgram,
-    staging: Staging,
+    scratch: Scratch,
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
     """The jobs with the choices of a tuning file, and those choices. Raises UsageError (AOTC-E031)
     for a file that does not fit the program, its targets or this jaxlib.
     """
     chosen = choices(recorded, jobs, _positions(program), version("jaxlib"))
-    weights, profiles = WeightFiles(staging, program.weights), program.profiles
+    weights, profiles = WeightFiles(scratch, program.weights), program.profiles
     tuned_jobs = {target: dict(each) for target, each in jobs.items()}
     tuned = {target: dict(each) for target, each in chosen.items()}
     for target, each in chosen.items():
@@ -128,4 +128,4 @@ def file_of(
         target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
         for target, each in executables.items()
     }
-    return tuning_file.of(tuned, jobs, _positions(program), not_tuned, version("jaxlib"))
+    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, version("jaxlib"))

@@ -22,7 +22,7 @@ def copy_report(bundle: Bundle) -> dict[str, Any]:
 
 
 def copy_lines(report: dict[str, Any]) -> list[str]:
-    """The same for people."""
+    """A copy's report as lines for people: its identity, then its targets."""
     return [*identity_lines(report), *target_lines(report)]
 
 

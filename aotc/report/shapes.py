@@ -28,8 +28,8 @@ def _policy(policy: DimensionPolicy) -> dict[str, Any]:
         return {"policy": "compile", **kept, "meanwhile": meanwhile}
     if isinstance(policy, Split):
         return {"policy": "split", "proof": _proof(policy.proof)}
-    supplied = {"fill": policy.fill, "mask": policy.mask, "length": policy.length}
-    return {"policy": "pad", **supplied, "proof": _proof(policy.proof)}
+    given = {"fill": policy.fill, "mask": policy.mask, "length": policy.length}
+    return {"policy": "pad", **given, "proof": _proof(policy.proof)}
 
 
 def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
     }
 
 
-def supplied(report: dict[str, Any]) -> dict[str, str]:
+def masks_and_lengths(report: dict[str, Any]) -> dict[str, str]:
     """The inputs that no caller passes, masks and lengths, by path, as the report shows them."""
     policies = list(report["policies"].values())
     policies += [policy["meanwhile"] for policy in policies if policy.get("meanwhile")]

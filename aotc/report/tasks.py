@@ -76,15 +76,15 @@ def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:
     if explain:
         yield f"compared    with {unfinished.compared}"
         yield from _lines(done)
-        yield from (f"  {each.end:<9} {_told(each)}" for each in undone)
+        yield from (f"  {each.end:<9} {_with_codes(each)}" for each in undone)
         return
-    yield from (f"  failed    {_told(each)}" for each in failed[:FAILED_MAX])
+    yield from (f"  failed    {_with_codes(each)}" for each in failed[:FAILED_MAX])
     if len(failed) > FAILED_MAX:
         yield f"  … {len(failed) - FAILED_MAX} more; --explain has all"
     yield from (f"note: {note}" for note in unkept(done))
 
 
-def _told(undone: Undone) -> str:
+def _with_codes(undone: Undone) -> str:
     return f"{undone.name}: {', '.join(undone.codes)}" if undone.codes else undone.name
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
-from aotc.report.shapes import shapes_lines, supplied
+from aotc.report.shapes import masks_and_lengths, shapes_lines
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.devices import (
     XLA,
@@ -57,7 +57,7 @@ PROFILE_COLUMNS = (
 )  # fmt: skip
 
 STRUCTURE_CHARACTERS_MAX = 400
-"""Of a structure in a text; a training state may have hundreds of leaves."""
+"""The longest structure that a text shows whole; a training state may have hundreds of leaves."""
 
 UNLIMITED = 10_000
 """Columns of output that is not a terminal."""
@@ -151,7 +151,7 @@ def _cut(structure: str) -> str:
 
 
 def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
-    added = supplied(entry)
+    added = masks_and_lengths(entry)
     parameters = [parameter for parameter in entry["parameters"] if parameter not in added]
     page.line(f"({', '.join(parameters)})", title=name, indent="  ")
     inputs = {path: text for path, text in entry["inputs"].items() if path not in added}

@@ -42,7 +42,7 @@ _TABLES = ("revoked", "accepts", "limits")
 
 
 def policy_lines(document: dict[str, Any]) -> Sequence[str]:
-    """The same for people."""
+    """The rules of a policy document as lines for people."""
     return [*_lines(document)]
 
 

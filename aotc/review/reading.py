@@ -133,7 +133,7 @@ class Review:
         return EntryPointLines()
 
     def executables(self) -> Iterator[ReviewedExecutable]:
-        """Those of all targets."""
+        """The executables of all targets."""
         for target in self.targets.values():
             yield from target.executables()
 

@@ -25,7 +25,7 @@ SHOWN_MAX = 72
 """Longer values are told by their digest."""
 
 PROVEN_PER_TARGET = "proof"
-"""Of a policy: what was measured with the executables of one target."""
+"""The part of a policy that was measured with the executables of one target."""
 
 _OF_PROGRAM = (
     "function",

@@ -103,7 +103,7 @@ def _padded(
     for profile in known.profiles:
         alone = {name: known.below(profile, (name,)) for name in pads}
         for name, points in alone.items():
-            chosen = _spread(points)
+            chosen = _ends_and_middle(points)
             for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
                 samples = EVERY if sizes == chosen[0] else HALVES
                 yield from _tried(captured, entry, (name,), sizes, profile, samples)
@@ -112,7 +112,7 @@ def _padded(
             points = known.below(profile, together)
             # Where a relation ties sizes to one another, no call is padded in one of them alone.
             is_tied = any(not alone[name] for name in together)
-            for sizes in _spread(points) if is_tied else points[:1]:
+            for sizes in _ends_and_middle(points) if is_tied else points[:1]:
                 samples = EVERY if is_tied and sizes == points[0] else HALVES
                 yield from _tried(captured, entry, together, sizes, profile, samples)
 
@@ -144,7 +144,7 @@ def _tried(
         yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
 
 
-def _spread(points: Sequence[Sizes]) -> list[Sizes]:
+def _ends_and_middle(points: Sequence[Sizes]) -> list[Sizes]:
     """The first, one in the middle, the last."""
     last = len(points) - 1
     return [points[index] for index in sorted({0, last // 2, last})] if points else []

@@ -55,10 +55,10 @@ def sampled(
         for path, leaf in leaf_paths(tree, parameter)
     }
     pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)]
-    supplied = {pad.mask for pad in pads} | {pad.length for pad in pads}
+    by_loader = {pad.mask for pad in pads} | {pad.length for pad in pads}
     axes = {each.path: tuple(map(_is_fixed, each.shape)) for each in tensors}
     other = dict(inputs)
-    for place, path in enumerate(sorted(inputs.keys() - supplied)):
+    for place, path in enumerate(sorted(inputs.keys() - by_loader)):
         array, leaf = inputs[path], declared.get(path)
         if sample in (LOW, HIGH):
             other[path] = _other(path, array, leaf, spec, sample)

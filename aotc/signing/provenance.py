@@ -60,7 +60,7 @@ def provenance(
     built: Sequence[BundleManifest],
     materials: Materials,
 ) -> dict[str, Any]:
-    """Of a build."""
+    """The provenance of a build, JSON-able."""
     internal: dict[str, Any] = {
         "name": manifest.name,
         "version": manifest.version,
@@ -135,10 +135,10 @@ class Ingredient:
 
 
 def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, Any]:
-    """Of a bundle that `aotc merge` put together.
+    """The provenance of a bundle that `aotc merge` put together.
 
-    It is as old as its oldest input, so that merging makes no old build pass for a new one; if
-    that is not known of all of them, it states no time.
+    It is as old as its oldest input, so that merging makes no old build pass for a new one; if that
+    is not known of all of them, it states no time.
     """
     times = [found.finished for found in inputs]
     known = [time for time in times if time is not None]

@@ -46,6 +46,6 @@ def test_anything_else_is_no_lines(stated: Any) -> None:
 
 def test_lines_of_other_functions_are_those_of_no_function() -> None:
     known = [FunctionCoverage(name=name, lines=4, traced=4) for name in ("f", "g")]
-    assert LINES["f"].of("model.py", known[:1]) == LINES["f"].functions["model.py"]
-    assert LINES["f"].of("model.py", known) == (None, None)
-    assert LINES["f"].of("other.py", known) == (None, None)
+    assert LINES["f"].of_file("model.py", known[:1]) == LINES["f"].functions["model.py"]
+    assert LINES["f"].of_file("model.py", known) == (None, None)
+    assert LINES["f"].of_file("other.py", known) == (None, None)

@@ -56,7 +56,9 @@ def texts(library: Path) -> dict[str, str]:
 
 @cache
 def texts_once(library: Path) -> Mapping[str, str]:
-    """As `texts`, for a library that does not change: reading it takes half a second."""
+    """The descriptions of CUDA devices in a library that does not change, by name; read once, which
+    takes half a second. Raises OSError.
+    """
     return texts(library)
 
 
@@ -128,7 +130,7 @@ def claims(text: str) -> dict[str, str]:
 
 
 def _path(blocks: list[str], name: str) -> str:
-    """Of a field below `gpu_device_info`, or beside it."""
+    """The dotted path of a field, without the `gpu_device_info` that blocks may begin with."""
     return ".".join([*(blocks[1:] if blocks[:1] == [ROOT] else blocks), name])
 
 

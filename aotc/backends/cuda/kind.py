@@ -16,8 +16,8 @@ from aotc_runtime.schema.devices import CudaDevice, DeviceRequirements
 from aotc_runtime.schema.manifest import BuiltWith, Target
 
 DRIVER = "13.0"
-"""Of the CUDA version that the plugin was made for, the first: within a major version, drivers run
-what newer toolkits made (CUDA's minor version compatibility).
+"""The first release of the CUDA version that the plugin was made for: within a major version,
+drivers run what newer toolkits made (CUDA's minor version compatibility).
 """
 
 Capability = Annotated[

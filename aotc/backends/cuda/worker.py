@@ -8,7 +8,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, telling
+from aotc.backends.worker_folder import (
+    Made,
+    Problem,
+    ProblemError,
+    Result,
+    answer,
+    problem_as_result,
+)
 
 NEUTRAL_CPU = "x86-64"
 """The host processor that every executable states, whichever compiled it."""
@@ -26,7 +33,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
 
 
-@telling
+@problem_as_result
 def compile_job(job: Job, artifact: bytes) -> Made:
     """Compile for the described GPUs."""
     from aotc.backends.cuda.examine import with_code

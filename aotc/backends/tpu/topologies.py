@@ -49,7 +49,7 @@ GENERATIONS: Mapping[str, Generation] = {
     "v6e": Generation("TPU v6 lite", _FLAT),
     "tpu7x": Generation("TPU7x", _CUBE, cores=2),
 }
-"""As the topologies of libtpu 0.0.50 have it, with the sizes of Google's machines."""
+"""Generations of TPUs with the topologies of libtpu 0.0.50 and the sizes of Google's machines."""
 
 OTHER_NAMES = {
     "v5": "v5p",

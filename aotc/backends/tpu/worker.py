@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, telling
+from aotc.backends.worker_folder import (
+    Made,
+    Problem,
+    ProblemError,
+    Result,
+    answer,
+    problem_as_result,
+)
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,7 +31,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
 
 
-@telling
+@problem_as_result
 def compile_job(job: Job, artifact: bytes) -> Made:
     """Compile for the described TPUs."""
     from aotc.backends.xla import plugins, private

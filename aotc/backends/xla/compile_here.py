@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from aotc.backends.cpu import isa
-from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, telling
+from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, problem_as_result
 from aotc.backends.xla import custom_calls, debug_options, private, topology
 from aotc.backends.xla.artifacts import compile_artifact, require_names
 from aotc.backends.xla.constants import embed
 from aotc.backends.xla.job import CONSTANTS_FILE, Job
 
 
-@telling
+@problem_as_result
 def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: bool) -> Made:
     """Compile for the target. randomized, own_threads: as in `Result`."""
     require_names()

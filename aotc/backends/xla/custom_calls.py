@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 SERVED = "TopK, lapack_*_ffi"
-"""Those that are allowed, in words."""
+"""The custom calls that are allowed, in words."""
 
 _LAPACK = re.compile(r"\Alapack_[a-z0-9_]+_ffi\Z")
 _BUILT_IN = frozenset({"TopK"})

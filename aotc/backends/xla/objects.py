@@ -210,7 +210,7 @@ def compile_options(serialized: bytes) -> bytes:
 
 
 def canonical(serialized: bytes) -> bytes:
-    """The same executable with object files and symbols in sorted order.
+    """A serialized executable with its object files and symbols in sorted order.
 
     XLA generates kernels in parallel and lists them as they finish. Loading does not depend on the
     order. Raises UnknownLayoutError.

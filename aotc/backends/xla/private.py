@@ -67,7 +67,7 @@ MlirError = ir.MLIRError
 
 
 def missing(names: Iterable[str] = NAMES) -> list[str]:
-    """Those of these names that the installed jaxlib lacks."""
+    """The names that the installed jaxlib lacks."""
 
     def absent(name: str) -> bool:
         try:

@@ -37,7 +37,7 @@ def fix_address_layout() -> bool:
 
 
 def compile_apart(job: Job, artifact: bytes) -> Made:
-    """As `compile_job`, where memory is laid out the same way each time."""
+    """Compile a job in this process, whose memory is laid out the same way each time."""
     randomized = fix_address_layout()
     from aotc.backends.xla import processors
 

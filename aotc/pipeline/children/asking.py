@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from aotc.pipeline.children import child
 from aotc.pipeline.children.progress import Progress
-from aotc.pipeline.staging import scratch_folder
+from aotc.pipeline.scratch import scratch_folder
 from aotc.processes import Processes, end_with_parent
 
 JOB, ANSWER = "job.json", "answer.json"

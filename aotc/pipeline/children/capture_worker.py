@@ -1,4 +1,4 @@
-"""`python -m aotc.pipeline.children.capture_worker FOLDER`: trace into a staging folder, which has
+"""`python -m aotc.pipeline.children.capture_worker FOLDER`: trace into a scratch folder, which has
 the job.
 
 Runs in a process of its own because it imports jax and the user's code, and because jax must be
@@ -21,7 +21,7 @@ import numpy as np
 from aotc import private
 from aotc.backends.registry import kind_of
 from aotc.backends.targets import NATIVE, read_target
-from aotc.capture import explain, fixtures, own_files, raised, spreading
+from aotc.capture import explain, fixtures, own_files, raised, shardings
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
 from aotc.capture.packages import imported_packages
@@ -35,7 +35,7 @@ from aotc.packing.weights import write_shards, write_tensors
 from aotc.parity import plain_jax
 from aotc.pipeline.children import child
 from aotc.pipeline.children.progress import Progress
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.watching import sources_only
 from aotc.stages import (
     CapturedEntryPoint,
@@ -53,21 +53,21 @@ TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
 
 
-def capture(staging: Staging, progress: Progress) -> None:
-    """Trace everything the job's manifest names, and write it to the staging folder: entry points,
+def capture(scratch: Scratch, progress: Progress) -> None:
+    """Trace everything the job's manifest names, and write it to the scratch folder: entry points,
     weights and fixtures as they are made, at last the program.
 
     If the build keeps going, the program is written without the entry points that were refused;
     their findings are raised at the end. Raises CaptureError and BuildManifestError.
     """
     assert private.constants_are_arguments(), "the parent sets the environment variable"
-    job = staging.read_job()
+    job = scratch.read_job()
     manifest = job.manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
     platforms = _platforms(manifest, job.targets)
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
-    cuts = spreading.weight_shardings(manifest, weights)
+    cuts = shardings.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
@@ -77,16 +77,16 @@ def capture(staging: Staging, progress: Progress) -> None:
         sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
         lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
-            with spreading.under_mesh(manifest.mesh):
+            with shardings.under_mesh(manifest.mesh):
                 traced = trace_entry_point(name, manifest, weights, sizes, cuts, lowered_for)
             _check_x64(manifest)
             captured[name] = _freeze(traced, mesh, manifest.root)
         except AotcError as error:
-            failed += _collected(error, staging)
+            failed += _collected(error, scratch)
             continue
         plans[name] = traced.plan
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
-        staging.write_entry_point(captured[name])
+        scratch.write_entry_point(captured[name])
         progress.finished(name)
     files: dict[str, str] = {}
     for name, given in manifest.weights.items():
@@ -96,10 +96,10 @@ def capture(staging: Staging, progress: Progress) -> None:
     for name, entry_point in [*captured.items()]:
         progress.started(f"making fixtures of {name} ({entry_point.function})")
         try:
-            _write_fixtures(entry_point, plans[name], manifest, staging, files)
+            _write_fixtures(entry_point, plans[name], manifest, scratch, files)
             _check_x64(manifest)
         except AotcError as error:
-            failed += _collected(error, staging)
+            failed += _collected(error, scratch)
             del captured[name]
     if not captured:
         raise_if(failed)
@@ -109,11 +109,11 @@ def capture(staging: Staging, progress: Progress) -> None:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-        staging.write_weights(name, write_shards(tensors, where=where))
+        scratch.write_weights(name, write_shards(tensors, where=where))
         if name in weights and weights[name].made is not None:
-            written = read_shards(staging.weights(name))
+            written = read_shards(scratch.weights(name))
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
-    staging.write_program(
+    scratch.write_program(
         CapturedProgram(
             entry_points=captured,
             weights=origins,
@@ -127,9 +127,9 @@ def capture(staging: Staging, progress: Progress) -> None:
     raise_if(failed)
 
 
-def _collected(error: AotcError, staging: Staging) -> tuple[Finding, ...]:
+def _collected(error: AotcError, scratch: Scratch) -> tuple[Finding, ...]:
     """The findings of an entry point, if the build goes on without it; raises them otherwise."""
-    if not staging.keeps_going:
+    if not scratch.keeps_going:
         raise error
     raised.show_cause(error)
     return error.findings
@@ -139,7 +139,7 @@ def _write_fixtures(
     entry_point: CapturedEntryPoint,
     plan: CallPlan,
     manifest: BuildManifest,
-    staging: Staging,
+    scratch: Scratch,
     files: dict[str, str],
 ) -> None:
     """Write the fixtures' inputs at every profile, and their results if those were recorded.
@@ -153,14 +153,14 @@ def _write_fixtures(
         _note(files, recorded.file, recorded.digest)
     for key, frozen in entry_point.by_key.items():
         inputs = fixtures.fixture_inputs(plan, manifest, frozen.sizes, recorded)
-        staging.inputs(key).write_bytes(write_tensors(inputs, where=where))
+        scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
     results = fixtures.recorded_results(name, manifest)
     if results:
         _note(files, results.file, results.digest)
         at = manifest.where("entry_points", name, "fixtures", "results")
         by_profile = fixtures.results_by_profile(entry_point, results, at)
         for key, found in zip(entry_point.by_key, by_profile, strict=True):
-            staging.results(key).write_bytes(write_tensors(found, where=at))
+            scratch.results(key).write_bytes(write_tensors(found, where=at))
 
 
 def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
@@ -189,7 +189,7 @@ def _check_x64(manifest: BuildManifest) -> None:
 
 
 def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
-    """Those that the targets' backends take modules of, sorted."""
+    """The platforms that the targets' backends take modules of, sorted."""
     read = {
         HOST if name == NATIVE else read_target(name, manifest.root).platform for name in targets
     }
@@ -249,7 +249,7 @@ def main() -> int:
     folder = Path(sys.argv[1])
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    return child.work(folder, partial(capture, Staging(folder)))
+    return child.work(folder, partial(capture, Scratch(folder)))
 
 
 if __name__ == "__main__":

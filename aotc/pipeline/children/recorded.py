@@ -15,7 +15,7 @@ import msgspec
 
 from aotc.constants import CAPTURE_WORKER, FULL, NO_ROOM
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import Staging, no_scratch
+from aotc.pipeline.scratch import Scratch, no_scratch
 from aotc.pipeline.watching.import_places import path_at
 from aotc.pipeline.watching.reads import Looking
 from aotc.pipeline.watching.recorder import Recorder
@@ -41,7 +41,7 @@ def main() -> int:
             return NO_ROOM
         raise
     if status == 0:
-        if (unsteady := Staging(folder).unsteady).exists():
+        if (unsteady := Scratch(folder).unsteady).exists():
             recorder.refuse(unsteady.read_text("utf-8"))
         reads = recorder.finish()
         parts = {} if reads.refusals else Looking(root, environment, recorder.path).parts(reads)
@@ -49,22 +49,22 @@ def main() -> int:
             reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
         Recording(reads, dict(parts)).write(folder, worker)
         read = recorder.variables(environment)
-        Staging(folder).write_variables(
+        Scratch(folder).write_variables(
             worker, {name: read[name] for name in read if not child.decides(name)}
         )
         if worker == CAPTURE_WORKER:
-            _write_files(Staging(folder), reads.files, manifest, root)
+            _write_files(Scratch(folder), reads.files, manifest, root)
     return status
 
 
-def _write_files(staging: Staging, opened: Iterable[str], manifest: Path, root: Path) -> None:
+def _write_files(scratch: Scratch, opened: Iterable[str], manifest: Path, root: Path) -> None:
     # The worker has imported them; before it, they would count as packages that it read.
     from aotc.capture import own_files
 
-    named = staging.read_job().manifest.files()
+    named = scratch.read_job().manifest.files()
     told = {path.resolve() for path in (manifest, *(file.path for file in named))}
     paths = [os.fspath(path_at(name, root)) for name in opened]
-    staging.write_files(own_files.read_by(paths, root, told))
+    scratch.write_files(own_files.read_by(paths, root, told))
 
 
 if __name__ == "__main__":

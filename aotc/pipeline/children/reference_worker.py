@@ -1,7 +1,7 @@
 """`python -m aotc.pipeline.children.reference_worker FOLDER`: plain JAX on the fixtures.
 
 A process of its own with jax in its ordinary configuration, so that the reference shares nothing
-with the capture but the inputs and weights in the staging folder.
+with the capture but the inputs and weights in the scratch folder.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import jax
 
 from aotc.capture import explain, own_files, program, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.shardings import on_one_device
 from aotc.capture.source_files import changed
-from aotc.capture.spreading import on_one_device
 from aotc.capture.weights import Weights, read_arrays, read_shards
 from aotc.config.build_manifest import (
     BuildManifest,
@@ -31,7 +31,7 @@ from aotc.parity import plain_jax, structures
 from aotc.pipeline.children import child
 from aotc.pipeline.children.progress import Progress
 from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.watching import sources_only
 from aotc.shapes.files import read_plans
 from aotc.stages import CapturedEntryPoint
@@ -40,7 +40,7 @@ from aotc_runtime.schema.manifest import Pad
 
 
 def record(
-    staging: Staging,
+    scratch: Scratch,
     compiling: Executor,
     progress: Progress,
 ) -> None:
@@ -49,14 +49,14 @@ def record(
 
     Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
     """
-    manifest = staging.read_job().manifest
+    manifest = scratch.read_job().manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
 
     def resolved(function: str) -> Callable[..., Any]:
         return program.resolve(function, manifest.root, str(manifest.path))
 
-    weights = {name: _weights(name, manifest, staging, resolved) for name in manifest.weights}
-    captured, plans = staging.read_program(), read_plans(staging.folder)
+    weights = {name: _weights(name, manifest, scratch, resolved) for name in manifest.weights}
+    captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = {
         name: PlainJax(
             plan_call(name, manifest),
@@ -75,30 +75,30 @@ def record(
         for name, entry_point in captured.entry_points.items():
             progress.started(f"running {name} ({entry_point.function})")
             try:
-                _run(entry_point, functions[name], manifest, staging)
+                _run(entry_point, functions[name], manifest, scratch)
             except CaptureError as error:
                 raised.show_cause(error)
                 failed += error.findings
         raise_if(failed)
-        try_all(plans, captured, manifest, staging, functions)
+        try_all(plans, captured, manifest, scratch, functions)
     sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 
 
 def _run(
-    entry_point: CapturedEntryPoint, function: PlainJax, manifest: BuildManifest, staging: Staging
+    entry_point: CapturedEntryPoint, function: PlainJax, manifest: BuildManifest, scratch: Scratch
 ) -> None:
     """Write the fixture and the call of every profile. Raises CaptureError (AOTC-E842) for a
     program that plain JAX cannot run here.
     """
     name, spec = entry_point.name, manifest.entry_points[entry_point.name]
     for key, profile in entry_point.by_key.items():
-        inputs = read_arrays(staging.inputs(key))
+        inputs = read_arrays(scratch.inputs(key))
         try:
             at_sizes = function.at(profile.sizes)
             arguments = at_sizes.arguments(inputs)
             if entry_point.recorded:
-                result = at_sizes.returned(read_arrays(staging.results(key)))
+                result = at_sizes.returned(read_arrays(scratch.results(key)))
             else:
                 result = at_sizes(arguments)
         except AotcError:
@@ -108,30 +108,30 @@ def _run(
         fixture = {f"inputs/{path}": array for path, array in inputs.items()}
         fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
         where = f"{manifest.where('entry_points', name)} result"
-        staging.fixture(key).write_bytes(write_tensors(fixture, where=where))
+        scratch.fixture(key).write_bytes(write_tensors(fixture, where=where))
         call = structures.PlainCall(
             key=key,
-            arguments=at_sizes.passed(arguments, _supplied(spec)),
+            arguments=at_sizes.passed(arguments, _masks_and_lengths(spec)),
             result=plain_jax.spell(result.value),
         )
-        structures.write_call(staging.folder, call)
+        structures.write_call(scratch.folder, call)
 
 
 def _weights(
-    name: str, manifest: BuildManifest, staging: Staging, functions: plain_jax.Functions
+    name: str, manifest: BuildManifest, scratch: Scratch, functions: plain_jax.Functions
 ) -> Any:
     """A weights set as the program's users hold it, with the numbers that the capture recorded.
 
     The program is marked as unsteady if it makes others here: then they depend on something that no
     recorder saw, and the result must not be cached.
     """
-    recorded = read_shards(staging.weights(name))
+    recorded = read_shards(scratch.weights(name))
     spec = manifest.weights[name]
     made, steady = plain_jax.weights_as_made(
         spec.init, spec.source is not None, recorded, functions
     )
     if not steady:
-        staging.unsteady.write_text(f"weights {name} have other values each time", "utf-8")
+        scratch.unsteady.write_text(f"weights {name} have other values each time", "utf-8")
     return made
 
 
@@ -145,7 +145,7 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
     }
 
 
-def _supplied(spec: EntryPointSpec) -> list[str]:
+def _masks_and_lengths(spec: EntryPointSpec) -> list[str]:
     """The parameters that the loader passes, not the caller: masks and lengths."""
     pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
     return [name for pad in pads for name in (pad.mask, pad.length) if name]
@@ -153,9 +153,9 @@ def _supplied(spec: EntryPointSpec) -> list[str]:
 
 def main() -> int:
     folder = Path(sys.argv[1])
-    staging = Staging(folder)
-    compiling = ThreadPoolExecutor(staging.read_threads())
-    return child.work(folder, partial(record, staging, compiling))
+    scratch = Scratch(folder)
+    compiling = ThreadPoolExecutor(scratch.read_threads())
+    return child.work(folder, partial(record, scratch, compiling))
 
 
 if __name__ == "__main__":

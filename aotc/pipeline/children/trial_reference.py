@@ -23,7 +23,7 @@ from aotc.errors import CaptureError, ParityError, raise_if
 from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.shapes import files
 from aotc.shapes.run import Array, run
 from aotc.shapes.samples import sampled
@@ -97,7 +97,7 @@ def try_all(
     plans: files.Plans,
     program: CapturedProgram,
     manifest: BuildManifest,
-    staging: Staging,
+    scratch: Scratch,
     functions: Mapping[str, PlainJax],
 ) -> None:
     """Leave the calls with their results, and the outcome of every trial in plain JAX.
@@ -113,11 +113,11 @@ def try_all(
             for trial in entry.trials:
                 key = msgspec.msgpack.encode((entry.entry_point, trial))
                 if key not in known:
-                    known[key] = _try(trial, entry, program, manifest, staging, functions)
+                    known[key] = _try(trial, entry, program, manifest, scratch, functions)
                 found.append(known[key])
             raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
             outcomes[target].append(found)
-    files.write_outcomes(staging.folder, outcomes)
+    files.write_outcomes(scratch.folder, outcomes)
 
 
 def _try(
@@ -125,23 +125,23 @@ def _try(
     entry: EntryTrials,
     program: CapturedProgram,
     manifest: BuildManifest,
-    staging: Staging,
+    scratch: Scratch,
     functions: Mapping[str, PlainJax],
 ) -> Difference:
     name = entry.entry_point
     function = functions[name]
     captured = program.entry_points[name]
-    if not files.call_file(staging.folder, name, trial).exists():
+    if not files.call_file(scratch.folder, name, trial).exists():
         started = monotonic()
-        _record(trial, function, program, manifest, staging)
+        _record(trial, function, program, manifest, scratch)
         where = label(name, trial.sizes)
         function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
     allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
-    call = files.read_call(staging.folder, name, trial, captured.inputs, captured.outputs)
+    call = files.read_call(scratch.folder, name, trial, captured.inputs, captured.outputs)
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-        with _ending(entry, trial, allowed, staging, manifest.where):
+        with _ending(entry, trial, allowed, scratch, manifest.where):
             results = function.outputs(sizes, given)
         return [results[spec.path] for spec in captured.outputs]
 
@@ -150,7 +150,7 @@ def _try(
 
 @contextmanager
 def _ending(
-    entry: EntryTrials, trial: PlannedTrial, seconds: float, staging: Staging, at: At
+    entry: EntryTrials, trial: PlannedTrial, seconds: float, scratch: Scratch, at: At
 ) -> Iterator[None]:
     """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
 
@@ -160,7 +160,7 @@ def _ending(
 
     def late() -> None:
         finding = endless(entry, trial, seconds, at)
-        child.end(child.report(staging.folder, ParityError(finding)))
+        child.end(child.report(scratch.folder, ParityError(finding)))
 
     timer = Timer(seconds, late)
     timer.daemon = True
@@ -176,7 +176,7 @@ def _record(
     function: PlainJax,
     program: CapturedProgram,
     manifest: BuildManifest,
-    staging: Staging,
+    scratch: Scratch,
 ) -> None:
     """What plain JAX computes at exactly the sizes of a trial.
 
@@ -201,4 +201,4 @@ def _record(
     tensors = {f"inputs/{key}": array for key, array in inputs.items()}
     tensors |= {f"outputs/{key}": array for key, array in results.items()}
     data = write_tensors(tensors, where=f"{manifest.where('entry_points', name)} result")
-    files.call_file(staging.folder, name, trial).write_bytes(data)
+    files.call_file(scratch.folder, name, trial).write_bytes(data)

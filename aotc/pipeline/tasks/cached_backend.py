@@ -36,7 +36,7 @@ class CachedBackend:
         self._parts = toolchain_parts(inner) if parts is None else parts
 
     def toolchain(self) -> BuiltWith:
-        """As the backend says it."""
+        """The toolchain that the backend compiles with."""
         return self._toolchain
 
     def compile(self, job: CompileJob) -> Executable:

@@ -25,7 +25,7 @@ type OnFailed = Callable[[Unfinished], None]
 
 
 @contextmanager
-def telling(tasks: Tasks, compared: str, on_failed: OnFailed) -> Iterator[None]:
+def reporting_unfinished(tasks: Tasks, compared: str, on_failed: OnFailed) -> Iterator[None]:
     """Tell of the tasks if findings end the block, in which nothing of them runs any more then."""
     try:
         yield

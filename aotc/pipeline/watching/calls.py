@@ -102,7 +102,8 @@ ASKING_CODE = {
     for function in functions
     if hasattr(function, "__code__")
 } | {pathlib.Path.cwd.__func__.__code__: (SYSTEM, "cwd")}  # type: ignore[attr-defined]
-"""Those of them that are written in Python, by code object: what they ask for, and their name."""
+"""Asking functions that are written in Python, by code object: what they ask for, and their name.
+"""
 
 LOOKING = frozenset(
     function.__code__

@@ -53,7 +53,7 @@ class Environment(MutableMapping[bytes, bytes]):
         return len(self._variables)
 
     def copy(self) -> dict[bytes, bytes]:
-        """As `dict.copy`."""
+        """A dictionary of all variables, which counts as looking at everything."""
         self._note(EVERYTHING)
         return dict(self._variables)
 
@@ -78,7 +78,9 @@ class Imports:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        """As `importlib.abc.MetaPathFinder`."""
+        """Note a module's name, and find the module if its functions are watched; None leaves the
+        search to others.
+        """
         self.names.add(name)
         if name not in self._watched:
             return None

@@ -43,7 +43,7 @@ IN_MEMORY = re.compile(
 )
 
 OF_PYTHON = re.compile(r"_?Py\w+")
-"""Of Python's C API: what it opens is heard by audit hooks."""
+"""Symbols of Python's C API: what they open is heard by audit hooks."""
 UNHEARD = re.compile(
     r"_?PyTime_\w+|_PyOS_\w+"
     r"|_Py_(w?stat|fstat\w*|wreadlink|wrealpath|wgetcwd|read|open_noraise)"
@@ -51,7 +51,7 @@ UNHEARD = re.compile(
 """But these."""
 
 OF_CPP = re.compile(r"_Z\w+")
-"""Of the C++ library."""
+"""Symbols of the C++ library."""
 BEYOND_MEMORY = re.compile(r"file|fstream|random_device|chrono|tzdb|6localeC[12]EPKc")
 """Parts of the names of those that open files, ask clocks or chance, or read a locale by name."""
 TELLING = re.compile(r"f?open(64|at)?|socket|secure_getenv|getenv|clock_gettime|time")

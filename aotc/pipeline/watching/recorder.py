@@ -218,7 +218,7 @@ class Recorder:
             self._listed[folder] = names_in(Path(folder))
 
     def heard_look(self, path: str) -> None:
-        """As `aotc.pipeline.watching.calls.Listener`, like the three methods after it."""
+        """Note that the program asked whether a path exists, and what it is."""
         self.heard_relative(path)
         name = self._absolute(path)
         if name not in self._looked and not name.startswith(self._own):

@@ -29,7 +29,8 @@ from aotc_runtime.digest import cores
 from aotc_runtime.errors import AotcError
 
 CACHE_BYTES_MAX = 8 * 2**30
-"""Of all environments together, each of about 0.6 GB; those used least recently go first."""
+"""What all environments may take together, each about 0.6 GB; those used least recently go first.
+"""
 
 FOLDER_MODE = 0o700
 
@@ -150,7 +151,7 @@ def _name(jaxlib: str) -> str:
 
 
 def _digests(place: Path) -> dict[str, str]:
-    """Of every file by its path; of a link, where it leads."""
+    """The digest of every file by its path; for a link, where it leads."""
     paths = [
         Path(parent) / name
         for parent, folders, names in os.walk(place)

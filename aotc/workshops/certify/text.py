@@ -85,7 +85,7 @@ def certify_findings(made: Certification) -> Iterator[Finding]:
 
 
 def certify_lines(made: Certification) -> list[str]:
-    """The same for people."""
+    """A certification as lines for people, trial by trial."""
     return [printable(line) for line in _lines(made)]
 
 

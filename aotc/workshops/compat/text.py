@@ -106,7 +106,9 @@ def _by_certificate(evidence: Evidence) -> str:
 
 
 def compat_lines(document: dict[str, Any]) -> list[str]:
-    """The same for people, in 80 columns: hosts that are alike in all but their names together."""
+    """The matrix as lines for people, in 80 columns: hosts that are alike in all but their names
+    together.
+    """
     lines = [f"{document['name']} {document['version']} for {', '.join(document['targets'])}"]
     if document["absent_targets"]:
         lines.append(f"absent from this copy: {', '.join(document['absent_targets'])}")
@@ -127,7 +129,7 @@ def compat_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _key(row: dict[str, Any]) -> str:
-    """The same for hosts of which the same is said."""
+    """A text that is the same for hosts of which the same is said."""
     return repr((row["cpu"], row["jaxlib"], row["build_for"], [*_cells(row)]))
 
 

@@ -41,12 +41,14 @@ class DaskCluster(Cluster):
         self._looked = self._seen = time.monotonic()
 
     def submit[**P, T](self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """As of `concurrent.futures.Executor`."""
+        """Run a call on one of the cluster's workers."""
         future: Future[T] = self._executor.submit(fn, *args, **kwargs)
         return future
 
     def trouble(self) -> str:
-        """As of `Cluster`: Dask itself would wait for new workers for ever."""
+        """Why it is no use to wait any longer; empty while there is hope. Dask itself would wait
+        for new workers for ever.
+        """
         with self._lock:
             now = time.monotonic()
             if now - self._looked < LOOK_SECONDS:
@@ -65,7 +67,7 @@ class DaskCluster(Cluster):
         return f"no worker for {waited:.0f} s" if waited > self._patience else ""
 
     def stop_build(self, build: str) -> None:
-        """As of `Cluster`."""
+        """Stop what workers compile for a build, without waiting until they have stopped."""
         bounded = Bounded(STOP_SECONDS)
         try:
             bounded.call(lambda _: self._client.run(worker.stop_build, build, on_error="ignore"))

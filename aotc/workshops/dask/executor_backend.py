@@ -65,12 +65,13 @@ class ExecutorBackend:
         self._stopped: Future[Any] = Future()
 
     def toolchain(self) -> BuiltWith:
-        """As the backend says it."""
+        """The toolchain that the wrapped backend compiles with."""
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
-        """As the backend compiles it. Raises CompileError as the backend does, and for AOTC-E913
-        workers with another toolchain, E914 an executor that lost the task, E915 a damaged answer.
+        """Compile a job in a worker. Raises CompileError as the wrapped backend does, and for
+        AOTC-E913 workers with another toolchain, E914 an executor that lost the task, E915 a
+        damaged answer.
         """
         shipped, blobs = job_of(job)
         request = Request(
@@ -118,7 +119,7 @@ class ExecutorBackend:
         try:
             future: Future[Any] = self._executor.submit(worker.answer, request, blobs)
         except RuntimeError as error:  # what executors raise that were shut down, or are broken
-            raise _lost(job, _told(error)) from error
+            raise _lost(job, _error_text(error)) from error
         while not future.done():
             wait((future, self._stopped), TICK_SECONDS, FIRST_COMPLETED)
             if self._stopped.done():
@@ -130,7 +131,7 @@ class ExecutorBackend:
         if future.cancelled():
             raise _lost(job, "a task that was cancelled")
         if failure := future.exception():
-            raise _lost(job, _told(failure)) from failure
+            raise _lost(job, _error_text(failure)) from failure
         answer = decode_answer(request, future.result())
         if answer is None:
             raise _damaged(job, "something else")
@@ -161,7 +162,7 @@ def _differences(job: CompileJob, answer: Answer) -> Iterator[Finding]:
         )
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 

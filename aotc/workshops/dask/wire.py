@@ -62,7 +62,7 @@ class Job(Struct, frozen=True):
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """Of its module and constants."""
+        """The digests of its module and constants."""
         return (self.module, *(array.digest for array in self.constants.values()))
 
 

@@ -9,7 +9,7 @@ from aotc.backends.xla.texts import Form, texts
 from aotc.review.modules import text_diff
 
 LINES_MAX = 20_000
-"""Of a module that is compared line by line, which takes seconds beyond."""
+"""The longest module that is compared line by line; a longer one takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import refusal
 from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file
-from aotc.pipeline import capturing
-from aotc.pipeline.capturing import Source
+from aotc.pipeline import user_code
 from aotc.pipeline.children.asking import ask
 from aotc.pipeline.evidence import specialized
 from aotc.pipeline.plan import every_executable
-from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
+from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.user_code import Source
 from aotc.stages import CapturedProgram
 from aotc.workshops.init.draft import draft, name_of
 from aotc.workshops.init.draft_types import Draft
@@ -136,9 +136,9 @@ def check(
     wanted = {name: manifest.executables(name) for name in manifest.targets}
     job = ProgramJob(manifest, manifest.targets, every_executable(wanted))
     tasks = Tasks(None, {})
-    with scratch_folder() as scratch, Workers(1) as workers:
-        program, _ = capturing.capture(
-            Source(job, Staging(scratch)),
+    with scratch_folder() as folder, Workers(1) as workers:
+        program, _ = user_code.capture(
+            Source(job, Scratch(folder)),
             tasks,
             workers,
             on_captured=lambda captured: None,

@@ -23,7 +23,7 @@ from aotc.workshops.page.parts import (
     short,
     table,
 )
-from aotc_runtime.schema.labels import sizes_text, supplied_parameters
+from aotc_runtime.schema.labels import masks_and_lengths, sizes_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.shardings import text
 from aotc_runtime.schema.tensor_text import tensor_text
@@ -127,10 +127,10 @@ def _tensors(title: str, specs: Sequence[TensorSpec]) -> Iterator[Part]:
 
 
 def _parameters(entry_point: EntryPoint) -> Iterator[tuple[str, str, str, str]]:
-    supplied = supplied_parameters(entry_point)
+    by_loader = masks_and_lengths(entry_point)
     for parameter in entry_point.parameters:
         arrays = [*leaves(parameter.tree)]
-        by = "by the loader" if parameter.name in supplied else parameter.kind.value
+        by = "by the loader" if parameter.name in by_loader else parameter.kind.value
         held = several(
             [entry_point.inputs[i].path for i in arrays if 0 <= i < len(entry_point.inputs)]
         )

@@ -85,7 +85,7 @@ def _functions(
     entry_point: str, coverage: Coverage, lines: EntryPointLines
 ) -> Iterator[tuple[Cell, ...]]:
     for file, functions in coverage.files.items():
-        for f, at in zip(functions, lines.of(file, functions), strict=True):
+        for f, at in zip(functions, lines.of_file(file, functions), strict=True):
             line = str(at.line) if at else "-"
             yield f.name, entry_point, file, line, str(f.lines), str(f.traced), _missed(f, at)
 

@@ -35,7 +35,7 @@ SBOM_TYPES = ("https://cyclonedx.org/bom", "https://cyclonedx.org/schema")
 """Predicate types of CycloneDX, https://github.com/in-toto/attestation/blob/main/spec/predicates."""
 
 ROWS_MAX = 2000
-"""Of one table; an attestation may be as long as its limit allows."""
+"""Rows of one table that are shown; an attestation may be as long as its limit allows."""
 
 FLAT_MAX = 40
 """Leaves that are told in one line."""

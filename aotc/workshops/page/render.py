@@ -64,8 +64,8 @@ def _environment() -> Environment:
 
 
 def _plain(value: object) -> object:
-    """Of every value that a template shows, before it is escaped: no control characters, none that
-    turn the direction of writing, no end of it.
+    """A template's value as text, before it is escaped: no control characters, none that turn the
+    direction of writing, and the first `TEXT_MAX` characters.
     """
     if isinstance(value, Markup):
         return value

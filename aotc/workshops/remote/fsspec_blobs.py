@@ -28,7 +28,9 @@ class FsspecBlobs:
         self._files, self._folder = files, folder.rstrip("/")
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """As `Blobs`. What is there and is no file, such as a pipe, is an empty one."""
+        """The bytes under a name, up to the limit; None if there are none. What is there and is no
+        file, such as a pipe, is an empty one.
+        """
         path = f"{self._folder}/{name}"
         if self._is_of_files and self._files.exists(path) and not self._files.isfile(path):
             return b""
@@ -40,7 +42,7 @@ class FsspecBlobs:
             return None
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
-        """As `Blobs`."""
+        """Put bytes under a name, replacing what was there."""
         try:
             self._write(name, data, pace)
         except FileNotFoundError:

@@ -21,12 +21,12 @@ class HttpBlobs:
         self._http = Http()
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """As `Blobs`."""
+        """The bytes under a name, up to the limit; None if there are none."""
         url = self._url(name)
         return self._http.ask("GET", url, self._headers, limit=limit, pace=pace).found()
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
-        """As `Blobs`."""
+        """Put bytes under a name, replacing what was there."""
         reply = self._http.ask(
             "PUT", self._url(name), self._headers, data, limit=REPLY_BYTES_MAX, pace=pace
         )

@@ -72,7 +72,9 @@ class OciBlobs:
         self._authorization: dict[str, str] = {}
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """As `Blobs`. What is there and is no entry of ours is an empty one."""
+        """The bytes under a name, up to the limit; None if there are none. What is there and is no
+        entry of ours is an empty one.
+        """
         manifest = self._ask("GET", f"manifests/{name}", pace, accept=MANIFEST).found()
         if manifest is None:
             return None
@@ -80,7 +82,7 @@ class OciBlobs:
         return self._ask("GET", f"blobs/{digest}", pace, limit=limit).found() if digest else b""
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
-        """As `Blobs`."""
+        """Put bytes under a name, replacing what was there."""
         self._push(EMPTY_DATA, pace)
         self._push(data, pace)
         manifest = {

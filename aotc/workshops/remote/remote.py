@@ -134,7 +134,9 @@ class SharedStore:
         self.local, self.remote = local, remote
 
     def get(self, key: str) -> bytes | None:
-        """As `Store`."""
+        """The bytes under a key, from the local store or else the remote one, whose are then kept
+        in the local one; None if neither has any.
+        """
         data = self.local.get(key)
         if data is None:
             data = self.remote.get(key)
@@ -143,35 +145,39 @@ class SharedStore:
         return data
 
     def every(self, key: str) -> Iterator[bytes]:
-        """As `Store`. The remote store is asked only if the caller goes on past the local."""
+        """What each store holds under a key, the local one first; the remote one is asked only if
+        the caller goes on past it.
+        """
         yield from self.local.every(key)
         data = self.remote.get(key)
         if data is not None:
             yield data
 
     def put(self, key: str, data: bytes) -> None:
-        """As `Store`."""
+        """Keep the bytes in both stores, if possible."""
         self.local.put(key, data)
         self.remote.put(key, data)
 
     def notes(self) -> tuple[str, ...]:
-        """As `Store`."""
+        """Sentences for people about what went wrong in either store."""
         return (*self.local.notes(), *self.remote.notes())
 
     def read_record(self, name: str) -> bytes | None:
-        """As `Cache`; records are local, since they are about this host."""
+        """What the last build of this name left on this host; None if it left nothing."""
         return self.local.read_record(name)
 
     def write_record(self, name: str, data: bytes) -> None:
-        """As `Cache`."""
+        """Leave data for the next build of this name on this host."""
         self.local.write_record(name, data)
 
     def trim(self) -> Contents:
-        """As `Cache`, for the local store; the size of the remote one is up to whoever runs it."""
+        """Trim the local store to its limit; what was removed. The size of the remote one is up to
+        whoever runs it.
+        """
         return self.local.trim()
 
     def stop(self) -> None:
-        """As `Cache`."""
+        """End what is being read and written remotely, from another thread."""
         self.remote.stop()
 
 

@@ -10,7 +10,7 @@ from aotc.config.tuning_file import Recorded
 from aotc.errors import finding, quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.bundle import TargetParts, assemble
-from aotc.pipeline.staging import scratch_folder
+from aotc.pipeline.scratch import scratch_folder
 from aotc.workshops.reproduce.differences import Difference, differences, side_of, side_of_parts
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle

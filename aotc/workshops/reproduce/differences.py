@@ -26,8 +26,7 @@ from aotc_runtime.verification.contents import Contents
 LINES_SHOWN = 24
 
 LINES_COMPARED = 20_000
-"""Comparing takes seconds beyond."""
-"""Of the difference between two texts."""
+"""Lines of texts of which the difference is computed; it takes seconds beyond."""
 
 VALUE_SHOWN = 80
 
@@ -76,12 +75,12 @@ type ModuleText = Callable[[bytes], str]
 
 
 def side_of(contents: Contents) -> Side:
-    """Of a bundle that was read."""
+    """A side of the comparison, made of a bundle that was read."""
     return Side(contents.manifests, contents.blobs)
 
 
 def side_of_parts(parts: Sequence[TargetParts]) -> Side:
-    """Of a bundle that was not written."""
+    """A side of the comparison, made of a bundle that was not written."""
     blobs = {blob.digest: blob.data for part in parts for blob in part.blobs}
     return Side({part.manifest.target.name: part.manifest for part in parts}, blobs)
 

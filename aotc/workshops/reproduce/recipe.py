@@ -25,7 +25,8 @@ from aotc_runtime.verification.signatures import open_envelope
 from aotc_runtime.verification.verify import vouch
 
 TARGETS_CHARACTERS_MAX = 2**16
-"""Of the names of all targets; they become arguments of a process, whose length is limited."""
+"""The names of all targets together; they become arguments of a process, whose length is limited.
+"""
 SHOWN_MAX = 200
 """Characters of an unexpected text that a message shows."""
 
@@ -38,7 +39,9 @@ else could be an option, a file or a URL to an installer."""
 _ARCHIVE = re.compile(
     r"\.(?:whl|zip|tar|tgz|tbz|txz|tlz|(?:tar\.)?(?:gz|bz2|xz|lz|lzma))\Z", re.IGNORECASE
 )
-"""Of `name==version` that ends so, pip first asks for a file of this name in the current folder."""
+"""How an archive's name ends: for `name==version` that ends so, pip first asks for a file of this
+name in the current folder.
+"""
 
 _COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _PYTHON = re.compile(r"\A[ -~]{0,100}\Z")

@@ -21,7 +21,7 @@ from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, finding, quoted, raise_if
 from aotc.installing import install_packages
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import scratch_folder
+from aotc.pipeline.scratch import scratch_folder
 from aotc.pipeline.tasks import identity
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.workshops.reproduce.build_again import findings
@@ -39,7 +39,7 @@ RUN = (
     "from aotc.processes import end_with_parent; end_with_parent(); "
     "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
 )
-"""As `python -m aotc.cli.main`, but the process ends when the one that started it does."""
+"""Python code that runs `aotc.cli.main` and ends when the process that started it does."""
 
 LINES_SHOWN = 15
 

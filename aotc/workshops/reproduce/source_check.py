@@ -70,7 +70,7 @@ def check_files(
         if name not in named and not os.path.lexists(path):
             path = below.file(name, digest, digests) or path
         is_read = name in named or _is_source(path, manifest, source)
-        found = digests.of(path) if is_read else LEADS_OUT
+        found = digests.at(path) if is_read else LEADS_OUT
         if found != digest:
             here = "name a --source that holds the whole program"
             missing = name not in named and not os.path.lexists(path)
@@ -107,13 +107,13 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
 
 
 class _Digests:
-    """Of files, each read once, however many names lead to it."""
+    """Digests of files, each read once, however many names lead to it."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def of(self, path: Path) -> str:
-        """As `_digest`."""
+    def at(self, path: Path) -> str:
+        """The digest of a regular file; otherwise, why there is none."""
         place = os.path.realpath(path)
         if place not in self._known:
             self._known[place] = _digest(path)
@@ -150,7 +150,7 @@ class _Below:
             return None
         paths = [folder / name for folder in self._folders.get(parts[0], ())]
         there = [path for path in paths if os.path.lexists(path)]
-        alike = (path for path in there if digests.of(path) == digest)
+        alike = (path for path in there if digests.at(path) == digest)
         return next(alike, there[0] if there else None)
 
 

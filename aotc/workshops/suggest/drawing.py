@@ -11,7 +11,7 @@ from pathlib import Path
 from aotc.errors import refusal
 
 DPI = 144
-"""Of a PNG: two of its pixels for each of the drawing's, which are 1/72 inch."""
+"""Pixels of a PNG per inch: two for each unit of the drawing, which is 1/72 inch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import jax
 
 from aotc.capture import fixtures, tree
 from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.spreading import on_one_device
+from aotc.capture.shardings import on_one_device
 from aotc.capture.trace import HOST, TracedProfile, trace_profile
 from aotc.capture.weights import Weights, load
 from aotc.config import values

@@ -127,7 +127,7 @@ _ROWS: tuple[tuple[str, str, Any], ...] = (
 
 def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
     served = suggestion.served
-    costs = suggestion.probed.model.of(suggestion.choice.profiles)
+    costs = suggestion.probed.model.costs(suggestion.choice.profiles)
     every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
     for index, sizes in enumerate(suggestion.profiles):
         calls = float(served.calls_by_profile[index])

@@ -1,6 +1,6 @@
 """`--tune`: compiles every candidate, measures them on this host, and takes the best.
 
-The candidates for one target are staged as several targets of one bundle, which the runtime loads
+The candidates for one target are packed as several targets of one bundle, which the runtime loads
 and calls as in production. The chosen ones go through parity as any executable does.
 """
 
@@ -16,8 +16,8 @@ from aotc.backends.protocol import Backend
 from aotc.errors import CompileError
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.children import child
-from aotc.pipeline.staged import stage
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.provisional import pack_provisional
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks.workers import stopping_pool
 from aotc.pipeline.tune import Assemble
 from aotc.processes import Processes
@@ -47,7 +47,7 @@ def search(
     jobs: Mapping[ExecutableKey, CompileJob],
     defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
-    staging: Staging,
+    scratch: Scratch,
     backend: Backend,
     assemble: Assemble,
     *,
@@ -56,7 +56,7 @@ def search(
     on_step: Callable[[int, int], None],
 ) -> dict[ExecutableKey, Executable]:
     """The best executables of one target: `aotc.pipeline.tune.Tuner.search`."""
-    weights, profiles = WeightFiles(staging, program.weights), program.profiles
+    weights, profiles = WeightFiles(scratch, program.weights), program.profiles
     planned = {
         key: [
             (candidate, candidate_job(_labelled(job, candidate), candidate, profile, weights))
@@ -89,7 +89,7 @@ def search(
             ]
             for key, each in planned.items()
         }
-    outcome = _measure(tries, defaults, assemble, staging.folder, processes, step)
+    outcome = _measure(tries, defaults, assemble, scratch.folder, processes, step)
     if outcome.answer.unsuited:
         target = next(iter(jobs.values())).target.name
         raise CompileError(cannot_run(target, outcome.answer.unsuited))
@@ -128,7 +128,7 @@ def _measure(
         if attempt.executable is not None
     }
     names = list(dict.fromkeys(name for name, _ in compiled))
-    staged = stage(
+    provisional = pack_provisional(
         [
             assemble(
                 msgspec.structs.replace(target, name=name),
@@ -141,8 +141,8 @@ def _measure(
     )
     return isolated.run(
         messages.Job(
-            bundle=str(staged.bundle),
-            policy=str(staged.policy),
+            bundle=str(provisional.bundle),
+            policy=str(provisional.policy),
             targets=tuple(sorted(names, key=lambda name: name != DEFAULT)),
             executables=tuple(compiled),
         ),

@@ -1,7 +1,7 @@
 """`python -m aotc.workshops.tune.worker FOLDER`: measure candidates in turns, through the
 runtime alone.
 
-Each candidate is a target of one staged bundle. What is timed is a call as a server makes it:
+Each candidate is a target of one provisional bundle. What is timed is a call as a server makes it:
 numpy in, numpy out, arguments checked. A candidate whose fixture fails is not measured.
 """
 

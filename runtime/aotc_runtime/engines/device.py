@@ -130,7 +130,9 @@ class Device(ABC):
         return lambda buffers: [read(b, a) for b, a in zip(buffers, avals, strict=True)]
 
     def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """As `reader`, for a call with one result, which is returned by itself."""
+        """A function that reads a call's only result as `to_numpy` does and returns it by itself;
+        made once, called often.
+        """
         read = self.to_numpy
         return lambda buffers: read(buffers[0], aval)
 

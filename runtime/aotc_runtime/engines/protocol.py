@@ -34,7 +34,9 @@ class Engine(Protocol):
 
     @property
     def platforms(self) -> Sequence[str]:
-        """Those that `aotc_runtime host` asks about; facts are also asked for others by name."""
+        """The platforms that `aotc_runtime host` asks about; facts are also asked for others by
+        name.
+        """
 
     def facts(self, platform: str) -> Accelerator | None:
         """What of a platform this host has: how many devices, of which kinds, and the version of

@@ -27,7 +27,7 @@ EVIDENCE_TYPE = "application/vnd.aotc.evidence.v1+json"
 ATTESTATION_TYPE: Final = "application/vnd.in-toto+json"
 
 TARGET_ANNOTATION = "vnd.aotc.target"
-"""Of a target's image manifest in the root index: its name. Decides nothing."""
+"""The annotation of a target's image manifest in the root index: its name. Decides nothing."""
 
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"

@@ -17,7 +17,7 @@ class Resource(Struct, frozen=True):
 
 
 class Parameters(Struct, frozen=True):
-    """Of the parameters, the build manifest; other builders may state others."""
+    """The build's parameters: the build manifest, among others that other builders may state."""
 
     manifest: Resource = Resource()
 

@@ -33,7 +33,7 @@ Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As in the manifest: immutable, no unknown fields."""
+    """A part of the manifest: immutable, without unknown fields."""
 
 
 class CudaDevice(_Part, frozen=True, tag="cuda", tag_field="family", omit_defaults=True):

@@ -75,7 +75,7 @@ def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
     return found
 
 
-def supplied_parameters(entry_point: EntryPoint) -> frozenset[str]:
+def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
     """The parameters that the loader passes, not the caller: masks and lengths."""
     pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
     return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
@@ -83,8 +83,8 @@ def supplied_parameters(entry_point: EntryPoint) -> frozenset[str]:
 
 def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
     """The parameters that a caller passes: without masks and lengths, which the loader passes."""
-    supplied = supplied_parameters(spec)
-    return tuple(parameter for parameter in spec.parameters if parameter.name not in supplied)
+    by_loader = masks_and_lengths(spec)
+    return tuple(parameter for parameter in spec.parameters if parameter.name not in by_loader)
 
 
 def passed_leaves(spec: EntryPoint) -> list[int]:

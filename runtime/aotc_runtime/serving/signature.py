@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc_runtime.errors import refusal
-from aotc_runtime.schema.labels import supplied_parameters
+from aotc_runtime.schema.labels import masks_and_lengths
 from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
 
 _KINDS = {
@@ -57,7 +57,7 @@ def _hint(
     from aotc_runtime.words import did_you_mean
 
     unknown = [name for name in kwargs if name not in signature.parameters]
-    masks = [name for name in unknown if name in supplied_parameters(spec)]
+    masks = [name for name in unknown if name in masks_and_lengths(spec)]
     if masks:
         return f"leave {' and '.join(masks)} out: the loader passes what marks the real sizes"
     plain = "pass the parameters of the signature, by position or by name"

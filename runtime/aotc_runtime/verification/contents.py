@@ -201,7 +201,9 @@ class WeightsHashing:
 
 
 def read_contents(source: BlobSource, root: Root, attested: Collection[str]) -> Contents:
-    """As `begin_contents`, to its end: every blob below the root is the one that was signed."""
+    """Everything below the root, of which every blob is the one that was signed, weights included.
+    Raises what `begin_contents` raises, and IntegrityError (AOTC-E201) for weights.
+    """
     contents, weights = begin_contents(source, root, attested)
     weights.finish()
     return contents

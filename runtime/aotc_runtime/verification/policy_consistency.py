@@ -15,7 +15,7 @@ from msgspec import UNSET
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.expressions import Expression, parse_expression
 from aotc_runtime.schema.fills import parse_fill
-from aotc_runtime.schema.labels import supplied_parameters, without_compiling
+from aotc_runtime.schema.labels import masks_and_lengths, without_compiling
 from aotc_runtime.schema.manifest import (
     CompileHere,
     DType,
@@ -43,7 +43,7 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     if not policies:
         return
     yield from _check_supplied(entry_point, where)
-    names = supplied_parameters(entry_point)
+    names = masks_and_lengths(entry_point)
     hidden = {leaf for p in entry_point.parameters if p.name in names for leaf in leaves(p.tree)}
     passed = [leaf for leaf in range(len(entry_point.inputs)) if leaf not in hidden]
     inputs = [entry_point.inputs[leaf] for leaf in passed]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.errors import Finding
 
@@ -48,13 +48,13 @@ class Outcome:
 
     exit_code: int
     findings: tuple[Finding, ...]
-    staging: Staging
+    scratch: Scratch
     stderr: str
 
     @property
     def program(self) -> CapturedProgram:
         assert self.exit_code == 0, f"{self.findings}\n{self.stderr}"
-        return self.staging.read_program()
+        return self.scratch.read_program()
 
     @property
     def f(self) -> CapturedEntryPoint:
@@ -63,11 +63,11 @@ class Outcome:
 
     def inputs(self, profile: int) -> Path:
         """The inputs of the fixture of `f` at one of its profiles, by their order."""
-        return self.staging.inputs(list(self.f.by_key)[profile])
+        return self.scratch.inputs(list(self.f.by_key)[profile])
 
     def results(self, profile: int) -> Path:
         """The recorded results of `f` at one of its profiles, by their order."""
-        return self.staging.results(list(self.f.by_key)[profile])
+        return self.scratch.results(list(self.f.by_key)[profile])
 
     @property
     def refusal(self) -> Finding:
@@ -88,7 +88,7 @@ class Capture(Protocol):
     """Capture a module and the part of its manifest below the header.
 
     The module, `program`, has jax, jnp, np and NamedTuple imported. files: further files beside it.
-    keep_going: as of the build.  name: of the staging folder, for a second capture.
+    keep_going: as of the build.  name: of the scratch folder, for a second capture.
     """
 
     def __call__(
@@ -99,5 +99,5 @@ class Capture(Protocol):
         header: str = "",
         files: dict[str, bytes] | None = None,
         keep_going: bool = False,
-        name: str = "staging",
+        name: str = "scratch",
     ) -> Outcome: ...

@@ -17,7 +17,7 @@ from aotc import constants
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.children import child
 from aotc.pipeline.plan import every_executable
-from aotc.pipeline.staging import ProgramJob, Staging
+from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc_runtime.errors import AotcError, Finding
 
 
@@ -47,12 +47,12 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         header: str = "",
         files: dict[str, bytes] | None = None,
         keep_going: bool = False,
-        name: str = "staging",
+        name: str = "scratch",
     ) -> Outcome:
         folder = tmp_path / name
         folder.mkdir()
         if keep_going:
-            Staging(folder).keep_going()
+            Scratch(folder).keep_going()
         for file_name, data in (files or {}).items():
             (tmp_path / file_name).write_bytes(data)
         (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
@@ -61,10 +61,10 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         try:
             parsed = read_build_manifest(tmp_path / "program.toml")
         except AotcError as error:
-            return Outcome(error.exit_code, error.findings, Staging(folder), "")
+            return Outcome(error.exit_code, error.findings, Scratch(folder), "")
         wanted = {name: parsed.executables(name) for name in parsed.targets}
         job = ProgramJob(parsed, parsed.targets, every_executable(wanted))
-        Staging(folder).write_job(job)
+        Scratch(folder).write_job(job)
         assert capture_server.stdin is not None and capture_server.stdout is not None
         capture_server.stdin.write(json.dumps(str(folder)) + "\n")
         capture_server.stdin.flush()
@@ -74,7 +74,7 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         return Outcome(
             exit_code=status,
             findings=tuple(Finding(**finding) for finding in findings),
-            staging=Staging(folder),
+            scratch=Scratch(folder),
             stderr=(folder / "stderr").read_text(),
         )
 

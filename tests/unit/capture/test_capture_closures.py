@@ -46,7 +46,7 @@ def closure(outcome: Outcome) -> list[tuple[str, tuple[int, ...]]]:
     if not reported:
         return []
     assert program.weights["closure"] == "closure"
-    stored = read_arrays(outcome.staging.weights("closure")[0])
+    stored = read_arrays(outcome.scratch.weights("closure")[0])
     assert {name: (a.dtype.name, a.shape) for name, a in stored.items()} == reported
     return sorted(reported.values())
 
@@ -66,7 +66,7 @@ def test_a_closed_over_array_is_lifted_from_wherever_it_is_used(
 def test_the_lifted_values_are_those_of_the_array(capture: Capture) -> None:
     outcome = capture("TABLE = np.arange(100, dtype='float32')\ndef f(x): return TABLE + x[0]")
     (name,) = [constant.tensor for constant in outcome.f.lifted]
-    assert read_arrays(outcome.staging.weights("closure")[0])[name][:3].tolist() == [0.0, 1.0, 2.0]
+    assert read_arrays(outcome.scratch.weights("closure")[0])[name][:3].tolist() == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize(("elements", "lifted"), [(8, []), (9, [("float32", (9,))])])

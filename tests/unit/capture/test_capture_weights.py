@@ -42,7 +42,7 @@ def test_an_init_alone_makes_the_values(capture: Capture) -> None:
     source = "def init(): return [jnp.full(3, 7.0), (None, np.float32(2))]"
     outcome = capture(source + F, BOUND + INIT)
     assert outcome.program.weights == {"params": "init"}
-    stored = read_arrays(outcome.staging.weights("params")[0])
+    stored = read_arrays(outcome.scratch.weights("params")[0])
     assert {name: array.tolist() for name, array in stored.items()} == {
         "0": [7.0, 7.0, 7.0],
         "1/1": 2.0,
@@ -58,7 +58,7 @@ def test_an_init_with_a_file_gives_the_structure_only(capture: Capture) -> None:
     """
     outcome = capture(source, BOUND + INIT + SOURCE, files=file(kernel=ONES))
     assert outcome.program.weights == {"params": "source"}
-    assert read_arrays(outcome.staging.weights("params")[0])["kernel"].tolist() == [1.0, 1.0, 1.0]
+    assert read_arrays(outcome.scratch.weights("params")[0])["kernel"].tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(

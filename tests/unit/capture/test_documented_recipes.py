@@ -56,7 +56,7 @@ def test_a_file_that_the_recipe_saved_has_the_names_of_the_model(
     manifest = MANIFEST.format(source='source = "p.safetensors"')
     outcome = capture(program, manifest, files={"p.safetensors": b"written on import"})
     assert outcome.program.weights == {"params": "source"}
-    (stored,) = outcome.staging.weights("params")
+    (stored,) = outcome.scratch.weights("params")
     assert all(name.count("/") for name in read_arrays(stored))
 
 

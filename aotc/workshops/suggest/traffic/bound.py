@@ -22,7 +22,7 @@ from aotc.workshops.suggest.traffic.space import Counts, Points, Space
 from aotc.workshops.suggest.traffic.split_candidates import candidates, price_table
 
 CELLS_MAX = 2048
-"""Of the lattice; tables have the square of that many numbers."""
+"""Cells of the lattice; tables have the square of that many numbers."""
 
 ROUNDS = 200
 PATIENCE = 8
@@ -41,7 +41,7 @@ def lower_bound(
     profiles, lowered = grid.points(), grid.floor(points)
     cells, of_cell = np.unique(lowered, axis=0, return_inverse=True)
     table = _table(space, points, counts, model, cells, of_cell.ravel(), profiles)
-    exact = float(counts @ model.of(points))
+    exact = float(counts @ model.costs(points))
     return min(known, max(exact, _raise(table, most, known)))
 
 
@@ -57,7 +57,7 @@ def _table(
     """float64[cells, profiles]: the calls of a cell, each paying its own cost or the profile's;
     inf where the profile serves none of them.
     """
-    own, costs = model.of(points), model.of(profiles)
+    own, costs = model.costs(points), model.costs(profiles)
     fits = can_serve(space, cells, profiles)
     table = np.empty((len(cells), len(profiles)))
     order = np.lexsort((own, of_cell))
@@ -72,7 +72,7 @@ def _table(
         # A profile that shares a level with the cell is at least as large as the calls there.
         beside = np.flatnonzero((profiles == cells[cell]).any(axis=1) & fits[cell])
         both = np.maximum(points[inside, None, :], profiles[None, beside, :])
-        table[cell, beside] = weights @ model.of(both.reshape(-1, points.shape[1])).reshape(
+        table[cell, beside] = weights @ model.costs(both.reshape(-1, points.shape[1])).reshape(
             len(inside), len(beside)
         )
     table[~fits] = np.inf

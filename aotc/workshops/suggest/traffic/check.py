@@ -106,9 +106,9 @@ def _uncovered(
 
 
 def _padded(space: Space, within: Traffic, served: Served) -> Iterator[Offender]:
-    real = Elements().of(within.points)
+    real = Elements().costs(within.points)
     profiles = space.points(space.profiles)
-    filled = (served.calls @ Elements().of(profiles))[served.of_route]
+    filled = (served.calls @ Elements().costs(profiles))[served.of_route]
     wasted = np.where(served.is_covered, (filled - real) * within.counts, 0.0)
     for index in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
         if wasted[index] > 0:

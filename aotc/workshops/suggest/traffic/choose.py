@@ -49,7 +49,7 @@ def choose(space: Space, points: Points, counts: Counts, model: CostModel, most:
         return Choice(profiles, method, served.padded_cost, served.padded_cost)
     if len(space.axes) == 1 and not space.relations:
         order = np.argsort(points[:, 0])
-        runs = best_runs(counts[order].astype(np.float64), model.of(points[order]), most)
+        runs = best_runs(counts[order].astype(np.float64), model.costs(points[order]), most)
         indices, cost = runs[-1]
         return Choice(points[order][indices], "dynamic programming", cost, cost)
     if (small := _enumerated(space, points, counts, model, most)) is not None:

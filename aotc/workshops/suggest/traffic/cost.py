@@ -37,7 +37,7 @@ class CostModel(Protocol):
     @property
     def error(self) -> float: ...
 
-    def of(self, points: Points) -> Costs:
+    def costs(self, points: Points) -> Costs:
         """float64[n], positive and non-decreasing in every column."""
         ...
 
@@ -49,7 +49,7 @@ class Elements:
     unit: str = "elements"
     error: float = 0.0
 
-    def of(self, points: Points) -> Costs:
+    def costs(self, points: Points) -> Costs:
         costs: Costs = np.prod(points.astype(np.float64), axis=1)
         return costs
 
@@ -66,7 +66,7 @@ class Polynomial:
     exponents: NDArray[np.int64]
     coefficients: NDArray[np.float64]
 
-    def of(self, points: Points) -> Costs:
+    def costs(self, points: Points) -> Costs:
         total = np.zeros(len(points))
         for powers, coefficient in zip(self.exponents, self.coefficients, strict=True):
             total += coefficient * np.prod(points.astype(np.float64) ** powers, axis=1)
@@ -97,7 +97,7 @@ class Interpolated:
     levels: tuple[NDArray[np.float64], ...]
     values: NDArray[np.float64]
 
-    def of(self, points: Points) -> Costs:
+    def costs(self, points: Points) -> Costs:
         corners = []
         for column, levels in enumerate(self.levels):
             sizes = np.clip(points[:, column].astype(np.float64), levels[0], levels[-1])

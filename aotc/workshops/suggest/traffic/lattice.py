@@ -13,7 +13,7 @@ from aotc.workshops.suggest.traffic.one_dimension import best_runs
 from aotc.workshops.suggest.traffic.space import Counts, Points, Space, thinned
 
 SIZES_MAX = 1024
-"""Of one dimension among which levels are chosen."""
+"""Sizes of one dimension among which levels are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ def lattice(
 def _costs(
     points: Points, counts: Counts, model: CostModel, index: int, sizes: NDArray[np.int64]
 ) -> Costs:
-    """Of these sizes in one dimension, beside average ones in the others."""
+    """The costs of these sizes in one dimension, beside average ones in the others."""
     means = np.maximum(1, np.average(points, axis=0, weights=counts).round().astype(np.int64))
     beside = np.repeat(means[None, :], len(sizes), axis=0)
     beside[:, index] = sizes
-    return model.of(beside)
+    return model.costs(beside)
 
 
 def _levels(

@@ -41,7 +41,7 @@ def search(
         candidates = points
     cells, of_cell = np.unique(grid.ceiling(points), axis=0, return_inverse=True)
     weights = np.bincount(of_cell.ravel(), counts, len(cells))
-    costs = model.of(candidates)
+    costs = model.costs(candidates)
     # Leaving a call out costs more than serving all of them by the most expensive profile.
     penalty = float(costs.max()) * (1 + float(weights.sum() / weights.min()))
     table = np.where(can_serve(space, cells, candidates), costs[None, :], penalty)
@@ -112,7 +112,7 @@ def _shift(
         before = profiles.copy()
         for place in range(len(profiles)):
             rest = np.delete(profiles, place, axis=0)
-            paid = _paid(space, points, rest, model.of(rest), penalty)
+            paid = _paid(space, points, rest, model.costs(rest), penalty)
             profiles[place] = _moved(space, points, weights, model, profiles[place], paid, distinct)
         profiles = shrink(space, points, profiles, model)
         if profiles.shape == before.shape and (profiles == before).all():
@@ -140,7 +140,7 @@ def _moved(
     candidates = candidates[space.related(candidates)]
     if not len(candidates):
         return profile
-    costs = model.of(candidates)
+    costs = model.costs(candidates)
     fits = can_serve(space, points, candidates)
     totals = [
         float(weights @ np.where(fits[:, index], np.minimum(paid, cost), paid))
@@ -159,7 +159,7 @@ def _paid(space: Space, points: Points, profiles: Points, costs: Costs, penalty:
 
 def shrink(space: Space, points: Points, profiles: Points, model: CostModel) -> Points:
     """Each profile no larger than what it serves, those that serve nothing left out, sorted."""
-    by = assign(space, points, profiles, model.of(profiles))
+    by = assign(space, points, profiles, model.costs(profiles))
     kept = []
     for index, profile in enumerate(profiles):
         if (mine := by == index).any():

@@ -13,7 +13,7 @@ from aotc.workshops.suggest.traffic.space import Counts, Points, Space
 from aotc_runtime.serving.routing.router import Direct, Route, Router
 
 CELLS_MAX = 2**22
-"""Of a table of points by profiles that is in memory at a time."""
+"""Cells of a table of points by profiles that are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def serve(
 
     order: of the profiles' numbers as the loader tries them; by the model's costs if not given.
     """
-    costs = model.of(profiles)
+    costs = model.costs(profiles)
     tried = by_model(profiles, costs).tolist() if order is None else order
     router = Router([space.sizes(row) for row in profiles], tried, space.policies)
     first, of_route = _alike(space, points, profiles)
@@ -133,7 +133,7 @@ def serve(
         split=int(times[each > 1].sum()),
         elements=float(weights @ elements[covered]),
         padded_elements=float(times @ filled),
-        cost=float(weights @ model.of(points[covered])),
+        cost=float(weights @ model.costs(points[covered])),
         padded_cost=float(times @ (calls @ costs)),
         calls_by_profile=times @ calls,
         elements_by_profile=_asked(

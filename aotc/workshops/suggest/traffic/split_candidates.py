@@ -18,10 +18,10 @@ from aotc.workshops.suggest.traffic.lattice import Lattice, lattice
 from aotc.workshops.suggest.traffic.space import Axis, Counts, Points, Space, thinned
 
 SIZES_MAX = 128
-"""Of one dimension that is split, among which parts are chosen."""
+"""Sizes of one dimension that is split, among which parts are chosen."""
 
 BINS_MAX = 64
-"""Of requests by their size in a dimension that is split, for a bound."""
+"""Groups of requests by their size in a dimension that is split, for a bound."""
 
 type Table = NDArray[np.float64]
 
@@ -109,5 +109,5 @@ def price_table(
                 parts *= np.minimum(found.largest[:, column], high[column])
             else:
                 fits &= sizes == low[column]
-        table[cell] = np.where(fits, weights[cell] / parts * model.of(profiles), np.inf)
+        table[cell] = np.where(fits, weights[cell] / parts * model.costs(profiles), np.inf)
     return table

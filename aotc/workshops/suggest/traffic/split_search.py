@@ -51,7 +51,7 @@ class Judge:
     requests: Requests
 
     def worth(self, profiles: Points) -> Worth:
-        paid = self.requests.costs(profiles, self.model.of(profiles) + self.per_call)
+        paid = self.requests.costs(profiles, self.model.costs(profiles) + self.per_call)
         asked = paid[: len(self.weights)]
         is_served = np.isfinite(asked)
         return (
@@ -69,7 +69,7 @@ def _judge(
     model: CostModel,
 ) -> Judge:
     every = np.concatenate([points, smallest])
-    per_call = 1e-9 * float(model.of(points).min())
+    per_call = 1e-9 * float(model.costs(points).min())
     return Judge(space, every, weights, model, per_call, Requests(space, every))
 
 
@@ -175,8 +175,8 @@ def _prices(table: NDArray[np.float64], beside: list[int]) -> NDArray[np.float64
 def _to_add(
     table: NDArray[np.float64], profiles: Points, chosen: list[int], tried: int
 ) -> list[int]:
-    """Those of the best prices, and some of each part: what lets everything be served is seldom
-    what is cheapest.
+    """Profiles to add: those of the best prices, and some of each part, since what lets everything
+    be served is seldom what is cheapest.
     """
     found = np.argsort(_prices(table, chosen), kind="stable")[: 2 * tried].tolist()
     found += range(0, len(profiles), max(1, len(profiles) // TRIED))
@@ -187,7 +187,9 @@ def _to_add(
 def _instead(
     table: NDArray[np.float64], profiles: Points, rest: list[int], replaced: int, tried: int
 ) -> list[int]:
-    """Those of the best prices, of all and of those that differ in one dimension only."""
+    """Profiles to put in place of one: those of the best prices, of all and of those that differ in
+    one dimension only.
+    """
     prices = _prices(table, rest)
     line = np.flatnonzero((profiles != profiles[replaced]).sum(axis=1) == 1)
     found = np.argsort(prices, kind="stable")[:tried].tolist()

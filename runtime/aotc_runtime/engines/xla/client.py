@@ -232,7 +232,9 @@ class XlaDevice(Device):
         return lambda buffers: [as_array(buffer) for buffer in buffers]
 
     def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
-        """As `reader`, for a call with one result, which is returned by itself."""
+        """A function that reads a call's only result as numpy and returns it by itself; made once,
+        called often.
+        """
         if not reading.is_plain(aval):
             return super().reader_of_one(aval)
         as_array = self.as_array

@@ -14,7 +14,7 @@ from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator
 
 platforms = ("cuda", "tpu")
-"""Those beside the processor's of which facts can be gathered."""
+"""The platforms beside the processor's of which facts can be gathered."""
 
 _processor: Processor | None = None
 _serving: XlaDevice | None = None

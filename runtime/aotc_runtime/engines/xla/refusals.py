@@ -17,6 +17,6 @@ def no_device(platform: str, found: str) -> AotcError:
 
 
 def first_line(error: BaseException) -> str:
-    """Of what an error says; its type if it says nothing."""
+    """The first line of what an error says; its type if it says nothing."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.device import Aval, Device
-from aotc_runtime.schema.labels import supplied_parameters, without_compiling
+from aotc_runtime.schema.labels import masks_and_lengths, without_compiling
 from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
@@ -46,7 +46,7 @@ class Length(Struct, frozen=True):
 
 def masks_of(spec: EntryPoint) -> tuple[Mask | Length, ...]:
     """Every mask and length that an entry point takes."""
-    names = supplied_parameters(spec)
+    names = masks_and_lengths(spec)
     leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if p.name in names}
     dimensions_of: dict[str, set[str]] = {}
     lengths: dict[str, str] = {}

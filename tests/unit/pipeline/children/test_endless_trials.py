@@ -11,14 +11,14 @@ import msgspec
 SCRIPT = """
 import sys, threading
 from pathlib import Path
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.children.trial_reference import _ending
 from aotc.shapes.trials import EntryTrials, PlannedTrial
 
 trial = PlannedTrial(("n",), {"n": 3}, ({"n": 4},), sys.argv[2])
 entry = EntryTrials("f", 0.0, 0.0, {}, (), {}, {}, (trial,))
-staging = Staging(Path(sys.argv[1]))
-with _ending(entry, trial, float(sys.argv[3]), staging, lambda *keys: ".".join(keys)):
+scratch = Scratch(Path(sys.argv[1]))
+with _ending(entry, trial, float(sys.argv[3]), scratch, lambda *keys: ".".join(keys)):
     threading.Event().wait(float(sys.argv[4]))
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.watching.import_places import path_at, place
 from aotc.pipeline.watching.reads import ABSENT, Looking, Reads, native_parts
 from aotc.pipeline.watching.recording import Recording
@@ -230,13 +230,13 @@ def test_variables_that_the_program_reads_are_told_apart_from_those_of_the_toolc
     code = "; ".join(READS_VARIABLES.strip().splitlines())
     reads = record(tmp_path, code, beside=str(site), MINE="1", HOME="/root", UNRELATED="1").reads
     assert {"JAX_ENABLE_X64", "PYTHONHASHSEED", "MINE"} <= set(reads.environment)
-    assert Staging(tmp_path / "own").read_variables() == {
+    assert Scratch(tmp_path / "own").read_variables() == {
         "HOME": True,
         "MINE": True,
         "ONE_OF_A_LIBRARY": False,
     }
     record(tmp_path, "import os; dict(os.environ)")
-    assert Staging(tmp_path / "own").read_variables() == {"*": True}
+    assert Scratch(tmp_path / "own").read_variables() == {"*": True}
 
 
 def parts(root: Path, reads: Reads, **environment: str) -> dict[str, str]:
@@ -318,7 +318,7 @@ def test_variables_are_seen_whichever_way_they_are_asked_for(
 ) -> None:
     found = record(tmp_path, code)
     assert asked in found.reads.environment
-    assert asked in Staging(tmp_path / "own").read_variables()
+    assert asked in Scratch(tmp_path / "own").read_variables()
 
 
 @pytest.mark.parametrize(

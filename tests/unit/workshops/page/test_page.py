@@ -104,7 +104,7 @@ def test_lines_of_the_program_stand_where_the_provenance_has_them(
     read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
     coverage = read.targets["cpu-x86-64-v3"].coverage("predict")
     assert coverage is not None
-    lines = read.lines("predict").of("digits/model.py", coverage.files["digits/model.py"])
+    lines = read.lines("predict").of_file("digits/model.py", coverage.files["digits/model.py"])
     source = Path("manifests/digits/model.py").read_text("utf-8").splitlines()
     for function, at in zip(coverage.files["digits/model.py"], lines, strict=True):
         assert at is not None and f"def {function.name}(" in source[at.line - 1]

@@ -149,7 +149,7 @@ def test_more_profiles_than_sizes_are_not_made_up() -> None:
     points, counts = random_traffic(1, 4, 9, 9)
     choice = choose(space(("batch", 9), ("seq", 9)), points, counts, ATTENTION, 64)
     assert len(choice.profiles) <= len(points)
-    assert choice.cost == pytest.approx(float(counts @ ATTENTION.of(points)))
+    assert choice.cost == pytest.approx(float(counts @ ATTENTION.costs(points)))
 
 
 def test_three_dimensions_are_searched_with_a_bound() -> None:
@@ -159,5 +159,5 @@ def test_three_dimensions_are_searched_with_a_bound() -> None:
     choice = choose(within, points, counts, model, 6)
     assert choice.method != "enumeration"
     assert choice.bound is not None and choice.gap is not None
-    assert float(counts @ model.of(points)) <= choice.bound <= choice.cost
+    assert float(counts @ model.costs(points)) <= choice.bound <= choice.cost
     assert choosing.ENUMERATED_MAX < 400**6

@@ -27,16 +27,16 @@ def test_a_polynomial_is_found_again_from_its_probes(
 ) -> None:
     model = polynomial(exponents, coefficients)
     points, _ = random_traffic(1, 200, *most)
-    found = fit(probes(*most), model.of(probes(*most)), "flops")
+    found = fit(probes(*most), model.costs(probes(*most)), "flops")
     assert found.error < 1e-6
-    assert found.of(points) == pytest.approx(model.of(points), rel=1e-3)
+    assert found.costs(points) == pytest.approx(model.costs(points), rel=1e-3)
 
 
 def test_what_is_no_polynomial_is_fitted_with_the_error_stated() -> None:
     where = probes(512)
     costs = np.sqrt(where[:, 0].astype(np.float64))
     found = fit(where, costs, "flops")
-    assert found.error == pytest.approx(np.abs(found.of(where) / costs - 1).max())
+    assert found.error == pytest.approx(np.abs(found.costs(where) / costs - 1).max())
     assert found.error > 0.1
 
 
@@ -45,11 +45,11 @@ def test_measured_costs_are_met_at_the_probes_and_lie_between_them() -> None:
     costs = (where[:, 0] * (3.0 + where[:, 1])).astype(np.float64)
     found = interpolate(where, costs, "seconds")
     assert found.error == 0
-    assert found.of(where) == pytest.approx(costs)
-    assert found.of(np.array([[8, 64], [9, 99]])).tolist() == [costs[-1], costs[-1]]
+    assert found.costs(where) == pytest.approx(costs)
+    assert found.costs(np.array([[8, 64], [9, 99]])).tolist() == [costs[-1], costs[-1]]
     between = where[:, 1].min() + 1
-    low, high = found.of(np.array([[1, 1], [1, where[:, 1].max()]]))
-    assert low < found.of(np.array([[1, between]]))[0] < high
+    low, high = found.costs(np.array([[1, 1], [1, where[:, 1].max()]]))
+    assert low < found.costs(np.array([[1, between]]))[0] < high
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -60,20 +60,22 @@ def test_no_model_makes_a_larger_size_cheaper(seed: int) -> None:
     points, _ = random_traffic(seed, 60, 8, 39)
     for model in (fit(where, noisy, "flops"), interpolate(where, noisy, "seconds"), Elements()):
         for step in ([1, 0], [0, 1]):
-            assert (model.of(points + step) >= model.of(points) * (1 - 1e-12)).all()
+            assert (model.costs(points + step) >= model.costs(points) * (1 - 1e-12)).all()
 
 
 def test_a_measurement_that_fell_with_size_is_raised_and_told() -> None:
     found = interpolate(np.array([[1], [8], [64]]), np.array([2.0, 1.0, 4.0]), "seconds")
-    assert found.of(np.array([[8]])) == 2.0
+    assert found.costs(np.array([[8]])) == 2.0
     assert found.error == 1.0
 
 
 def test_a_program_of_one_size_has_one_probe() -> None:
     assert probe_sizes({"batch": [4]}) == [{"batch": 4}]
     model = interpolate(np.array([[4]]), np.array([2.0]), "seconds")
-    assert model.of(np.array([[4]])) == 2.0
-    assert fit(np.array([[4]]), np.array([2.0]), "flops").of(np.array([[4]])) == pytest.approx(2.0)
+    assert model.costs(np.array([[4]])) == 2.0
+    assert fit(np.array([[4]]), np.array([2.0]), "flops").costs(np.array([[4]])) == pytest.approx(
+        2.0
+    )
 
 
 def test_probes_span_the_sizes_and_are_among_them() -> None:

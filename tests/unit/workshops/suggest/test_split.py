@@ -55,7 +55,7 @@ def test_every_request_is_counted_as_the_loader_routes_it(
     within = space(("batch", 14), ("seq", 12), policies=policies)
     points, counts = random_traffic(seed, 60, 14, 12)
     profiles, _ = random_traffic(seed + 100, 5, 6, 12)
-    costs = WORK.of(profiles)
+    costs = WORK.costs(profiles)
     router = Router(
         [within.sizes(row) for row in profiles], by_model(profiles, costs).tolist(), within.policies
     )
@@ -77,7 +77,7 @@ def test_the_search_pays_what_the_loader_would(seed: int, policies: dict[str, st
     within = space(("batch", 14), ("seq", 12), policies=policies)
     points, _ = random_traffic(seed, 60, 14, 12)
     profiles, _ = random_traffic(seed + 100, 6, 6, 12)
-    costs = WORK.of(profiles)
+    costs = WORK.costs(profiles)
     paid = Requests(within, points).costs(profiles, costs)
     served = serve(within, points, np.ones(len(points), dtype=np.int64), profiles, WORK)
     loader = np.where(served.is_covered, (served.calls @ costs)[served.of_route], np.inf)

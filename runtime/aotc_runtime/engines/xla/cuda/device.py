@@ -87,7 +87,7 @@ class CudaDevice(Accelerated):
 
 
 def _load_libraries() -> None:
-    """Those that are installed as packages; XLA looks for others by itself."""
+    """Load CUDA's libraries that are installed as packages; XLA looks for others by itself."""
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(each) for each in (spec and spec.submodule_search_locations) or ()]
     for package, names in LIBRARIES:

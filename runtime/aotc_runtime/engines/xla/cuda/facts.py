@@ -68,7 +68,7 @@ def facts(driver: Driver | None, plugin: str) -> Accelerator:
 
 
 def plugin_version() -> str:
-    """Of the installed plugin; "" if there is none."""
+    """The version of the installed plugin; "" if there is none."""
     try:
         return version(PLUGIN)
     except PackageNotFoundError:

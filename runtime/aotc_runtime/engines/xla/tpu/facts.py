@@ -66,7 +66,7 @@ def facts(chips: list[Chip], plugin: str, environment: Mapping[str, str]) -> Acc
 
 
 def plugin_version() -> str:
-    """Of the installed libtpu; "" if there is none."""
+    """The version of the installed libtpu; "" if there is none."""
     try:
         return version(PLUGIN)
     except PackageNotFoundError:

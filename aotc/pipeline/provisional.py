@@ -11,17 +11,17 @@ from pathlib import Path
 
 from aotc.errors import UsageError
 from aotc.packing.bundle import Form, TargetParts, assemble, pack
-from aotc.pipeline.staging import no_scratch
+from aotc.pipeline.scratch import no_scratch
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 
-BUNDLE = "staged.aotb"
+BUNDLE = "provisional.aotb"
 
 
 @dataclass(frozen=True, slots=True)
-class StagedBundle:
+class ProvisionalBundle:
     """policy: a trust policy that accepts this bundle. The key behind it was discarded after one
     signature.
     """
@@ -30,14 +30,14 @@ class StagedBundle:
     policy: Path
 
 
-def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
+def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalBundle:
     """Write a bundle into a folder, signed with a key that is discarded when this returns."""
     signer = LocalSigner.ephemeral()
-    staged = StagedBundle(folder / BUNDLE, folder / "trust.toml")
+    provisional = ProvisionalBundle(folder / BUNDLE, folder / "trust.toml")
     assembled = assemble(parts)
-    endorsed = attest(assembled.root.digest, "staged", endorsement(), signer)
+    endorsed = attest(assembled.root.digest, "provisional", endorsement(), signer)
     try:
-        pack(staged.bundle, Form.ARCHIVE, assembled, [endorsed.envelope])
+        pack(provisional.bundle, Form.ARCHIVE, assembled, [endorsed.envelope])
     except UsageError as error:
         if isinstance(error.__cause__, OSError):
             # Nobody has asked for this file: what has no room is the folder.
@@ -45,5 +45,5 @@ def stage(parts: Sequence[TargetParts], folder: Path) -> StagedBundle:
         raise
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
-    staged.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
-    return staged
+    provisional.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
+    return provisional

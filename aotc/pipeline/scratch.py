@@ -72,7 +72,7 @@ class ProgramJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Staging:
+class Scratch:
     """A build's scratch folder; removed when the build ends."""
 
     folder: Path

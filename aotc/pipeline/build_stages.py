@@ -1,7 +1,7 @@
 """The stages of one build, in the order they run: capture, compile, tune, check.
 
 Each is a function from what the stages before it made to what the next ones need. What all of them
-share (workers, cache, scratch folder, progress) is one `Running`.
+share (workers, cache, scratch folder, progress) is one `BuildRun`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from aotc.cache.tasks import OnDone, Tasks
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.packing.bundle import TargetParts
-from aotc.pipeline import capturing, gates, trials, tune
+from aotc.pipeline import gates, trials, tune, user_code
 from aotc.pipeline.assemble import Assembler, proven
 from aotc.pipeline.backends import OpenCompilers, backends_for
-from aotc.pipeline.capturing import Keep, OnOutput, Source
-from aotc.pipeline.checking import Checking
-from aotc.pipeline.compiling import Compiling
+from aotc.pipeline.compile_queue import CompileQueue
 from aotc.pipeline.memory_limits import exceeded
+from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
-from aotc.pipeline.staging import ProgramJob, Staging, scratch_folder
+from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.tasks.cached_backend import CachedBackend
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.history import open_tasks
 from aotc.pipeline.tasks.meter import Meter, OnStage
-from aotc.pipeline.tasks.unfinished import OnFailed, telling
+from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
 from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.user_code import Keep, OnOutput, Source
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.manifest import Target, Tuned
 
@@ -73,7 +73,7 @@ class StageTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class BuildRun:
     """What the stages of a build share while it runs.
 
     compared: the earlier build that `tasks` are compared with, in words.  backends: by platform,
@@ -85,7 +85,7 @@ class Running:
     tasks: Tasks
     compared: str
     workers: Workers
-    staging: Staging
+    scratch: Scratch
     failures: Failures
     meter: Meter
     times: StageTimes
@@ -113,7 +113,7 @@ class Compiled:
 
 
 @contextmanager
-def open_running(
+def open_run(
     request: Request,
     cache: Cache | None,
     jobs: int | None,
@@ -122,7 +122,7 @@ def open_running(
     on_output: OnOutput,
     on_done: OnDone,
     on_failed: OnFailed,
-) -> Iterator[Running]:
+) -> Iterator[BuildRun]:
     """Open the cache, a scratch folder, workers and backends; the arguments are those of `build`.
 
     If the block is left by an exception, every process of the build is ended.
@@ -132,8 +132,8 @@ def open_running(
     manifest = request.manifest
     with (
         open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
-        telling(tasks, compared, on_failed),
-        scratch_folder() as scratch,
+        reporting_unfinished(tasks, compared, on_failed),
+        scratch_folder() as folder,
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
     ):
         tasks.expect(planned_tasks(request.wanted))
@@ -143,12 +143,12 @@ def open_running(
             compilers(backends, tasks, workers) as (cached, compile_workers),
             tasks.ending(),
         ):
-            yield Running(
+            yield BuildRun(
                 request=request,
                 tasks=tasks,
                 compared=compared,
                 workers=workers,
-                staging=Staging(scratch),
+                scratch=Scratch(folder),
                 failures=failures,
                 meter=meter,
                 times=StageTimes(),
@@ -160,65 +160,59 @@ def open_running(
             )
 
 
-def capture_and_compile(running: Running) -> tuple[CapturedProgram, Compiled]:
+def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     """Capture the program, compile it, and run it in plain JAX, as far as possible side by side.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
-    request, staging = running.request, running.staging
+    request, scratch = run.request, run.scratch
     job = ProgramJob(request.manifest, request.names, every_executable(request.wanted))
-    source = Source(job, staging)
-    compiling = Compiling(
-        running.buildable, request.wanted, running.compilers, running.compile_workers
-    )
-    program, keep_capture = _capture(running, source, compiling)
-    trials.plan(request.manifest, program, request.wanted, staging)
-    return program, _compile(running, source, compiling, program, keep_capture)
+    source = Source(job, scratch)
+    queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
+    program, keep_capture = _capture(run, source, queue)
+    trials.plan(request.manifest, program, request.wanted, scratch)
+    return program, _compile(run, source, queue, program, keep_capture)
 
 
-def _capture(
-    running: Running, source: Source, compiling: Compiling
-) -> tuple[CapturedProgram, Keep]:
+def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> tuple[CapturedProgram, Keep]:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
-    waits = isinstance(running.request.tuning, Recorded)
-    with running.times.stage("capture"), running.failures.of_all(lambda: compiling.begun):
-        return capturing.capture(
+    waits = isinstance(run.request.tuning, Recorded)
+    with run.times.stage("capture"), run.failures.of_all(lambda: queue.begun):
+        return user_code.capture(
             source,
-            running.tasks,
-            running.workers,
-            (lambda captured: None) if waits else compiling.captured,
-            running.on_stage,
-            running.on_output,
-            running.failures,
+            run.tasks,
+            run.workers,
+            (lambda captured: None) if waits else queue.captured,
+            run.on_stage,
+            run.on_output,
+            run.failures,
         )
 
 
 def _compile(
-    running: Running,
+    run: BuildRun,
     source: Source,
-    compiling: Compiling,
+    queue: CompileQueue,
     program: CapturedProgram,
     keep_capture: Keep,
 ) -> Compiled:
     """Wait for every executable and for plain JAX. Keeps the capture in the cache if plain JAX
     found the program to be the same each time.
     """
-    request, failures, meter = running.request, running.failures, running.meter
+    request, failures, meter = run.request, run.failures, run.meter
     jobs: ByTarget[CompileJob] = compile_jobs(
-        program.entry_points.values(), running.buildable, request.wanted
+        program.entry_points.values(), run.buildable, request.wanted
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
-        jobs, chosen = tune.replay(jobs, request.tuning, program, running.staging)
+        jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
-    reference = capturing.reference(
-        source, program, running.tasks, running.workers, running.on_output
-    )
-    failures.wait([*compiling.begin(jobs), reference])
+    reference = user_code.reference(source, program, run.tasks, run.workers, run.on_output)
+    failures.wait([*queue.begin(jobs), reference])
     # Some were begun for entry points that the capture has refused after it had traced them.
-    made = failures.results(compiling.begun)
+    made = failures.results(queue.begun)
     executables = {
         target: {
             key: replace(made[target, key], tuned=chosen.get(target, {}).get(key))
@@ -228,23 +222,23 @@ def _compile(
         for target, each in jobs.items()
     }
     keep_reference = failures.results({"": reference}).get("")
-    if keep_reference and not running.staging.unsteady.exists():
+    if keep_reference and not run.scratch.unsteady.exists():
         keep_capture()
         keep_reference()
     # Plain JAX runs beside the compiler: how long both took together says nothing of either.
-    running.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
+    run.times.seconds["compile"] = meter.seconds(Kind.EXECUTABLE)
     meter.finish(Kind.EXECUTABLE)
-    running.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
+    run.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
     whole = [
         target
-        for target in running.buildable
+        for target in run.buildable
         if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
     ]
     return Compiled(jobs, executables, whole)
 
 
 def tune_targets(
-    running: Running,
+    run: BuildRun,
     tuner: tune.Tuner,
     program: CapturedProgram,
     compiled: Compiled,
@@ -255,46 +249,46 @@ def tune_targets(
     Raises CompileError: AOTC-E911, E912.
     """
     executables = dict(compiled.executables)
-    with running.times.stage("tune"):
+    with run.times.stage("tune"):
         for target in compiled.whole:
-            if target.name in running.request.not_tuned:
+            if target.name in run.request.not_tuned:
                 continue
             executables[target.name] = tuner.search(
                 compiled.jobs[target.name],
                 executables[target.name],
                 program,
-                running.staging,
-                running.compilers[target.platform],
+                run.scratch,
+                run.compilers[target.platform],
                 parts.assemble,
-                workers=running.compile_workers.jobs,
-                processes=running.workers.processes,
-                on_step=lambda done, total: running.on_stage("tune", done, total),
+                workers=run.compile_workers.jobs,
+                processes=run.workers.processes,
+                on_step=lambda done, total: run.on_stage("tune", done, total),
             )
     return replace(compiled, executables=executables)
 
 
 def check(
-    running: Running, program: CapturedProgram, compiled: Compiled, parts: Assembler
+    run: BuildRun, program: CapturedProgram, compiled: Compiled, parts: Assembler
 ) -> list[TargetParts]:
     """Hold every target to its memory limit, to the manifest's gates and to plain JAX; the parts of
     all targets with what was proven of them.
 
     Raises BudgetExceededError (AOTC-E973, E975), ParityError, and whatever was collected before.
     """
-    request, failures, tasks = running.request, running.failures, running.tasks
+    request, failures, tasks = run.request, run.failures, run.tasks
     assembled = [
         parts.assemble(target, compiled.executables[target.name]) for target in compiled.whole
     ]
     unchecked = [each.parts for each in assembled]
     written = dict(zip(request.names, request.targets, strict=True))
-    limits = exceeded(request.manifest, written, unchecked, running.staging.folder)
+    limits = exceeded(request.manifest, written, unchecked, run.scratch.folder)
     lines = {name: each.lines for name, each in program.entry_points.items()}
     failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
-    with running.times.stage("parity"):
-        checking = Checking(tasks, running.workers, running.staging)
-        running.meter.expect(Kind.PARITY, len(unchecked))
-        ran = failures.results(checking.begin(unchecked))
-        proofs = checking.judge(ran, request.manifest.where) if ran else {}
+    with run.times.stage("parity"):
+        parity = ParityCheck(tasks, run.workers, run.scratch)
+        run.meter.expect(Kind.PARITY, len(unchecked))
+        ran = failures.results(parity.begin(unchecked))
+        proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
     return [
         proven(each, ran[name], proofs.get(name, {}))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aotc.pipeline.capturing import _given
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.user_code import _given
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.labels import executable_key
@@ -30,20 +30,20 @@ PROGRAM = CapturedProgram({"predict": PREDICT}, weights={"model.params": "init"}
 
 
 def test_what_the_capture_left_has_names_for_people(tmp_path: Path) -> None:
-    staging = Staging(tmp_path)
+    scratch = Scratch(tmp_path)
     first, second = (executable_key("predict", sizes) for sizes in SIZES)
-    staging.write_weights("model.params", [b"first", b"second"])
+    scratch.write_weights("model.params", [b"first", b"second"])
     names = {
-        staging.inputs(first): "fixture inputs of predict, profile 1",
-        staging.results(second): "recorded results of predict, profile 2",
-        staging.program: "the captured program",
+        scratch.inputs(first): "fixture inputs of predict, profile 1",
+        scratch.results(second): "recorded results of predict, profile 2",
+        scratch.program: "the captured program",
         tmp_path / "read.msgpack": "the list of files that the program read",
         tmp_path / "trials.msgpack": "the plan of calls to try",
     }
     for path, told in names.items():
         path.write_text(told)
-    staging.fixture(first).write_text("what the reference itself leaves")
-    found = dict(_given(staging, PROGRAM))
+    scratch.fixture(first).write_text("what the reference itself leaves")
+    found = dict(_given(scratch, PROGRAM))
     assert found == {
         **{told: sha256(told.encode()) for told in names.values()},
         "weights model.params, part 1": sha256(b"first"),

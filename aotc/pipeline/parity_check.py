@@ -21,8 +21,8 @@ from aotc.parity import isolated, structures
 from aotc.parity.isolated import Ran
 from aotc.pipeline import trials
 from aotc.pipeline.policies import EntryProofs
-from aotc.pipeline.staged import BUNDLE, StagedBundle, stage
-from aotc.pipeline.staging import Staging
+from aotc.pipeline.provisional import BUNDLE, ProvisionalBundle, pack_provisional
+from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.workers import Workers
 from aotc.shapes import files
@@ -39,12 +39,12 @@ CACHED_PLATFORMS = ("cpu",)
 no key here."""
 
 
-class Checking:
+class ParityCheck:
     """The parity of every target of a build."""
 
-    def __init__(self, tasks: Tasks, workers: Workers, staging: Staging) -> None:
-        self._tasks, self._workers, self._staging = tasks, workers, staging
-        self._plans = files.read_plans(staging.folder)
+    def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
+        self._tasks, self._workers, self._scratch = tasks, workers, scratch
+        self._plans = files.read_plans(scratch.folder)
 
     def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
         """Start the targets whose result is not in the cache; the result of each, by target.
@@ -53,9 +53,9 @@ class Checking:
         """
         tasks = {part.manifest.target.name: self._task(part) for part in parts}
         known = {target: self._recall(task) for target, task in tasks.items()}
-        staged: StagedBundle | None = None
+        provisional: ProvisionalBundle | None = None
         if None in known.values():
-            staged = stage(parts, self._staging.folder)
+            provisional = pack_provisional(parts, self._scratch.folder)
         started: dict[str, Future[Ran]] = {}
         for target, task in tasks.items():
             ran = known[target]
@@ -63,8 +63,10 @@ class Checking:
                 self._tasks.note(task, cached=True)
                 started[target] = Future()
                 started[target].set_result(ran)
-            elif staged is not None:
-                started[target] = self._workers.submit(partial(self._run, task, target, staged))
+            elif provisional is not None:
+                started[target] = self._workers.submit(
+                    partial(self._run, task, target, provisional)
+                )
         return started
 
     def judge(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
@@ -72,20 +74,20 @@ class Checking:
 
         Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
         """
-        (self._staging.folder / BUNDLE).unlink(missing_ok=True)
+        (self._scratch.folder / BUNDLE).unlink(missing_ok=True)
         tried = {target: None if ran.not_run else ran.trials for target, ran in found.items()}
-        return trials.judge(self._staging, tried, at)
+        return trials.judge(self._scratch, tried, at)
 
     def _recall(self, task: Task) -> Ran | None:
         return self._tasks.recall(task.key, Ran)
 
-    def _run(self, task: Task, target: str, staged: StagedBundle) -> Ran:
+    def _run(self, task: Task, target: str, provisional: ProvisionalBundle) -> Ran:
         with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
             ran = isolated.run(
-                staged.bundle,
-                staged.policy,
+                provisional.bundle,
+                provisional.policy,
                 target,
-                self._staging.folder,
+                self._scratch.folder,
                 self._workers.processes,
             )
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
@@ -110,7 +112,7 @@ class Checking:
         for name, entry_point in manifest.entry_points.items():
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)
-                yield f"call {name} {index}", _file(structures.call_file(self._staging.folder, key))
+                yield f"call {name} {index}", _file(structures.call_file(self._scratch.folder, key))
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
         """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
@@ -118,7 +120,7 @@ class Checking:
             plan = sha256(msgspec.msgpack.encode(entry))
             yield f"trials of {entry.entry_point}", plan
             for trial in entry.trials:
-                path = files.call_file(self._staging.folder, entry.entry_point, trial)
+                path = files.call_file(self._scratch.folder, entry.entry_point, trial)
                 where = label(entry.entry_point, trial.sizes)
                 yield f"call {where} of {trial.inputs}", _file(path)
 

@@ -14,7 +14,7 @@ from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target
 
 
-class Compiling:
+class CompileQueue:
     """The compile jobs that were begun, none of them twice. Threads may share it.
 
     backends: by platform.

@@ -49,7 +49,9 @@ def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
 
 
 def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """As `under_mesh`, with every axis of size 1, so that the program runs on one device."""
+    """A context with a mesh whose axes all have size 1, so that the program runs on one device.
+    Without axes, a context that does nothing.
+    """
     return under_mesh(dict.fromkeys(sizes, 1))
 
 
@@ -70,7 +72,7 @@ def weight_shardings(
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class ArrayShardings:
     """The shardings of one entry point's arrays. inputs: by leaf path."""
 
     manifest: BuildManifest
@@ -124,12 +126,12 @@ class Spread:
         }
 
 
-def spread_of(
+def shardings_of(
     manifest: BuildManifest,
     entry_point: str,
     weights: WeightShardings,
     calls: Sequence[tuple[FlatCall, Mapping[str, int]]],
-) -> Spread | None:
+) -> ArrayShardings | None:
     """How an entry point's arrays lie on the mesh; None without one.
 
     calls: at each profile. Raises BuildManifestError (AOTC-E806, E807, E814).
@@ -151,7 +153,7 @@ def spread_of(
         _places(manifest, "entry_points", entry_point, "shardings", "inputs"),
     )
     raise_if(findings)
-    return Spread(manifest, entry_point, weights, inputs)
+    return ArrayShardings(manifest, entry_point, weights, inputs)
 
 
 def _of_data(sharding: Sharding, aval: Any) -> Sharding:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aotc.capture.arguments import FlatCall, flat_call, plan_call
-from aotc.capture.spreading import Spread, spread_of, weight_shardings
+from aotc.capture.shardings import ArrayShardings, shardings_of, weight_shardings
 from aotc.capture.weights import Weights
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.errors import BuildManifestError
@@ -75,10 +75,10 @@ def make(tmp_path: Path) -> Make:
     return manifest
 
 
-def spread(manifest: BuildManifest) -> tuple[Spread, FlatCall]:
+def sharded(manifest: BuildManifest) -> tuple[ArrayShardings, FlatCall]:
     plan = plan_call("step", manifest)
     calls = [(flat_call(plan, WEIGHTS, manifest, {"n": n}), {"n": n}) for n in (2, 8)]
-    found = spread_of(manifest, "step", weight_shardings(manifest, WEIGHTS), calls)
+    found = shardings_of(manifest, "step", weight_shardings(manifest, WEIGHTS), calls)
     assert found is not None
     return found, calls[0][0]
 
@@ -86,14 +86,14 @@ def spread(manifest: BuildManifest) -> tuple[Spread, FlatCall]:
 def refusal(manifest: BuildManifest) -> tuple[str, str, Finding]:
     """Code, place and the rest of what is refused."""
     with pytest.raises(BuildManifestError) as caught:
-        found, call = spread(manifest)
+        found, call = sharded(manifest)
         found.of_outputs(jax.eval_shape(call, *(leaf.data for leaf in call.leaves)), {"n": 2})
     (finding,) = caught.value.findings
     return finding.code, finding.where.rpartition("m.toml:")[2], finding
 
 
 def test_every_leaf_gets_its_sharding_and_keys_keep_their_words_together(make: Make) -> None:
-    found, call = spread(
+    found, call = sharded(
         make(
             'w = ["model", []]',
             '"state/mo*" = ["data", "model"], keys = ["data"]',

@@ -15,7 +15,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.pipeline.children import child
-from aotc.pipeline.staging import ProgramJob, Staging, variables_file
+from aotc.pipeline.scratch import ProgramJob, Scratch, variables_file
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.meter import OnStage
@@ -52,7 +52,7 @@ REFERRED = (
     *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
     variables_file(REFERENCE),
 )
-"""Patterns of the files that the reference process leaves in the staging folder."""
+"""Patterns of the files that the reference process leaves in the scratch folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Source:
     """The program to run."""
 
     job: ProgramJob
-    staging: Staging
+    scratch: Scratch
 
     def worker(
         self, kind: Kind, module: str, leaves: tuple[str, ...], variables: Mapping[str, str]
@@ -77,7 +77,7 @@ class Source:
             **identity.library_parts(environment),
             **native_parts(environment, self.job.manifest.root),
         }
-        root, folder = self.job.manifest.root, self.staging.folder
+        root, folder = self.job.manifest.root, self.scratch.folder
         return Worker(kind, module, root, folder, known, leaves, environment)
 
     def execute(
@@ -93,7 +93,7 @@ class Source:
         """Run the process to its end, as `child.run`. Raises CaptureError (AOTC-E840) besides, if
         the build manifest is then another file than the one that was read.
         """
-        self.staging.write_job(self.job)
+        self.scratch.write_job(self.job)
         child.run(
             "aotc.pipeline.children.recorded",
             [worker.module, str(self.job.manifest.path), str(worker.folder)],
@@ -124,7 +124,7 @@ def capture(
     Raises CaptureError, BuildManifestError.
     """
     if failures.are_collected:
-        source.staging.keep_going()
+        source.scratch.keep_going()
     total, done = len(source.job.manifest.entry_points), 0
 
     def advance(name: str) -> None:
@@ -132,7 +132,7 @@ def capture(
         done += 1
         if done < total:  # after the last one, fixtures are made and weights written
             on_stage("capture", done, total)
-        on_captured(source.staging.read_entry_point(name))
+        on_captured(source.scratch.read_entry_point(name))
 
     variables = {
         constants.CONSTANTS_AS_ARGUMENTS: "1",
@@ -155,12 +155,12 @@ def capture(
     try:
         keep = captured.result()
     except AotcError as error:
-        if not failures.are_collected or not source.staging.program.exists():
+        if not failures.are_collected or not source.scratch.program.exists():
             raise
         failures.add(error.findings)
-        return source.staging.read_program(), remembered.nothing
+        return source.scratch.read_program(), remembered.nothing
     on_stage("capture", total, total)
-    return replace(source.staging.read_program(), read=source.staging.read_files()), keep
+    return replace(source.scratch.read_program(), read=source.scratch.read_files()), keep
 
 
 def reference(
@@ -173,8 +173,8 @@ def reference(
     plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
 
     def compute() -> Keep:
-        source.staging.write_threads(max(1, workers.jobs - 1))
-        worker = replace(plain, known={**plain.known, **dict(_given(source.staging, program))})
+        source.scratch.write_threads(max(1, workers.jobs - 1))
+        worker = replace(plain, known={**plain.known, **dict(_given(source.scratch, program))})
         return remembered.run(
             worker,
             tasks,
@@ -199,12 +199,12 @@ def _edited(manifest: BuildManifest) -> Iterator[Finding]:
     return changed({manifest.path.name: sha256(manifest.text)}, [(manifest.path.name, now)])
 
 
-def _given(staging: Staging, program: CapturedProgram) -> Iterator[tuple[str, str]]:
+def _given(scratch: Scratch, program: CapturedProgram) -> Iterator[tuple[str, str]]:
     """The files that the reference process reads, as parts of its key, named for people."""
-    given = [(_NAMES[path.name], path) for path in map(staging.folder.joinpath, _NAMES)]
+    given = [(_NAMES[path.name], path) for path in map(scratch.folder.joinpath, _NAMES)]
     for kind, path_of in (
-        ("fixture inputs", staging.inputs),
-        ("recorded results", staging.results),
+        ("fixture inputs", scratch.inputs),
+        ("recorded results", scratch.results),
     ):
         given += [
             (f"{kind} of {name}, profile {number}", path_of(key))
@@ -214,6 +214,6 @@ def _given(staging: Staging, program: CapturedProgram) -> Iterator[tuple[str, st
     given += [
         (f"weights {name}, part {number}", path)
         for name in program.weights
-        for number, path in enumerate(staging.weights(name), 1)
+        for number, path in enumerate(scratch.weights(name), 1)
     ]
     yield from ((name, sha256(path.read_bytes())) for name, path in given if path.exists())
