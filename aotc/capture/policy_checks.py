@@ -14,8 +14,8 @@ from aotc.config.build_manifest import (
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.expressions import parse_expression
-from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Pad, Split, TensorSpec
+from aotc_runtime.schema.tensor_text import tensor_text
 
 
 def findings(

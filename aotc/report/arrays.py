@@ -17,7 +17,7 @@ from aotc.errors import refusal
 from aotc.packing.files import write_atomically
 from aotc.packing.places import NPZ, require_file_place
 from aotc_runtime.schema.manifest import DType, TensorSpec
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 from aotc_runtime.system.files import open_regular
 
 Array = np.ndarray[Any, Any]

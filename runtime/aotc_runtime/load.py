@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from aotc_runtime.engines import registry
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.xla import engine as xla
 from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
 from aotc_runtime.errors import AotcError, refusal
-from aotc_runtime.schema.engine import XLA
+from aotc_runtime.schema.devices import XLA
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready

@@ -12,6 +12,7 @@ from aotc.errors import finding
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
+from aotc_runtime.schema.choice_report import certified_report
 from aotc_runtime.verification.contents import Contents
 
 WIDTH = 80
@@ -64,7 +65,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
             "missing_features": list(evidence.missing),
             "better_targets": {name: list(more) for name, more in evidence.better.items()},
             "parity_at_build": asdict(evidence.parity),
-            "certified": evidence.certified.to_json() if evidence.certified else None,
+            "certified": certified_report(evidence.certified),
             "certificates": [asdict(claim) for claim in evidence.claims],
         },
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Aval, Buffer, Device
+from aotc_runtime.engines.device import Aval, Buffer, Device
 from aotc_runtime.errors import AotcError, refusal
 
 Array = np.ndarray[Any, Any]

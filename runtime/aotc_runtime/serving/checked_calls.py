@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Buffer
+from aotc_runtime.engines.device import Buffer
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.tree import Leaf

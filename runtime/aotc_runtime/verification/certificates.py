@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError, Finding, finding
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate import PASSED, Certificate
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
-from aotc_runtime.schema.choice import Certified, MeasuredDifference, Ruling
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
+from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
@@ -123,7 +123,7 @@ def read_statements(
 
 def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:
     """The certificate about exactly this root; or what it is instead, nothing for provenance."""
-    if signed.payload_type != dsse.PAYLOAD_TYPE:
+    if signed.payload_type != in_toto.PAYLOAD_TYPE:
         return f"a payload of type {signed.payload_type}"
     try:
         statement = decode_foreign(signed.payload, Statement, where=signed.where)

@@ -13,8 +13,7 @@ from msgspec import UNSET
 
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.engine import XLA, engine_name
-from aotc_runtime.schema.labels import data_text
+from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
     Argument,
@@ -169,6 +168,8 @@ def _check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
             continue
         words = (spec.key_impl.words,)
         if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
+            from aotc_runtime.schema.tensor_text import data_text
+
             expected = f"key data: uint32 with a last axis of {words[0]}"
             yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
 

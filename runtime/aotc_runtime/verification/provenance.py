@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.formats.statement import SIGN_TYPE
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.signatures import Voucher
 

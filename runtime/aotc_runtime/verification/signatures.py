@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from aotc_runtime import limits
-from aotc_runtime.errors import AotcError, Finding, finding, raise_if, refusal
-from aotc_runtime.formats import dsse
+from aotc_runtime.errors import AotcError, raise_if, refusal
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import (
+from aotc_runtime.formats.in_toto import (
     PROVENANCE_TYPE,
     SILENT_TYPES,
     STATEMENT_TYPE,
@@ -54,7 +53,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
     Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
     number of signatures, or one twice.
     """
-    envelope = decode_foreign(data, dsse.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX)
+    envelope = decode_foreign(
+        data, in_toto.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX
+    )
     count = len(envelope.signatures)
     if not 1 <= count <= limits.SIGNATURES_MAX:
         raise _signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
@@ -63,9 +64,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
         raise _signatures_error(where, "each signature once", "one that stands twice")
     return SignedPayload(
         envelope.payloadType,
-        dsse.decode_base64(envelope.payload, where=f"{where} payload"),
+        in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
         tuple(
-            (signature.keyid, dsse.decode_base64(signature.sig, where=f"{where} signature"))
+            (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
             for signature in envelope.signatures
         ),
         where,
@@ -103,7 +104,7 @@ def who_signed(
     tried first, and an unknown or missing one excludes no key.
     Raises BundleFormatError (AOTC-E119).
     """
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
     for claimed, signature in signed.signatures:
         named = keys.get(claimed)
         others = (key for key in keys.values() if key is not named)
@@ -168,7 +169,9 @@ def vouchers_for(
             expected=f"a signature by {_names(keys.values())}",
         )
     if len(found) < policy.threshold:
-        raise_if(_idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
+        from aotc_runtime.verification.idle_keys import idle_findings
+
+        raise_if(idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
         names = f": {_names(keys[signer] for signer in found)}" if found else ""
         # A builder's bill of materials beside its provenance takes nothing away.
         others = [type_ for type_, signers in sorted(silent.items()) if signers - {*found}]
@@ -213,7 +216,7 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
     and what is not known to vouch for nothing is refused.
     """
     expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
-    if signed.payload_type != dsse.PAYLOAD_TYPE:
+    if signed.payload_type != in_toto.PAYLOAD_TYPE:
         found = f"a payload of type {signed.payload_type}"
         raise refusal("AOTC-E305", signed.where, found, expected=expected)
     statement = decode_foreign(signed.payload, Statement, where=signed.where)
@@ -226,34 +229,6 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
         found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
         raise refusal("AOTC-E305", signed.where, found, expected=expected)
     return statement
-
-
-def _idle_findings(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:
-    """Why signatures that verify did not count, one finding for each key."""
-    clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    for key in keys:
-        state = key.state(now)
-        if state == "revoked":
-            yield finding(
-                "AOTC-E312",
-                f"{where} key {key.label}",
-                f"one by {key.id}, which the policy lists under revoked.keys",
-            )
-            continue
-        early = state == "not yet valid"
-        bound = key.not_before if early else key.not_after
-        assert bound is not None, "a key without bounds is always valid"
-        limit, side = ("not_before", "from") if early else ("not_after", "up to")
-        yield finding(
-            "AOTC-E311",
-            f"{where} key {key.label}",
-            f"a check at {clock}: the key is {state}, and its signature does not count",
-            expected=f"a check {side} {bound.isoformat()}, the key's {limit}",
-            hint="check again after that time, or sign with a key that is valid already"
-            if early
-            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
-            "is still to be trusted, move its not_after",
-        )
 
 
 def _names(keys: Iterable[PublicKey]) -> str:

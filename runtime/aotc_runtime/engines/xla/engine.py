@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import threading
 
-from aotc_runtime.engines.protocol import Device
+from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu import device as cpu
 from aotc_runtime.engines.xla.cpu.device import Processor
-from aotc_runtime.engines.xla.refusals import first_line, no_device
 from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator
 
@@ -25,16 +24,9 @@ _serving_lock = threading.Lock()
 
 def facts(platform: str) -> Accelerator | None:
     """The devices of an accelerator's platform, as their driver or the system says."""
-    match platform:
-        case "cuda":
-            from aotc_runtime.engines.xla.cuda import facts as cuda
+    from aotc_runtime.engines.xla.platforms import facts
 
-            return cuda.detect()
-        case "tpu":
-            from aotc_runtime.engines.xla.tpu import facts as tpu
-
-            return tpu.detect()
-    return None
+    return facts(platform)
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
@@ -63,20 +55,9 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
 
 
 def _accelerated(platform: str, started: Processor) -> XlaDevice:
-    """started: the processor, without which no plugin runs."""
-    try:
-        match platform:
-            case "cuda":
-                from aotc_runtime.engines.xla.cuda.device import CudaDevice
+    from aotc_runtime.engines.xla.platforms import accelerated
 
-                return CudaDevice()
-            case "tpu":
-                from aotc_runtime.engines.xla.tpu.device import TpuDevice
-
-                return TpuDevice()
-    except (OSError, started.error) as error:
-        raise no_device(platform, first_line(error)) from error
-    raise no_device(platform, "a platform that this runtime cannot start")
+    return accelerated(platform, started)
 
 
 def processor(threads: int | None = None, devices: int | None = None) -> Processor:

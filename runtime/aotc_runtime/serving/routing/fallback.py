@@ -16,7 +16,7 @@ from aotc_runtime.schema.manifest import CompileHere, OutOfProfilePolicy, Pad, T
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.execution import Execution
-from aotc_runtime.serving.resident import ResidentEntryPoint, avals
+from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.routing.calls import (
     ExactCall,
     PaddedCall,
@@ -31,6 +31,7 @@ from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
 from aotc_runtime.serving.routing.sizes import (
     Shapes,
     Sizes,
+    avals,
     check_accepted,
     no_profile,
     shapes_at,

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from aotc_runtime.engines.device import Aval
 from aotc_runtime.errors import AotcError, Finding, ShapeError, finding, refusal
 from aotc_runtime.schema.expressions import parse_expression, parse_relation
-from aotc_runtime.schema.labels import data_text, policies_of, sizes_text
-from aotc_runtime.schema.manifest import Dimension, EntryPoint, OutOfProfilePolicy, TensorSpec
+from aotc_runtime.schema.labels import policies_of, sizes_text
+from aotc_runtime.schema.manifest import (
+    Dimension,
+    DType,
+    EntryPoint,
+    OutOfProfilePolicy,
+    TensorSpec,
+)
+from aotc_runtime.schema.tensor_text import data_text
+from aotc_runtime.serving.tensors import numpy_dtype
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
@@ -184,3 +193,10 @@ def shapes_at(
         )
         for axes, shape in zip(tensors, profile, strict=True)
     ]
+
+
+def avals(dtypes: Sequence[DType], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
+    """Shapes and dtypes on one device."""
+    return tuple(
+        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
+    )
