@@ -379,7 +379,9 @@ HOST = {
         "`devices` to the first load",
     ),
     "AOTC-E504": Code(
-        "custom calls that this runtime cannot serve", "use an `aotc-runtime` that serves them"
+        "custom calls that this runtime cannot serve",
+        "use an `aotc-runtime` that serves them",
+        hint="use an aotc-runtime that serves them",
     ),
     "AOTC-E505": Code("the bundle has no such target", "pass one that it has, or none"),
     "AOTC-E506": Code(
@@ -396,7 +398,9 @@ HOST = {
     ),
     "AOTC-E509": Code("a driver older than the executables need", "update it"),
     "AOTC-E510": Code(
-        "a Python package is missing that custom calls need: scipy, for LAPACK", "install it"
+        "a Python package is missing that custom calls need: scipy, for LAPACK",
+        "install it",
+        hint="`pip install scipy`: jaxlib requires it, but it was left out here",
     ),
 }
 

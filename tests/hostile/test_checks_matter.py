@@ -19,6 +19,7 @@ from aotc_runtime.verification import (
     consistency,
     contents,
     custom_calls,
+    missing_targets,
     verify,
 )
 
@@ -354,10 +355,10 @@ COMPATIBILITY = [
           "AOTC-E502"),
     Check(compatibility.check_devices, ("has < needs", "False"),
           requiring(devices=2), "AOTC-E503"),
-    Check(custom_calls.check_served, ("if unknown", "if False"),
+    Check(custom_calls.unserved_calls, ("if unknown", "if False"),
           requiring(custom_call_targets=["TopK", "lapack_sgeqrf_ffi", "xla_python_cpu_callback"]),
           "AOTC-E504"),
-    Check(custom_calls.check_libraries, ('"scipy" not in host.libraries', "False"),
+    Check(custom_calls.missing_libraries, ('"scipy" not in host.libraries', "False"),
           needing_lapack, "AOTC-E510"),
     Check(compatibility.check_stablehlo, ("version_numbers(needs) > reads", "False"),
           a_newer_module, "AOTC-E404"),
@@ -378,6 +379,13 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 
 def test_every_code_of_the_verification_has_its_check_here() -> None:
-    assert codes_in(verify, contents, choosing, compatibility, consistency) == {
-        check.code for check in CHECKS
-    } - {ACCEPTED}
+    modules = (
+        verify,
+        contents,
+        choosing,
+        missing_targets,
+        compatibility,
+        custom_calls,
+        consistency,
+    )
+    assert codes_in(*modules) == {check.code for check in CHECKS} - {ACCEPTED}

@@ -207,12 +207,19 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets, and Python packages behind them."""
+    """requires.custom_call_targets: those this runtime can register."""
     if manifest.requires.custom_call_targets:
-        from aotc_runtime.verification.custom_calls import check_libraries, check_served
+        from aotc_runtime.verification.custom_calls import unserved_calls
 
-        yield from check_served(manifest, _where(manifest))
-        yield from check_libraries(manifest, host, _where(manifest))
+        yield from unserved_calls(manifest, _where(manifest))
+
+
+def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
+    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
+    if manifest.requires.custom_call_targets:
+        from aotc_runtime.verification.custom_calls import missing_libraries
+
+        yield from missing_libraries(manifest, host, _where(manifest))
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
@@ -262,6 +269,7 @@ CHECKS: tuple[Check, ...] = (
     check_devices,
     check_device,
     check_custom_calls,
+    check_libraries,
     check_memory,
 )
 """docs/trust.md 8 to 10, in that order."""

@@ -10,8 +10,8 @@ from aotc_runtime.schema.kernels import LAPACK, SERVED, is_served
 from aotc_runtime.schema.manifest import BundleManifest
 
 
-def check_served(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register."""
+def unserved_calls(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Custom calls that this runtime cannot register."""
     unknown = [
         target
         for target in manifest.requires.custom_call_targets
@@ -28,8 +28,8 @@ def check_served(manifest: BundleManifest, where: str) -> Iterator[Finding]:
         )
 
 
-def check_libraries(manifest: BundleManifest, host: HostFacts, where: str) -> Iterator[Finding]:
-    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
+def missing_libraries(manifest: BundleManifest, host: HostFacts, where: str) -> Iterator[Finding]:
+    """Python packages behind custom calls that the host lacks, if it is known which it has."""
     needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
     if needing and host.libraries is not None and "scipy" not in host.libraries:
         yield Finding(
