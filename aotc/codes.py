@@ -77,7 +77,10 @@ USAGE = {
         "write `NAME=@file.npy`, `NAME=8x64xf32` or `@file.npz`",
     ),
     "AOTC-E012": Code(
-        "an array file cannot be read", "write it with `numpy.save` or `numpy.savez`"
+        "an array file cannot be read",
+        "write it with `numpy.save` or `numpy.savez`",
+        expected="a readable .npy or .npz file",
+        hint="write it with numpy.save",
     ),
     "AOTC-E013": Code(
         "an input or a result that does not exist, or is missing",
@@ -89,7 +92,9 @@ USAGE = {
         "write it as `aotc inspect` shows it: `batch=8`",
     ),
     "AOTC-E015": Code(
-        "`SOURCE_DATE_EPOCH` is no time", "write whole seconds since 1970, or unset it"
+        "`SOURCE_DATE_EPOCH` is no time",
+        "write whole seconds since 1970, or unset it",
+        expected="whole seconds since 1970-01-01T00:00:00Z",
     ),
     "AOTC-E016": Code(
         "a signer from another package failed, or signs with another key than it says",
@@ -111,7 +116,12 @@ USAGE = {
         expected="the PIN of the token",
         hint="set AOTC_PKCS11_PIN, add pin-source=FILE to the URI, or run in a terminal",
     ),
-    "AOTC-E020": Code("a model signature inside the bundle's folder", "write it beside the folder"),
+    "AOTC-E020": Code(
+        "a model signature inside the bundle's folder",
+        "write it beside the folder",
+        expected="a place outside of the bundle's folder",
+        hint="write it beside the folder, as without -o",
+    ),
     "AOTC-E021": Code(
         "a key that model_signing does not take",
         "make one with `aotc keygen --type ecdsa-p256`",
@@ -133,12 +143,23 @@ USAGE = {
         expected="TOML that can be changed in place",
         hint="change the policy in an editor (docs/trust.md lists its keys); nothing was written",
     ),
-    "AOTC-E030": Code("not a readable tuning file", "correct the path, or tune again"),
-    "AOTC-E031": Code("a tuning file of another program, target or jaxlib", "tune again"),
+    "AOTC-E030": Code(
+        "not a readable tuning file",
+        "correct the path, or tune again",
+        expected="a tuning file, as `aotc build --tune --save-tuning` writes it",
+        hint="correct the path, or tune again",
+    ),
+    "AOTC-E031": Code(
+        "a tuning file of another program, target or jaxlib",
+        "tune again",
+        hint="tune again: `aotc build --tune --save-tuning`",
+    ),
     "AOTC-E040": Code(
         "a traffic log that cannot be read",
         "write JSON lines, CSV with a header, or a report of a bundle "
         "([profiles.md](profiles.md#logs))",
+        expected="a log of sizes: JSON lines, CSV with a header, or a report of a bundle",
+        hint='write a line such as {{"batch": 3, "seq": 117}} for each call',
     ),
     "AOTC-E041": Code(
         "a traffic log without calls that the entry point could serve",
@@ -150,18 +171,29 @@ USAGE = {
     "AOTC-E043": Code(
         "a build manifest whose profiles cannot be changed in place",
         "change it in an editor; `--json` prints the profiles",
+        expected="TOML that can be changed in place",
+        hint="change it in an editor, with the profiles that --json prints; nothing was written",
     ),
     "AOTC-E044": Code(
-        "the build manifest was changed while profiles were chosen for it", "run the command again"
+        "the build manifest was changed while profiles were chosen for it",
+        "run the command again",
+        expected="the manifest that the profiles were chosen for",
+        hint="run the command again; nothing was written",
     ),
     "AOTC-E045": Code(
         "`aotc profiles check`: the bundle has no such target", "pass one that it has, or none"
     ),
     "AOTC-E046": Code(
-        "`--plot` of another kind than SVG or PNG", "name a file that ends in `.svg` or `.png`"
+        "`--plot` of another kind than SVG or PNG",
+        "name a file that ends in `.svg` or `.png`",
+        expected="a file that ends in .svg or .png",
+        hint="give the file such a name",
     ),
     "AOTC-E047": Code(
-        "`--plot` of a PNG without matplotlib", "`pip install ./runtime '.[plots]'`, or write SVG"
+        "`--plot` of a PNG without matplotlib",
+        "`pip install ./runtime '.[plots]'`, or write SVG",
+        expected="matplotlib, which draws PNG files",
+        hint="write a .svg file, or from a clone: pip install ./runtime '.[plots]'",
     ),
     "AOTC-E050": Code(
         "`aotc merge`: bundles of different programs",
@@ -177,6 +209,8 @@ USAGE = {
     "AOTC-E052": Code(
         "`aotc sign`: a copy from which targets were left out",
         "sign the whole bundle, then extract from it",
+        expected="a bundle that holds every target of its root",
+        hint="sign the whole bundle, then extract from it; a copy keeps its signatures",
     ),
     "AOTC-E053": Code(
         "`aotc compat`: a file that does not describe a host",
@@ -197,6 +231,7 @@ USAGE = {
     "AOTC-E056": Code(
         "`aotc diff --fail-on`: no rule",
         "write it as [commands.md](commands.md#diff) has it: `flops>+5%`, `module`",
+        hint="write it as module, flops, flops>+5% or temp_memory>+64kB",
     ),
     "AOTC-E057": Code(
         "a module or executable cannot be shown as text",
@@ -235,15 +270,21 @@ USAGE = {
     "AOTC-E064": Code(
         "`--executor`: not a URL of a Dask scheduler, or Dask is not installed",
         "write it as `dask://HOST:PORT`; `pip install ./runtime '.[dask]'`",
+        expected="an executor: dask://HOST:PORT, dask+tls://HOST:PORT",
     ),
     "AOTC-E065": Code(
         "`--executor`: the scheduler does not answer",
         "start it with `dask scheduler`, and workers with `dask worker`",
+        expected="the scheduler of a Dask cluster",
+        hint="start one with `dask scheduler`, and workers with `dask worker`",
     ),
     "AOTC-E066": Code(
         "`aotc reproduce --install`: no policy that accepts the bundle whose packages it would "
         "install",
         "pass `--trust POLICY`; or `--untrusted`, if you know where the bundle comes from",
+        expected="--trust, a policy that accepts the bundle before what it names is installed",
+        hint="pass --trust POLICY; or --untrusted, if you know who made this bundle and where "
+        "it has been",
     ),
     "AOTC-E080": Code(
         "`aotc init`: an option that cannot be understood, or two for one parameter",
@@ -252,6 +293,7 @@ USAGE = {
     "AOTC-E081": Code(
         "`aotc init`: a parameter of which nothing is known",
         "describe it with an option, an example or an annotation",
+        expected="what it is: an array, weights, or a fixed value",
     ),
     "AOTC-E082": Code(
         "`aotc init`: an example that raises, does not fit the function, or holds what a "
@@ -266,15 +308,19 @@ USAGE = {
     "AOTC-E084": Code(
         "`aotc init`: the file, or the module that is written beside it, exists",
         "name another with `--output`, or the bundle with `--name`",
+        expected="the name of a new file",
     ),
     "AOTC-E085": Code(
         "`aotc init`: something to call that no manifest can: a class, a method that is named on "
         "its class, a generator, a coroutine, arguments without names",
         "name an object's method, or write a function around it",
+        expected="a function that takes arrays by name and returns arrays",
     ),
     "AOTC-E092": Code(
         "`--builder-id` or `AOTC_BUILDER_ID` is no URI",
         "name who builds as `https://ci.example.org/builder/7`",
+        expected="a URI that names who builds",
+        hint="such as https://ci.example.org/builder/7; policies name it in accepts.builders",
     ),
 }
 
@@ -313,6 +359,8 @@ RESOURCES = {
     "AOTC-E557": Code(
         "`aotc certify`: the package index cannot be reached, and the version is not cached",
         "connect to it, or configure another index for pip or uv",
+        hint="connect to it, or configure another index for pip or uv (PIP_INDEX_URL, "
+        "UV_INDEX_URL); environments that exist already need none",
     ),
     "AOTC-E558": Code(
         "`aotc certify`: the index has no wheels of this jaxlib, or of what the runtime needs, "
@@ -328,7 +376,10 @@ RESOURCES = {
 
 BACKEND = {
     "AOTC-E759": Code(
-        "a process of `aotc bench` ended early", "if memory ran out, `--threads 1`; else report it"
+        "a process of `aotc bench` ended early",
+        "if memory ran out, `--threads 1`; else report it",
+        expected="the executables to run for as long as they are measured",
+        hint="if memory ran out, measure fewer threads: --threads 1; else report it",
     ),
 }
 
@@ -356,7 +407,12 @@ BUILD_MANIFEST = {
     "AOTC-E812": Code(
         "a target names a processor, feature or option that is not known", "correct the name"
     ),
-    "AOTC-E813": Code("two target files with one name", "rename one of them"),
+    "AOTC-E813": Code(
+        "two target files with one name",
+        "rename one of them",
+        expected="targets with distinct names",
+        hint="rename one of the two target files' `name`",
+    ),
     "AOTC-E814": Code(
         "a sharding does not fit an array: another number of axes, or a size that the devices do "
         "not divide",
@@ -382,11 +438,19 @@ CAPTURE = {
         "a call back into Python",
         "remove it: callbacks cannot be shipped. Where a library makes it, [a "
         "setting](build-manifest.md#libraries-that-call-back-into-python) may help",
+        expected="a function that runs on the device alone",
     ),
-    "AOTC-E823": Code("an ordered or other side effect", "remove the operation that has it"),
+    "AOTC-E823": Code(
+        "an ordered or other side effect",
+        "remove the operation that has it",
+        expected="a function without side effects",
+        hint="remove the operation that has this effect",
+    ),
     "AOTC-E824": Code(
         "a mutable reference that the function closes over",
         "pass the state in and return the new one",
+        expected="a pure function",
+        hint="pass the state in as an argument and return the new state",
     ),
     "AOTC-E825": Code("a result that is no array, or holds none", "return arrays, and arrays only"),
     "AOTC-E826": Code(
@@ -398,6 +462,8 @@ CAPTURE = {
     "AOTC-E827": Code(
         "results whose structure changes from profile to profile",
         "return one structure, or split the entry point",
+        hint="return the same structure and dtypes at every size; split the function into two "
+        "entry points otherwise",
     ),
     "AOTC-E828": Code(
         "64-bit types while 64-bit types are off",
@@ -439,19 +505,28 @@ CAPTURE = {
     "AOTC-E837": Code(
         "a donated input that no output can take the place of",
         "return its new value, or do not donate it",
+        hint="return the updated value with the same shape and dtype, or remove the input "
+        "from `donate`",
     ),
     "AOTC-E838": Code(
         "a policy for a dimension by whose size the program decides in Python",
         "ask no size in Python, or leave the policy at `fail`",
+        hint="do not decide by the size in Python: jnp.where, jax.lax.cond and jnp.arange "
+        "work at any size; or split the function into two entry points, or leave the "
+        "policy at fail",
     ),
     "AOTC-E839": Code(
         "a policy that the function's inputs, outputs or operations do not allow",
         "change the function, or leave the policy at `fail`",
+        hint="change the function, or leave the policy at fail",
     ),
     "AOTC-E840": Code(
         "a file that the build is made from was changed while it was read, or between two "
         "processes that read it",
         "build again when nobody writes it",
+        expected="a file that stays as it is during the build",
+        hint="build again when nobody writes it; replace files that a build may be reading by "
+        "renaming a new one over them",
     ),
     "AOTC-E841": Code(
         "an operation that jax cannot lower for a platform of the targets",
@@ -462,13 +537,30 @@ CAPTURE = {
         "plain JAX cannot run the program on the build host, so that there is nothing to compare "
         "executables with",
         "[record its results](build-manifest.md#programs-that-do-not-run-here) where it runs",
+        expected="a program that plain JAX runs on this host, to have results to compare with",
+        hint="record its results where it runs, and name the file as `results` in its "
+        "`fixtures`; or choose what runs here with jax.lax.platform_dependent",
     ),
 }
 
 COMPILE = {
-    "AOTC-E901": Code("XLA refused the program", "the message is XLA's; it names the operation"),
-    "AOTC-E902": Code("the compiler process crashed", "try another target, and report it"),
-    "AOTC-E903": Code("compilation took too long", "simplify the program, or report it"),
+    "AOTC-E901": Code(
+        "XLA refused the program",
+        "the message is XLA's; it names the operation",
+        expected="a program that XLA compiles for this target",
+        hint="the message is XLA's; the operation it names is in the entry point",
+    ),
+    "AOTC-E902": Code(
+        "the compiler process crashed",
+        "try another target, and report it",
+        expected="the compiler process to finish",
+        hint="a crash of XLA or LLVM: try another target, and report it with these lines",
+    ),
+    "AOTC-E903": Code(
+        "compilation took too long",
+        "simplify the program, or report it",
+        hint="simplify the program, or report it to XLA",
+    ),
     "AOTC-E904": Code(
         "custom calls that no runtime can serve, with the program's line if it makes them by "
         "`jax.ffi` or Pallas",
@@ -477,8 +569,13 @@ COMPILE = {
     "AOTC-E905": Code(
         "code that is not for the target",
         "leave out what this jaxlib does not know, or build with a newer one",
+        hint="leave out of the target what this jaxlib does not know, or build with a newer one",
     ),
-    "AOTC-E906": Code("jaxlib is not as expected", "install a version that this aotc supports"),
+    "AOTC-E906": Code(
+        "jaxlib is not as expected",
+        "install a version that this aotc supports",
+        hint="install a jaxlib that this aotc supports: `pip install 'jaxlib>=0.11.2,<0.13'`",
+    ),
     "AOTC-E907": Code(
         "what compiles for an accelerator is not installed, or not of jaxlib's version",
         "install it; the hint says what",
@@ -491,25 +588,41 @@ COMPILE = {
     "AOTC-E909": Code(
         "no backend for the target's platform", "correct the platform, or install its package"
     ),
-    "AOTC-E910": Code("jax is not as expected", "install a version that this aotc supports"),
+    "AOTC-E910": Code(
+        "jax is not as expected",
+        "install a version that this aotc supports",
+        hint="install a jax version that this aotc supports: `pip install 'jax>=0.11.2,<0.13'`",
+    ),
     "AOTC-E911": Code(
         "`--tune`, but this host cannot run the target",
         "tune on a host that can, with `--save-tuning`; build here with `--tuning`",
+        expected="a host that runs the target, to measure on",
+        hint="tune on such a host with --save-tuning, and build here with --tuning",
     ),
     "AOTC-E912": Code(
-        "the process that measures candidates crashed", "build without `--tune`, and report it"
+        "the process that measures candidates crashed",
+        "build without `--tune`, and report it",
+        expected="every executable to run on the inputs of its fixture",
+        hint="build without --tune, and report this with the lines above",
     ),
     "AOTC-E913": Code(
         "a worker of `--executor` with another toolchain",
         "install what this build has on all workers, and start them anew",
+        expected="the toolchain of this build: its bundle says what it was built with",
+        hint="install the same versions of aotc, jaxlib, numpy and msgspec on all workers, "
+        "and start them anew",
     ),
     "AOTC-E914": Code(
         "the executor lost a task: its workers are gone, crashed, or raised something",
         "look at the workers; they need this version of aotc, and enough memory",
+        expected="workers that finish their tasks",
+        hint="look at the workers: they need this version of aotc, and enough memory",
     ),
     "AOTC-E915": Code(
         "a worker's answer is damaged, or it did not get what was sent",
         "build again; look at the workers and the network between",
+        expected="an executable with the digest that it was sent with",
+        hint="build again; look at the workers and the network between",
     ),
 }
 
@@ -522,6 +635,9 @@ REPRODUCIBILITY = {
     "AOTC-E941": Code(
         "`aotc reproduce`: no provenance of one build",
         "build with `--key`; of a merged bundle, reproduce those it was merged from",
+        expected="the provenance of one build",
+        hint="build with --key, which signs what was built from what; of a merged bundle, "
+        "reproduce those it was merged from",
     ),
     "AOTC-E942": Code(
         "`aotc reproduce`: the build manifest is not there, or is another",
@@ -542,6 +658,7 @@ REPRODUCIBILITY = {
         "`aotc reproduce`: provenance that names what no build records: a file, package or "
         "target that is none",
         "aotc did not write it; `--trust` takes provenance of keys that you trust only",
+        hint="aotc did not write this; pass --trust to take provenance of keys you trust only",
     ),
     "AOTC-E946": Code(
         "`aotc reproduce`: results differ, and a variable that the recorded build read is set in "
@@ -554,9 +671,14 @@ PARITY = {
     "AOTC-E951": Code(
         "an executable differs from plain JAX by more than the tolerance",
         "raise `tolerance` if the difference is harmless",
+        expected="what plain JAX computes, within the entry point's tolerance",
+        hint="raise `tolerance` if the difference is harmless; it comes from another order of "
+        "operations, or from a program that is not deterministic",
     ),
     "AOTC-E952": Code(
-        "an executable crashed or hung on its fixture", "reduce the program and report it"
+        "an executable crashed or hung on its fixture",
+        "reduce the program and report it",
+        expected="every executable to run its fixture",
     ),
     "AOTC-E953": Code(
         "the runtime refused what was just built", "a bug in aotc, or a full disk: report it"
@@ -564,6 +686,7 @@ PARITY = {
     "AOTC-E954": Code(
         "`aotc run --expect`: the result is another",
         "see the difference; pass `--rtol` and `--atol`",
+        hint="compare with the file that belongs to this bundle, or raise --rtol",
     ),
     "AOTC-E955": Code(
         "a padded call gives another result than one of exactly its sizes: the padding leaks",
@@ -594,6 +717,7 @@ FLEETS = {
     "AOTC-E961": Code(
         "`aotc compat`: a host on which no target of the bundle runs",
         "build for a target that it has, or bring it to an accepted jaxlib",
+        expected="a target that runs there",
     ),
 }
 
@@ -605,13 +729,17 @@ BUDGETS = {
     "AOTC-E972": Code(
         "`aotc profiles check`: more padding than `--max-padding`",
         "`aotc profiles suggest` finds profiles that fit better",
+        hint="`aotc profiles suggest MANIFEST --traffic` finds profiles that fit better",
     ),
     "AOTC-E973": Code(
         "a profile needs more memory than its target's `memory_limit`",
         "remove the profile, make it smaller, or raise the limit",
+        hint="remove the profile or make it smaller, or raise the limit",
     ),
     "AOTC-E974": Code(
-        "`aotc profiles suggest`: not even one profile fits into `--max-bytes`", "raise the limit"
+        "`aotc profiles suggest`: not even one profile fits into `--max-bytes`",
+        "raise the limit",
+        hint="raise the limit",
     ),
     "AOTC-E975": Code(
         "a build goes beyond one of its manifest's [gates](build-manifest.md#gates)",

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from importlib.metadata import requires
 from pathlib import Path
 
-from aotc.errors import quoted
+from aotc.errors import finding, quoted, refusal
 from aotc.processes import Processes
 from aotc_runtime.errors import Finding, ResourceError
 
@@ -60,16 +60,14 @@ def require_spelling(folder: Path, jaxlib: str) -> None:
     names = sorted(name.removeprefix("jaxlib-").removesuffix(end) for name in found)
     if names == [jaxlib]:
         return
-    raise ResourceError(
-        Finding(
-            code="AOTC-E558",
-            where=f"jaxlib {jaxlib}",
-            expected="the version as jaxlib itself spells it",
-            found=", ".join(names) or "no jaxlib after the installation",
-            hint=f"certify with --jaxlib {names[0]}"
-            if names
-            else "look at what pip or uv is configured to install",
-        )
+    raise refusal(
+        "AOTC-E558",
+        f"jaxlib {jaxlib}",
+        ", ".join(names) or "no jaxlib after the installation",
+        expected="the version as jaxlib itself spells it",
+        hint=f"certify with --jaxlib {names[0]}"
+        if names
+        else "look at what pip or uv is configured to install",
     )
 
 
@@ -120,28 +118,26 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
     known = versions[1] if versions else ""
     known = "" if known == "none" else known
     if NETWORK.search(said) and not known:
-        return Finding(
-            code="AOTC-E557",
-            where=where,
+        return finding(
+            "AOTC-E557",
+            where,
+            quoted("the index cannot be reached", lines),
             expected=f"{', '.join(wanted)} from the package index",
-            found=quoted("the index cannot be reached", lines),
-            hint="connect to it, or configure another index for pip or uv (PIP_INDEX_URL, "
-            "UV_INDEX_URL); environments that exist already need none",
         )
     if NOT_THERE.search(said):
         kind = f"{platform.python_implementation()} {platform.python_version()}"
-        return Finding(
-            code="AOTC-E558",
-            where=where,
+        return finding(
+            "AOTC-E558",
+            where,
+            f"none; there are {known}" if known else quoted("none", lines),
             expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
-            found=f"none; there are {known}" if known else quoted("none", lines),
             hint="choose a version that the index has for this Python, or certify with a Python "
             "that this jaxlib has wheels for",
         )
-    return Finding(
-        code="AOTC-E559",
-        where=where,
+    return finding(
+        "AOTC-E559",
+        where,
+        quoted(f"{Path(tool).name} failed", lines),
         expected="an environment with " + ", ".join(wanted),
-        found=quoted(f"{Path(tool).name} failed", lines),
         hint="on Debian, venv is a package of its own, python3-venv; or install uv",
     )

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from aotc.errors import CompileError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,12 @@ class LoweredParts:
     kept: tuple[int, ...]
 
 
-def _missing(name: str, error: Exception) -> CompileError:
-    return CompileError(
-        Finding(
-            code="AOTC-E910",
-            where=f"jax {jax.__version__}",
-            expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
-            found=str(error),
-            hint="install a jax version that this aotc supports: `pip install 'jax>=0.11.2,<0.13'`",
-        )
+def _missing(name: str, error: Exception) -> AotcError:
+    return refusal(
+        "AOTC-E910",
+        f"jax {jax.__version__}",
+        str(error),
+        expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence
 from aotc.locations import EntryPointLines
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.device import Compilation
+from aotc_runtime.schema.devices import Compilation, Mesh, Sharding
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -29,7 +29,6 @@ from aotc_runtime.schema.manifest import (
     TensorSpec,
     Tuned,
 )
-from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.tree import Tree
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ SPEED = """
 import json, os, sys, threading, time
 from pathlib import Path
 from aotc_runtime.digest import sha256
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -102,7 +102,7 @@ VERIFY = """
 import sys
 import time
 from pathlib import Path
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify

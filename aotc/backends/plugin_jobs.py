@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aotc.backends.refusals import (
     LINES_SHOWN,
-    failure,
+    place_of,
     refused_calls,
     refused_program,
     unknown_jaxlib,
@@ -17,10 +17,11 @@ from aotc.backends.refusals import (
 from aotc.backends.worker_folder import Problem
 from aotc.backends.worker_process import Answer, cost_of, memory_of
 from aotc.backends.xla.custom_calls import targets
-from aotc.errors import CompileError, quoted
+from aotc.errors import quoted, refusal
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.device import Compilation
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.devices import Compilation
 
 _ENTRY = re.compile(r"^ENTRY .*\n((?:.*\n)*?)\}", re.MULTILINE)
 _STEP = re.compile(r" = .*? ([a-z][a-z0-9-]*)\(")
@@ -82,17 +83,17 @@ def steps(hlo_text: str) -> dict[str, int]:
     return dict(sorted(kinds.items()))
 
 
-def _problem(job: CompileJob, answer: Answer, platform: Platform) -> CompileError:
+def _problem(job: CompileJob, answer: Answer, platform: Platform) -> AotcError:
     result = answer.result
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "descriptions of devices", result.words)
     if result.problem is Problem.TARGET:
-        return failure(
+        return refusal(
             "AOTC-E908",
-            job,
-            "a description of devices that the plugin understands",
+            place_of(job),
             quoted(result.words, answer.said[-LINES_SHOWN:]),
-            platform.correct,
+            expected="a description of devices that the plugin understands",
+            hint=platform.correct,
         )
     if refused := [name for name in result.called if not platform.is_allowed(name)]:
         return refused_calls(job, refused, platform.served)

@@ -19,7 +19,7 @@ from aotc.backends.registry import kind_of, platforms
 from aotc.backends.target_model import TargetModel
 from aotc.config import document as toml
 from aotc.config.problem import spell
-from aotc.errors import BuildManifestError, raise_if
+from aotc.errors import BuildManifestError, raise_if, refusal
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
 from aotc_runtime.words import closest
@@ -91,14 +91,12 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
         known = sorted(path.stem for path in target_files(manifest_folder))
         close = closest(name, [NATIVE, *known])
         choices = f"{NATIVE}, or one of: {', '.join(known)}"
-    raise BuildManifestError(
-        Finding(
-            code="AOTC-E811",
-            where=where,
-            expected=choices,
-            found=f"{spell(name)}, which is {why}",
-            hint=f"did you mean {close}?" if close else "`aotc targets list` shows every target",
-        )
+    raise refusal(
+        "AOTC-E811",
+        where,
+        f"{spell(name)}, which is {why}",
+        expected=choices,
+        hint=f"did you mean {close}?" if close else "`aotc targets list` shows every target",
     )
 
 

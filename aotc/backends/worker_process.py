@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct
 
 from aotc.backends import pass_log, worker_folder
-from aotc.backends.refusals import LINES_SHOWN, failure
+from aotc.backends.refusals import LINES_SHOWN, place_of
 from aotc.backends.worker_folder import Result
-from aotc.errors import quoted
+from aotc.errors import quoted, refusal
 from aotc.processes import Processes, describe_status
 from aotc.stages import CompileJob
 from aotc.temporaries import require_room, temporary_folder
@@ -77,23 +77,16 @@ class CompileWorkers:
                 self._command, folder, environment, self._seconds_max
             )
         except subprocess.TimeoutExpired as error:
-            raise failure(
+            raise refusal(
                 "AOTC-E903",
-                job,
-                f"an executable within {self._seconds_max:g} s",
+                place_of(job),
                 "none",
-                "simplify the program, or report it to XLA",
+                expected=f"an executable within {self._seconds_max:g} s",
             ) from error
         if status != 0 or not (folder / worker_folder.RESULT).exists():
             require_room(folder, status)
             last = pass_log.split(said)[1][-LINES_SHOWN:]
-            raise failure(
-                "AOTC-E902",
-                job,
-                "the compiler process to finish",
-                quoted(describe_status(status), last),
-                "a crash of XLA or LLVM: try another target, and report it with these lines",
-            )
+            raise refusal("AOTC-E902", place_of(job), quoted(describe_status(status), last))
         return said
 
 

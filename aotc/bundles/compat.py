@@ -12,7 +12,7 @@ from aotc.compat.matrix import NO_POLICY, Claim, Row, Word, matrix
 from aotc.signing.certificates import claimed
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.schema.choice import Ruling
+from aotc_runtime.schema.certified import Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.schema.policy import TrustPolicy

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc.packing.attestations import with_attestation
 from aotc.packing.files import tidy
 from aotc.signing.attest import attest
@@ -93,13 +93,7 @@ def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
 def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:
     """AOTC-E052: a signature of the root vouches for every target, and some cannot be looked at."""
     if contents.absent:
-        yield Finding(
-            code="AOTC-E052",
-            where=str(path),
-            expected="a bundle that holds every target of its root",
-            found="one without " + ", ".join(contents.absent),
-            hint="sign the whole bundle, then extract from it; a copy keeps its signatures",
-        )
+        yield finding("AOTC-E052", str(path), "one without " + ", ".join(contents.absent))
 
 
 def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> bool:

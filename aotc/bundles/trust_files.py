@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.packing.files import write_atomically
 from aotc.signing.trust_edit import with_key, with_revoked
 from aotc.signing.trust_file import read_public_key
 from aotc_runtime.digest import is_digest
-from aotc_runtime.errors import Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
@@ -56,12 +55,12 @@ def add_key(
     places = {table: read(policy, str(path)), "revoked.keys": policy.revoked.keys}
     for where, listed in places.items():
         if key.id in listed:
-            raise _refusal(
+            raise refusal(
                 "AOTC-E023",
                 f"{path} {where}",
-                f"a key that {where} does not list yet",
                 f"{key_file}, {key.id[:16]}",
-                "nothing was changed; edit the policy to change what it says of this key",
+                expected=f"a key that {where} does not list yet",
+                hint="nothing was changed; edit the policy to change what it says of this key",
             )
     _write(path, with_key(text, pem, name, not_before, not_after, table))
     return key
@@ -116,7 +115,9 @@ def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
         if len(found) == 1:
             return found[0]
     expected = "a public key file, a key id, or 16 digits and more of one the policy lists"
-    raise _refusal("AOTC-E023", "--key", expected, value, "`aotc trust show` lists the ids")
+    raise refusal(
+        "AOTC-E023", "--key", value, expected=expected, hint="`aotc trust show` lists the ids"
+    )
 
 
 def _root(value: str) -> str:
@@ -129,8 +130,4 @@ def _blob(value: str) -> str:
     if is_digest(value):
         return value
     expected, hint = "a digest: sha256: and 64 hex digits", "`aotc inspect --json` lists them"
-    raise _refusal("AOTC-E023", "--blob", expected, value, hint)
-
-
-def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> UsageError:
-    return UsageError(Finding(code, where, expected, found, hint))
+    raise refusal("AOTC-E023", "--blob", value, expected=expected, hint=hint)

@@ -25,7 +25,7 @@ from aotc.config.build_manifest import (
     InputList,
     InputTree,
 )
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import finding, raise_if, refusal
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.manifest import KeyImpl, ParameterKind
@@ -115,14 +115,12 @@ def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E821",
-                where=manifest.where(*at, "function"),
-                expected="a function whose signature Python can tell",
-                found=str(error),
-                hint="wrap it in a plain `def`",
-            )
+        raise refusal(
+            "AOTC-E821",
+            manifest.where(*at, "function"),
+            str(error),
+            expected="a function whose signature Python can tell",
+            hint="wrap it in a plain `def`",
         ) from error
     named = [p for p in parameters.values() if p.kind in _KINDS]
     passed = _passed(manifest, name)
@@ -157,22 +155,20 @@ def _misfits(
     named = {p.name: p for p in parameters if p.kind in _KINDS}
     for parameter in named.values():
         if parameter.name not in passed and parameter.default is parameter.empty:
-            yield Finding(
-                code="AOTC-E821",
-                where=manifest.where(*at),
+            yield finding(
+                "AOTC-E821",
+                manifest.where(*at),
+                "none in bind, inputs or static",
                 expected=f"a value for {parameter.name}, a parameter of {function}{signature}",
-                found="none in bind, inputs or static",
                 hint=f"add inputs.{parameter.name}, or bind or fix it",
             )
     takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
     for extra in sorted(passed.keys() - named.keys()):
-        yield Finding(
-            code="AOTC-E821",
-            where=manifest.where(*at, passed[extra], extra),
+        yield finding(
+            "AOTC-E821",
+            manifest.where(*at, passed[extra], extra),
+            f"{extra} would land in {takes_any}" if takes_any else f"no parameter named {extra}",
             expected=f"a named parameter of {function}{signature}",
-            found=f"{extra} would land in {takes_any}"
-            if takes_any
-            else f"no parameter named {extra}",
             hint=f"name it in the signature, or wrap the function: def f({extra}, ...)"
             if takes_any
             else "rename it in the manifest, or remove it",

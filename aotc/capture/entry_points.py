@@ -33,7 +33,7 @@ from aotc.capture.trace import (
 )
 from aotc.capture.weights import Weights
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import raise_if, refusal
 from aotc.evidence import Coverage
 from aotc.locations import Decision, EntryPointLines
 from aotc_runtime.errors import Finding
@@ -280,14 +280,11 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
     try:
         module, names = export_module(call, sorted(targets), lifted)
     except Exception as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E839",
-                where=where,
-                expected="a function that jax can lower at all its sizes at once",
-                found=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
-                hint="change the function, or leave the policy at fail",
-            )
+        raise refusal(
+            "AOTC-E839",
+            where,
+            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            expected="a function that jax can lower at all its sizes at once",
         ) from error
     count = len(names) + len(call.leaves)
     arguments = (argument_at(index, names, call, donates=False) for index in range(count))

@@ -10,6 +10,7 @@ import jax
 
 from aotc.capture import raised, refuse, tree
 from aotc.capture.arguments import FlatCall
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 
 NARROWED = "Explicitly requested dtype"
@@ -31,7 +32,7 @@ def arguments(call: FlatCall) -> str:
     return refuse.shortened([*sets, *inputs]) or "no arguments"
 
 
-def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
+def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
     """AOTC-E826, E828 or E829 for an exception that ended a trace."""
     code = "AOTC-E826"
     if culprit := _outside_jax(error):
@@ -59,16 +60,16 @@ def finding(error: BaseException, call: FlatCall, where: str, root: Path) -> Fin
         hint = _missing_key(error, call) or (
             "-v shows the traceback; jax.jit of the function with such arrays shows it by hand"
         )
-    return Finding(code, where, expected, raised.describe(error, root), hint)
+    return finding(code, where, raised.describe(error, root), expected=expected, hint=hint)
 
 
 def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> Finding:
     """AOTC-E841 for an exception that ended the lowering for a platform of the targets."""
-    return Finding(
-        code="AOTC-E841",
-        where=where,
+    return finding(
+        "AOTC-E841",
+        where,
+        raised.describe(error, root),
         expected=f"operations that jax can lower for the platform {platform}",
-        found=raised.describe(error, root),
         hint=f"leave out the targets of {platform}, or use another operation there: "
         "jax.lax.platform_dependent chooses by platform; kernels of Pallas run on processors with "
         "interpret=True only",
@@ -77,14 +78,7 @@ def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> 
 
 def not_run(error: BaseException, where: str, root: Path) -> Finding:
     """AOTC-E842 for an exception by which plain JAX cannot run a function on this host."""
-    return Finding(
-        code="AOTC-E842",
-        where=where,
-        expected="a program that plain JAX runs on this host, to have results to compare with",
-        found=raised.describe(error, root),
-        hint="record its results where it runs, and name the file as `results` in its `fixtures`; "
-        "or choose what runs here with jax.lax.platform_dependent",
-    )
+    return finding("AOTC-E842", where, raised.describe(error, root))
 
 
 def _outside_jax(error: BaseException) -> str | None:

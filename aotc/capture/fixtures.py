@@ -28,9 +28,9 @@ from aotc.config.build_manifest import (
     at_once,
     leaf_paths,
 )
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import finding, raise_if, refusal
 from aotc.stages import CapturedEntryPoint
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import DType, KeyImpl, Pad
 
@@ -40,10 +40,8 @@ Where = Callable[..., str]
 Array = np.ndarray[Any, Any]
 
 
-def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
-    return CaptureError(
-        Finding(code="AOTC-E831", where=where, expected=expected, found=found, hint=hint)
-    )
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E831", where, found, expected=expected, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +139,11 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
         pairs = zip(tree.leaf_paths(called), jax.tree.leaves(traced), strict=True)
         found = next((f"{p}: {one} instead of {two}" for (p, one), two in pairs if one != two), "")
     if found:
-        yield Finding(
-            code="AOTC-E829",
-            where=where,
+        yield finding(
+            "AOTC-E829",
+            where,
+            found,
             expected=f"{spec.function} to return the same arrays when it is called and traced",
-            found=found,
             hint="do not let shapes, dtypes or the structure depend on values, nor static fields "
             "on whether it is traced: make such an object once, when the module is imported",
         )

@@ -11,8 +11,7 @@ import jax
 from aotc.capture import program, raised, tree
 from aotc.capture.weights import check_x64
 from aotc.config.build_manifest import BuildManifest, InputLike
-from aotc.errors import CaptureError
-from aotc_runtime.errors import Finding
+from aotc.errors import CaptureError, refusal
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.words import with_article
 
@@ -46,14 +45,12 @@ def like_value(
             if tree.is_number(leaf):
                 continue
             if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-                raise CaptureError(
-                    Finding(
-                        code="AOTC-E825",
-                        where=where,
-                        expected=f"{spec.function} to return a pytree of arrays and numbers",
-                        found=f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                        hint="return what jax.jit takes as an argument; fix other values as static",
-                    )
+                raise refusal(
+                    "AOTC-E825",
+                    where,
+                    f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
+                    expected=f"{spec.function} to return a pytree of arrays and numbers",
+                    hint="return what jax.jit takes as an argument; fix other values as static",
                 )
             check_x64(path, leaf.dtype, where)
         return value
@@ -63,15 +60,13 @@ def like_value(
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E829",
-                where=where,
-                expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
-                found=raised.describe(error, manifest.root),
-                hint=_what_it_takes(spec, function, manifest)
-                or raised.hint(error, "-v shows the traceback; so does calling it by hand"),
-            )
+        raise refusal(
+            "AOTC-E829",
+            where,
+            raised.describe(error, manifest.root),
+            expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
+            hint=_what_it_takes(spec, function, manifest)
+            or raised.hint(error, "-v shows the traceback; so does calling it by hand"),
         ) from error
 
 

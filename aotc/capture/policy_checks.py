@@ -11,10 +11,11 @@ from aotc.config.build_manifest import (
     BuildManifest,
     at_once,
 )
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.expressions import parse_expression
-from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import CompileHere, DimensionPolicy, Pad, Split, TensorSpec
+from aotc_runtime.schema.tensor_text import tensor_text
 
 
 def findings(
@@ -30,14 +31,11 @@ def findings(
     for dimension, policy in manifest.entry_points[name].out_of_profile.items():
         where = manifest.where("entry_points", name, "out_of_profile", dimension)
         if reason := symbolic.specialized.get(dimension):
-            yield Finding(
-                code="AOTC-E838",
-                where=where,
+            yield finding(
+                "AOTC-E838",
+                where,
+                str(reason),
                 expected=f"a program that does the same at every size of {dimension}",
-                found=str(reason),
-                hint="do not decide by the size in Python: jnp.where, jax.lax.cond and jnp.arange "
-                "work at any size; or split the function into two entry points, or leave the "
-                "policy at fail",
             )
         else:
             yield from _without_axes(where, dimension, policy, inputs, outputs)
@@ -85,5 +83,4 @@ def _without_module(
 
 
 def _unsuited(where: str, expected: str, found: str) -> Finding:
-    hint = "change the function, or leave the policy at fail"
-    return Finding(code="AOTC-E839", where=where, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E839", where, found, expected=expected)

@@ -13,15 +13,13 @@ from typing import Any
 
 from aotc import private
 from aotc.capture import raised
-from aotc.errors import CaptureError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 from aotc_runtime.words import with_article
 
 
-def _refusal(where: str, expected: str, found: str, hint: str) -> CaptureError:
-    return CaptureError(
-        Finding(code="AOTC-E820", where=where, expected=expected, found=found, hint=hint)
-    )
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E820", where, found, expected=expected, hint=hint)
 
 
 def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:

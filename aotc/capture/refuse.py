@@ -13,6 +13,7 @@ import numpy as np
 
 from aotc import private
 from aotc.capture import keys, raised, tree
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.words import with_article
@@ -55,20 +56,18 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         if _is_of(chain, ERROR_IF):
             checks.append(_own_line(chain, root))
             continue
-        yield Finding(
-            code="AOTC-E822",
-            where=where,
-            expected="a function that runs on the device alone",
-            found=f"{chain[0].primitive}, a call into Python, at {_line(chain, root)}",
+        yield finding(
+            "AOTC-E822",
+            where,
+            f"{chain[0].primitive}, a call into Python, at {_line(chain, root)}",
             hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
             "or return the value and handle it where the entry point is called",
         )
     if checks:
-        yield Finding(
-            code="AOTC-E822",
-            where=where,
-            expected="a function that runs on the device alone",
-            found="equinox.error_if, which calls into Python to raise errors, at "
+        yield finding(
+            "AOTC-E822",
+            where,
+            "equinox.error_if, which calls into Python to raise errors, at "
             + shortened(list(dict.fromkeys(checks))),
             hint="set EQX_ON_ERROR=nan in the environment of the build, which equinox reads when "
             "it is imported: a check that fails then gives NaN; calls that pass `on_error` have to "
@@ -92,12 +91,8 @@ def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
                 if str(chain[0].primitive) in REFERENCES
             ]
             line = f", used at {_line(users[0], root)}" if users else ""
-            yield Finding(
-                code="AOTC-E824",
-                where=where,
-                expected="a pure function",
-                found=f"a mutable reference it closes over, {variable.aval}{line}",
-                hint="pass the state in as an argument and return the new state",
+            yield finding(
+                "AOTC-E824", where, f"a mutable reference it closes over, {variable.aval}{line}"
             )
 
 
@@ -109,13 +104,7 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     internal = ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
     for effect in sorted(closed.effects, key=str):
         if type(effect).__name__ not in explained + internal:
-            yield Finding(
-                code="AOTC-E823",
-                where=where,
-                expected="a function without side effects",
-                found=f"the effect {effect}",
-                hint="remove the operation that has this effect",
-            )
+            yield finding("AOTC-E823", where, f"the effect {effect}")
 
 
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
@@ -123,11 +112,11 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
     array becomes one more input; `jit` raises UnexpectedTracerError only when it is called.
     """
     if len(closed.jaxpr.invars) != inputs:
-        yield Finding(
-            code="AOTC-E829",
-            where=where,
+        yield finding(
+            "AOTC-E829",
+            where,
+            "an array that it kept from an earlier call, in a global or a default argument",
             expected="a function that uses its own arguments only",
-            found="an array that it kept from an earlier call, in a global or a default argument",
             hint="do not store arrays while tracing; return them",
         )
 
@@ -140,11 +129,11 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         dtype = variable.aval.dtype
         is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
         if is_key and variable.aval.size * dtype.itemsize > EMBEDDED_BYTES_MAX:
-            yield Finding(
-                code="AOTC-E832",
-                where=where,
+            yield finding(
+                "AOTC-E832",
+                where,
+                short(variable.aval),
                 expected=f"to close over random keys of at most {EMBEDDED_BYTES_MAX} bytes",
-                found=short(variable.aval),
                 hint="close over jax.random.key_data(keys), which becomes a weight, and wrap it "
                 "inside with jax.random.wrap_key_data",
             )
@@ -218,11 +207,11 @@ def check_output_leaf(leaf: Any, path: str, where: str) -> Iterator[Finding]:
     elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
         found = with_article(type(leaf).__name__)
     if found:
-        yield Finding(
-            code="AOTC-E825",
-            where=f"{where} output {path or 'result'}",
+        yield finding(
+            "AOTC-E825",
+            f"{where} output {path or 'result'}",
+            found,
             expected="an array",
-            found=found,
             hint="return arrays only; keep text and other values beside the entry point",
         )
 
@@ -233,11 +222,11 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
     for path, leaf in leaves:
         yield from check_output_leaf(leaf, path, where)
     if not leaves:
-        yield Finding(
-            code="AOTC-E825",
-            where=f"{where} output",
+        yield finding(
+            "AOTC-E825",
+            f"{where} output",
+            "None" if outputs is None else f"{outputs!r:.60}, without any",
             expected="a result with at least one array",
-            found="None" if outputs is None else f"{outputs!r:.60}, without any",
             hint="is a `return` missing?" if outputs is None else "return what it computes",
         )
 
@@ -273,13 +262,11 @@ def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[F
     wanted = signature(first, first_where)
     for where, values in profiles[1:]:
         if signature(values, where) != wanted:
-            yield Finding(
-                code="AOTC-E827",
-                where=where,
+            yield finding(
+                "AOTC-E827",
+                where,
+                _structure(values),
                 expected=f"{what} as in {first_where}: {_structure(first)}",
-                found=_structure(values),
-                hint="return the same structure and dtypes at every size; "
-                "split the function into two entry points otherwise",
             )
 
 
@@ -301,13 +288,11 @@ def check_donation(
         if free[data]:
             free[data] -= 1
             continue
-        yield Finding(
-            code="AOTC-E837",
-            where=f"{where} input {path}",
+        yield finding(
+            "AOTC-E837",
+            f"{where} input {path}",
+            "no output, or none left, of this shape and dtype",
             expected=f"an output {short(leaf)} that takes over its buffer, since it is donated",
-            found="no output, or none left, of this shape and dtype",
-            hint="return the updated value with the same shape and dtype, "
-            "or remove the input from `donate`",
         )
 
 
@@ -315,11 +300,11 @@ def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
     """AOTC-E832: a dtype that the bundle format does not know."""
     if str(dtype) not in SHIPPABLE_DTYPES:
         extended = str(dtype).startswith("key<")
-        yield Finding(
-            code="AOTC-E832",
-            where=f"{where} {path}".rstrip(),
+        yield finding(
+            "AOTC-E832",
+            f"{where} {path}".rstrip(),
+            f"dtype {dtype}",
             expected="one of " + ", ".join(sorted(SHIPPABLE_DTYPES)),
-            found=f"dtype {dtype}",
             hint="pass and return jax.random.key_data(key); jax.random.wrap_key_data makes it a key"
             if extended
             else "convert to one of these dtypes inside the function",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from aotc.config.build_manifest import SourceFile
-from aotc.errors import CaptureError
+from aotc.errors import CaptureError, finding
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import open_regular
@@ -38,14 +38,7 @@ def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterat
 
 
 def _changed(where: str, found: str) -> Finding:
-    return Finding(
-        code="AOTC-E840",
-        where=where,
-        expected="a file that stays as it is during the build",
-        found=found,
-        hint="build again when nobody writes it; replace files that a build may be reading by "
-        "renaming a new one over them",
-    )
+    return finding("AOTC-E840", where, found)
 
 
 def _state(descriptor: int) -> tuple[int, int, int]:

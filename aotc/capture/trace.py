@@ -20,7 +20,7 @@ from aotc.capture.arguments import FlatCall
 from aotc.capture.leaf_axes import Shapes, shapes_of
 from aotc.capture.shardings import ArrayShardings
 from aotc.capture.weights import CLOSURE
-from aotc.errors import BuildManifestError, CaptureError, raise_if
+from aotc.errors import BuildManifestError, CaptureError, raise_if, refusal
 from aotc.evidence import ControlFlow
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
@@ -111,7 +111,7 @@ def _trace(
     except (BuildManifestError, CaptureError):
         raise
     except (Exception, SystemExit) as error:
-        raise CaptureError(explain.finding(error, call, where, root)) from error
+        raise CaptureError(explain.not_traced(error, call, where, root)) from error
 
 
 def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
@@ -140,16 +140,14 @@ def _outputs(traced: Any, impls: list[KeyImpl | None], where: str) -> Any:
     try:
         return keys.key_avals(traced.out_info, impls)
     except Exception as error:
-        raise CaptureError(
-            Finding(
-                code="AOTC-E833",
-                where=f"{where} result",
-                expected="classes that jax can put together around anything, as its documentation "
-                "asks of them",
-                found=f"{type(error).__name__}: {error}",
-                hint="let tree_unflatten store its children as they are, or return the arrays "
-                "without the class",
-            )
+        raise refusal(
+            "AOTC-E833",
+            f"{where} result",
+            f"{type(error).__name__}: {error}",
+            expected="classes that jax can put together around anything, as its documentation "
+            "asks of them",
+            hint="let tree_unflatten store its children as they are, or return the arrays "
+            "without the class",
         ) from error
 
 

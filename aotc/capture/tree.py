@@ -11,8 +11,8 @@ from typing import Any
 import jax
 
 from aotc import private
-from aotc.errors import CaptureError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.tree import (
     INTEGER_MAX,
     DictNode,
@@ -49,14 +49,12 @@ def check_paths(tree: Any, where: str) -> None:
     """
     for path, count in Counter(path for path, _ in leaf_paths(tree)).items():
         if count > 1:
-            raise CaptureError(
-                Finding(
-                    code="AOTC-E833",
-                    where=where,
-                    expected="leaves whose paths, steps joined by '/', are all different",
-                    found=f"{path}, {count} times",
-                    hint="rename a dict key; keys without '/' never collide",
-                )
+            raise refusal(
+                "AOTC-E833",
+                where,
+                f"{path}, {count} times",
+                expected="leaves whose paths, steps joined by '/', are all different",
+                hint="rename a dict key; keys without '/' never collide",
             )
 
 
@@ -98,17 +96,9 @@ def describe(tree: Any, counter: Iterator[int], where: str) -> Tree:
     return described
 
 
-def _refusal(
-    where: str, path: tuple[str, ...], expected: str, found: str, hint: str
-) -> CaptureError:
-    return CaptureError(
-        Finding(
-            code="AOTC-E833",
-            where=f"{where} {join(*path)}".rstrip(),
-            expected=expected,
-            found=found,
-            hint=hint,
-        )
+def _refusal(where: str, path: tuple[str, ...], expected: str, found: str, hint: str) -> AotcError:
+    return refusal(
+        "AOTC-E833", f"{where} {join(*path)}".rstrip(), found, expected=expected, hint=hint
     )
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from aotc.capture import program, raised, refuse, tree, weights_match
 from aotc.capture.source_files import read_source
 from aotc.config.build_manifest import BuildManifest, SourceFile
-from aotc.errors import CaptureError, raise_if
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc.errors import raise_if, refusal
+from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.words import with_article
 
@@ -37,10 +37,6 @@ class Weights:
     made: Any = None
 
 
-def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> CaptureError:
-    return CaptureError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
-
-
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
     root: dict[str, Any] = {}
@@ -52,12 +48,12 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or last in node:
-            raise _refusal(
+            raise refusal(
                 "AOTC-E830",
                 where,
-                'tensor names that form a tree when split at "/"',
                 f"{name} beside a tensor whose name is a prefix of it",
-                "rename one of the two tensors",
+                expected='tensor names that form a tree when split at "/"',
+                hint="rename one of the two tensors",
             )
         node[last] = tensors[name]
     return root
@@ -67,12 +63,12 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
     """Refuse a dtype that jax would silently narrow to 32 bits. Raises CaptureError (AOTC-E828)."""
     narrowed = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     if narrowed != dtype:
-        raise _refusal(
+        raise refusal(
             "AOTC-E828",
             where,
-            f"{narrowed}, which is what jax computes with while 64-bit types are off",
             f"{path}: {dtype}",
-            "set `enable_x64 = true` in the build manifest, or convert the tensor",
+            expected=f"{narrowed}, which is what jax computes with while 64-bit types are off",
+            hint="set `enable_x64 = true` in the build manifest, or convert the tensor",
         )
 
 
@@ -90,22 +86,22 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     try:
         values = init() if spec.source is None else jax.eval_shape(init)
     except (Exception, SystemExit) as error:
-        raise _refusal(
+        raise refusal(
             "AOTC-E829",
             where,
-            f"{spec.init}() to return a pytree of arrays",
             raised.describe(error, manifest.root),
-            raised.hint(error, "-v shows the traceback; so does calling it by hand"),
+            expected=f"{spec.init}() to return a pytree of arrays",
+            hint=raised.hint(error, "-v shows the traceback; so does calling it by hand"),
         ) from error
     named = tree.leaf_paths(values)
     for path, leaf in named:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-            raise _refusal(
+            raise refusal(
                 "AOTC-E830",
                 where,
-                "a pytree whose leaves are all arrays",
                 f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                "return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
+                expected="a pytree whose leaves are all arrays",
+                hint="return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
                 "nnx.state(model, nnx.Param); docs/build-manifest.md has both recipes",
             )
         raise_if(refuse.check_dtype(leaf.dtype, path, where))
@@ -140,7 +136,9 @@ def _read(source: SourceFile, where: str) -> tuple[dict[str, np.ndarray[Any, Any
     except BundleFormatError as error:
         found, hint = weights_match.not_safetensors(data[:256], error.findings[0])
         found = f"{source.text}: {found}"
-        raise _refusal("AOTC-E830", where, "a safetensors file", found, hint) from error
+        raise refusal(
+            "AOTC-E830", where, found, expected="a safetensors file", hint=hint
+        ) from error
     for name, array in arrays.items():
         check_x64(name, array.dtype, where)
     return arrays, digest

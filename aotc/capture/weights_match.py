@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc_runtime.errors import Finding
 
 SHOWN_MAX = 8
@@ -55,11 +55,11 @@ def check(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> 
         shown.append(f"… {len(differences) - SHOWN_MAX} more")
     raise_if(
         [
-            Finding(
-                code="AOTC-E830",
-                where=where,
+            finding(
+                "AOTC-E830",
+                where,
+                "\n".join(shown),
                 expected=f"the {len(wanted)} tensors that init describes, named by their paths",
-                found="\n".join(shown),
                 hint=_respelled(tensors.keys() - wanted.keys(), wanted)
                 or "write the file from the tree that init returns, names joined by '/'",
             )

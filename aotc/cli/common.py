@@ -14,7 +14,8 @@ import click
 from click.core import ParameterSource
 
 from aotc.cli.signals import Stops
-from aotc_runtime.errors import AotcError, Finding, render
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.rendering import render
 from aotc_runtime.report import document_text, refusal
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")

@@ -15,9 +15,10 @@ import msgspec
 
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.choice import Candidate, Certified
+from aotc_runtime.schema.certified import Certified
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun, ParityRan, Target
+from aotc_runtime.schema.proof import Candidate
 from aotc_runtime.system import processor
 from aotc_runtime.verification.choosing import AskCertificates, choose_target
 

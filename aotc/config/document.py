@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from aotc.config.problem import Problem, shorten
 from aotc.config.validation import validate
-from aotc.errors import BuildManifestError, raise_if
-from aotc_runtime.errors import Finding
+from aotc.errors import BuildManifestError, finding, raise_if, refusal
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.system.files import read_file
@@ -48,7 +48,7 @@ class Document:
 
     def finding(self, code: str, path: KeyPath, *, expected: str, found: str, hint: str) -> Finding:
         """A finding at a key path."""
-        return Finding(code=code, where=self.where(path), expected=expected, found=found, hint=hint)
+        return finding(code, self.where(path), found, expected=expected, hint=hint)
 
     def findings(self, problems: Iterable[Problem]) -> list[Finding]:
         """The problems in the order of the file, without those that another one explains."""
@@ -120,23 +120,19 @@ def require_schema(document: Document, version: int) -> None:
         )
 
 
-def _refusal(code: str, where: str, expected: str, found: str, hint: str) -> BuildManifestError:
-    return BuildManifestError(
-        Finding(code=code, where=where, expected=expected, found=found, hint=hint)
-    )
-
-
 def _bytes(path: Path, kind: str) -> bytes:
     try:
         source = read_file(path, SIZE_BYTES_MAX)
     except OSError as error:
         found = error.strerror or str(error)
         hint = f"check the path: it should lead to a {kind}"
-        raise _refusal("AOTC-E801", str(path), f"a readable {kind}", found, hint) from error
+        raise refusal(
+            "AOTC-E801", str(path), found, expected=f"a readable {kind}", hint=hint
+        ) from error
     if len(source) > SIZE_BYTES_MAX:
         expected = f"a {kind} of at most {SIZE_BYTES_MAX} bytes"
         hint = f"check the path: it should lead to a {kind}"
-        raise _refusal("AOTC-E801", str(path), expected, "a larger file", hint)
+        raise refusal("AOTC-E801", str(path), "a larger file", expected=expected, hint=hint)
     return source
 
 
@@ -147,16 +143,16 @@ def _text(path: Path, source: bytes, kind: str) -> str:
         before = source[: error.start]
         line = before.count(b"\n") + 1
         column = len(before.rpartition(b"\n")[2].decode("utf-8")) + 1
-        raise _refusal(
+        raise refusal(
             "AOTC-E802",
             f"{path}:{line}:{column}",
-            "UTF-8 text",
             f"the byte 0x{source[error.start]:02x}",
-            f"save the file as UTF-8; if it is no text, pass the {kind}",
+            expected="UTF-8 text",
+            hint=f"save the file as UTF-8; if it is no text, pass the {kind}",
         ) from error
     if text.startswith("\ufeff"):
         found, hint = "a byte order mark", "save the file as UTF-8 without a byte order mark"
-        raise _refusal("AOTC-E802", f"{path}:1:1", "valid TOML", found, hint)
+        raise refusal("AOTC-E802", f"{path}:1:1", found, expected="valid TOML", hint=hint)
     return text
 
 
@@ -178,27 +174,27 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
             message += f", in: {shorten(line)}"
     if not _REDEFINES.search(message):
         hint = "correct the syntax there; text values are written in quotes"
-        return Finding("AOTC-E802", place, expected="valid TOML", found=message, hint=hint)
+        return finding("AOTC-E802", place, message, expected="valid TOML", hint=hint)
     for again in toml_source.redefinitions(text):
         place = f"{path}:{again.second} {toml_source.render_path(again.path)}"
         message = f"it is defined on line {again.first} already"
         break
-    return Finding(
-        code="AOTC-E807",
-        where=place,
+    return finding(
+        "AOTC-E807",
+        place,
+        message,
         expected="each key and each table once",
-        found=message,
         hint="remove one of the two, or merge them",
     )
 
 
-def _too_deep(path: Path) -> BuildManifestError:
-    return _refusal(
+def _too_deep(path: Path) -> AotcError:
+    return refusal(
         "AOTC-E805",
         str(path),
-        f"tables and arrays nested at most {DEPTH_MAX} deep",
         "deeper nesting",
-        "take a nested input's structure from a function: { like = ... }",
+        expected=f"tables and arrays nested at most {DEPTH_MAX} deep",
+        hint="take a nested input's structure from a function: { like = ... }",
     )
 
 

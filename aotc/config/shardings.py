@@ -24,9 +24,10 @@ from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 
 from aotc.config.fields import refusal
 from aotc.config.problem import Problem, spell, unknown_reference
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.mesh import Sharding
+from aotc_runtime.schema.devices import Sharding
 from aotc_runtime.schema.shardings import text, untiled
 from aotc_runtime.words import closest
 
@@ -137,31 +138,33 @@ def _misfits(
             if len(shape) != len(sharding):
                 expected = f"a sharding for {len(shape)} axes"
                 hint = "write [] for each axis that is not cut"
-                yield Finding("AOTC-E814", where, expected, f"[{text(sharding)}] for {at}", hint)
+                yield finding(
+                    "AOTC-E814", where, f"[{text(sharding)}] for {at}", expected=expected, hint=hint
+                )
             elif (axis := untiled(sizes, sharding, shape)) is not None:
                 into = prod(sizes[name] for name in sharding[axis])
                 expected = f"a size of axis {axis} that {'*'.join(sharding[axis])} = {into} divides"
                 hint = "change the size, cut another axis, or write [] for this one"
-                yield Finding("AOTC-E814", where, expected, at, hint)
+                yield finding("AOTC-E814", where, at, expected=expected, hint=hint)
 
 
 def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
     close = closest(pattern, paths)
     shown = ", ".join(paths[:16]) + (", …" if len(paths) > 16 else "")
-    return Finding(
-        code="AOTC-E806",
-        where=where,
+    return finding(
+        "AOTC-E806",
+        where,
+        spell(pattern),
         expected=f"the path of an array, or a pattern of some: {shown or 'there are none'}",
-        found=spell(pattern),
         hint=f"did you mean {close}?" if close else "`*` stands for one step, `**` for several",
     )
 
 
 def _twice(where: str, path: str, other: str) -> Finding:
-    return Finding(
-        code="AOTC-E807",
-        where=where,
+    return finding(
+        "AOTC-E807",
+        where,
+        f"{path}, which {spell(other)} matches as well",
         expected="one sharding for each array",
-        found=f"{path}, which {spell(other)} matches as well",
         hint="make one of the two patterns narrower",
     )

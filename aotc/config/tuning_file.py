@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from aotc.errors import UsageError, raise_if
+from aotc.errors import finding, raise_if, refusal
 from aotc.stages import ByTarget, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import ExecutableKey
@@ -99,15 +99,7 @@ def read(path: Path) -> Recorded:
         file = msgspec.json.decode(data, type=TuningFile)
     except (OSError, ValueError, RecursionError) as error:  # MsgspecError is a ValueError
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(
-            Finding(
-                code="AOTC-E030",
-                where=str(path),
-                expected="a tuning file, as `aotc build --tune --save-tuning` writes it",
-                found=found,
-                hint="correct the path, or tune again",
-            )
-        ) from error
+        raise refusal("AOTC-E030", str(path), found) from error
     return Recorded(file, str(path))
 
 
@@ -138,8 +130,7 @@ def _misfits(
     jaxlib: str,
 ) -> Iterable[Finding]:
     def misfit(where: str, expected: str, found: str) -> Iterator[Finding]:
-        hint = "tune again: `aotc build --tune --save-tuning`"
-        yield Finding("AOTC-E031", f"{recorded.where}{where}", expected, found, hint)
+        yield finding("AOTC-E031", f"{recorded.where}{where}", found, expected=expected)
 
     if recorded.file.jaxlib != jaxlib:
         yield from misfit("", f"choices for jaxlib {jaxlib}", f"those for {recorded.file.jaxlib}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from aotc.errors import finding, raise_if
+from aotc.packing import descriptors
 from aotc.packing.files import (
     Before,
     Check,
@@ -112,7 +113,7 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
             schemaVersion=2,
             mediaType=oci.MANIFEST_TYPE,
             artifactType=oci.BUNDLE_TYPE,
-            config=oci.config_descriptor(config),
+            config=descriptors.config_descriptor(config),
             layers=tuple(
                 Descriptor(mediaType=blob.media_type, digest=digest, size=len(blob.data))
                 for digest, blob in sorted(layers.items())
@@ -122,7 +123,7 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
         documents = (Blob(config, oci.CONFIG_TYPE), Blob(document, oci.MANIFEST_TYPE))
         blobs |= layers | {blob.digest: blob for blob in documents}
         images.append(
-            oci.image_descriptor(
+            descriptors.image_descriptor(
                 document,
                 artifactType=oci.BUNDLE_TYPE,
                 platform=_platform(parts.manifest),
@@ -145,7 +146,7 @@ def rooted(
         manifests=tuple(images),
     )
     data = canonical.encode(index)
-    root = oci.descriptor(data, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE)
+    root = descriptors.descriptor(data, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE)
     return Assembled(root, {**blobs, root.digest: Blob(data, oci.INDEX_TYPE)}, manifests)
 
 
@@ -286,14 +287,14 @@ def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -
             schemaVersion=2,
             mediaType=oci.MANIFEST_TYPE,
             artifactType=oci.ATTESTATION_TYPE,
-            config=oci.descriptor(oci.EMPTY_BLOB, oci.EMPTY_TYPE),
-            layers=(oci.envelope_descriptor(envelope),),
+            config=descriptors.descriptor(oci.EMPTY_BLOB, oci.EMPTY_TYPE),
+            layers=(descriptors.envelope_descriptor(envelope),),
             subject=Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size),
         )
     )
     for data in (image, envelope, oci.EMPTY_BLOB):
         blobs[sha256(data)] = Blob(data, oci.ATTESTATION_TYPE)
-    return oci.descriptor(image, oci.MANIFEST_TYPE, artifactType=oci.ATTESTATION_TYPE)
+    return descriptors.descriptor(image, oci.MANIFEST_TYPE, artifactType=oci.ATTESTATION_TYPE)
 
 
 def form_of(path: Path) -> Form:

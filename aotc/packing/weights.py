@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 
 from aotc.errors import refusal
-from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES_KEY, NAMES, PARTS, STORED_AS
+from aotc_runtime.formats.extended_tensors import NAMES, PARTS, STORED_AS
+from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES_KEY
 from aotc_runtime.schema.manifest import DType
 
 type Array = np.ndarray[Any, Any]
@@ -51,7 +52,8 @@ def write_shards(
 
 def write_tensors(tensors: Mapping[str, Array], *, where: str) -> bytes:
     """A safetensors file; what the format has no name for is stored as the runtime reads it
-    (`aotc_runtime.formats.tensors.STORED_AS`). Raises CaptureError (AOTC-E834) for other dtypes.
+    (`aotc_runtime.formats.extended_tensors.STORED_AS`). Raises CaptureError (AOTC-E834) for other
+    dtypes.
     """
     arrays = {name: _little_endian(array) for name, array in tensors.items()}
     order = _order(arrays)

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.errors import ParityError, quoted
+from aotc.errors import ParityError, finding, quoted, refusal
 from aotc.processes import Processes, describe_status, inherited, last_line
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 from aotc_runtime.serving.compare import Difference
@@ -133,23 +133,20 @@ def _recorded(difference: Difference) -> ParityRan:
 
 
 def _beyond(key: ExecutableKey, ran: ParityRan, target: str) -> Finding:
-    return Finding(
-        code="AOTC-E951",
-        where=f"{key.label} for {target}, output {ran.worst or 'result'}",
-        expected="what plain JAX computes, within the entry point's tolerance",
-        found=f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
+    return finding(
+        "AOTC-E951",
+        f"{key.label} for {target}, output {ran.worst or 'result'}",
+        f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
         f"over {ran.elements} elements",
-        hint="raise `tolerance` if the difference is harmless; it comes from another order of "
-        "operations, or from a program that is not deterministic",
     )
 
 
 def _otherwise(differing: Differing, target: str) -> Finding:
-    return Finding(
-        code="AOTC-E959",
-        where=f"{differing.where} for {target}",
+    return finding(
+        "AOTC-E959",
+        f"{differing.where} for {target}",
+        f"{differing.found}, in a call of the bundle",
         expected=f"as plain JAX has it: {differing.expected}",
-        found=f"{differing.found}, in a call of the bundle",
         hint="a caller of the bundle would get another answer than one of the function: this is a "
         "bug in aotc, please report it; dicts, lists and tuples of arrays avoid it",
     )
@@ -159,13 +156,5 @@ def _coded(finding: dict[str, str]) -> str:
     return f"{finding['code']}: {finding['found']}"
 
 
-def _crash(target: str, found: str, hint: str) -> ParityError:
-    return ParityError(
-        Finding(
-            code="AOTC-E952",
-            where=f"fixtures for {target}",
-            expected="every executable to run its fixture",
-            found=found,
-            hint=hint,
-        )
-    )
+def _crash(target: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E952", f"fixtures for {target}", found, hint=hint)

@@ -16,14 +16,14 @@ import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
 from aotc.processes import answers_only, end_with_parent
-from aotc_runtime.engines.facts import detect_all
+from aotc_runtime.engines.registry import detect_all
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
+from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.serving.trees import arguments_of
-from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import fit, vouch

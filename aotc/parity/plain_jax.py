@@ -29,6 +29,7 @@ from aotc.config.build_manifest import (
     InputTree,
     leaf_paths,
 )
+from aotc.errors import finding
 from aotc.parity.structures import Node, Nothing, Passed, Spelled, leaf_of
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import KeyImpl
@@ -80,11 +81,11 @@ def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterato
     for path in sorted(paths.keys() | recorded.keys()):
         one, other = paths.get(path), recorded.get(path)
         if one is None or other is None or one.tobytes() != other.tobytes():
-            yield Finding(
-                code="AOTC-E959",
-                where=f"{where} {path}",
+            yield finding(
+                "AOTC-E959",
+                f"{where} {path}",
+                "another one" if other is not None else "none",
                 expected="the array that `init` returned under this path",
-                found="another one" if other is not None else "none",
                 hint="this is a bug in aotc: please report it with the structure of the weights",
             )
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
 
 VARIABLE = "SOURCE_DATE_EPOCH"
 """https://reproducible-builds.org/specs/source-date-epoch: seconds since the epoch."""
@@ -26,14 +25,11 @@ def stated_time(environment: Mapping[str, str]) -> datetime | None:
             raise ValueError(text)
         return datetime.fromtimestamp(int(text), UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(
-            Finding(
-                code="AOTC-E015",
-                where=VARIABLE,
-                expected="whole seconds since 1970-01-01T00:00:00Z",
-                found=repr(text),
-                hint=f"correct it, or unset {VARIABLE} to state the time of the build",
-            )
+        raise refusal(
+            "AOTC-E015",
+            VARIABLE,
+            repr(text),
+            hint=f"correct it, or unset {VARIABLE} to state the time of the build",
         ) from error
 
 

@@ -15,7 +15,7 @@ from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import ExecutableKey, without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 
 _OUTPUTS = "outputs/"
 

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.gates import Gates
+from aotc.errors import finding
 from aotc.evidence import XLA, Coverage, ExecutableEvidence, ProfileEvidence
 from aotc.locations import EntryPointLines
 from aotc.packing.bundle import TargetParts
@@ -43,23 +44,23 @@ def check(
     if not any(gates.stated()):
         return
 
-    def finding(place: str, excess: _Excess) -> Finding:
+    def beyond(place: str, excess: _Excess) -> Finding:
         gate, expected, found, hint = excess
         where = manifest.where("gates", gate)
-        return Finding("AOTC-E975", where, expected, f"{place}: {found}", hint)
+        return finding("AOTC-E975", where, f"{place}: {found}", expected=expected, hint=hint)
 
     for each in assembled:
         part, evidence = each.parts, each.evidence
         target = part.manifest.target.name
         for excess in _of_target(gates, part):
-            yield finding(target, excess)
+            yield beyond(target, excess)
         for name, entry_point in part.manifest.entry_points.items():
             known = evidence.entry_points[name]
             # The program is one for all targets.
             if each is assembled[0]:
                 at = lines.get(name, EntryPointLines())
                 for excess in _of_coverage(gates, known.coverage, at):
-                    yield finding(name, excess)
+                    yield beyond(name, excess)
             by_cause: dict[tuple[str, str, str], dict[str, list[Sizes]]] = {}
             for profile, told in zip(entry_point.profiles, known.profiles, strict=True):
                 for gate, expected, found, hint in _of_executable(gates, profile, told):
@@ -67,7 +68,7 @@ def check(
                     same.setdefault(found, []).append(profile.sizes)
             for (gate, expected, hint), profiles in by_cause.items():
                 place, found = _place_and_found(name, target, profiles)
-                yield finding(place, (gate, expected, found, hint))
+                yield beyond(place, (gate, expected, found, hint))
 
 
 def _place_and_found(

@@ -14,12 +14,11 @@ from pathlib import Path
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import TuningFile
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.pipeline.children import child
 from aotc.pipeline.tasks import identity
 from aotc.signing.provenance import BUILDER_ID, Materials, Revision
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
 
 BUILDER_VARIABLE = "AOTC_BUILDER_ID"
 GIT_SECONDS = 20
@@ -34,15 +33,8 @@ def builder_id(stated: str | None) -> str:
     """
     found = stated if stated is not None else os.environ.get(BUILDER_VARIABLE, BUILDER_ID)
     if not _URI.match(found):
-        raise UsageError(
-            Finding(
-                code="AOTC-E092",
-                where="--builder-id" if stated is not None else BUILDER_VARIABLE,
-                expected="a URI that names who builds",
-                found=repr(found),
-                hint="such as https://ci.example.org/builder/7; policies name it in "
-                "accepts.builders",
-            )
+        raise refusal(
+            "AOTC-E092", "--builder-id" if stated is not None else BUILDER_VARIABLE, repr(found)
         )
     return found
 

@@ -7,8 +7,10 @@ from math import prod
 
 from msgspec import UNSET, UnsetType
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import ALIGNMENT
+from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     BundleManifest,
@@ -19,8 +21,7 @@ from aotc_runtime.schema.manifest import (
     WeightSet,
     WeightTensor,
 )
-from aotc_runtime.schema.mesh import Mesh, Sharding
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 
 GRAIN = 16 * 1024
 """Bytes. A measurement counts whole pages, several at a time: smaller differences mean nothing."""
@@ -109,16 +110,15 @@ def over_limit(
             needed = weights + of_call
             if needed > limit:
                 memory = profile.memory
-                yield Finding(
-                    code="AOTC-E973",
-                    where=where,
-                    expected=f"at most {limit} bytes for each profile",
-                    found=f"{named} needs {needed}: {weights} of weights, {of_call} for a call, "
+                yield finding(
+                    "AOTC-E973",
+                    where,
+                    f"{named} needs {needed}: {weights} of weights, {of_call} for a call, "
                     f"{memory.temp_bytes} of them temporary"
                     + (
                         f" and {of_call - known} of libraries, as measured"
                         if of_call > known
                         else ""
                     ),
-                    hint="remove the profile or make it smaller, or raise the limit",
+                    expected=f"at most {limit} bytes for each profile",
                 )

@@ -13,9 +13,8 @@ from aotc.backends.registry import kind_of
 from aotc.backends.targets import NATIVE, read_target
 from aotc.cache.keys import Kind
 from aotc.config.build_manifest import BuildManifest
-from aotc.errors import BuildManifestError
+from aotc.errors import refusal
 from aotc.stages import CapturedEntryPoint, CompileJob
-from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target
 
@@ -62,15 +61,7 @@ def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tu
     )
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
-            raise BuildManifestError(
-                Finding(
-                    code="AOTC-E813",
-                    where=wheres[index],
-                    expected="targets with distinct names",
-                    found=f"{target.name} twice",
-                    hint="rename one of the two target files' `name`",
-                )
-            )
+            raise refusal("AOTC-E813", wheres[index], f"{target.name} twice")
     return targets
 
 
@@ -86,29 +77,25 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
         count = override.devices
         where = manifest.where("target", name, "devices")
         if count != target.devices and fixed:
-            raise BuildManifestError(
-                Finding(
-                    code="AOTC-E815",
-                    where=where,
-                    expected=f"{target.devices} devices, which {fixed} has",
-                    found=str(count),
-                    hint="name a target with another topology",
-                )
+            raise refusal(
+                "AOTC-E815",
+                where,
+                str(count),
+                expected=f"{target.devices} devices, which {fixed} has",
+                hint="name a target with another topology",
             )
     wanted = prod(manifest.mesh.values()) if manifest.mesh else count
     if wanted != count:
         axes = ", ".join(f"{axis} = {size}" for axis, size in manifest.mesh.items())
         key = name if _BARE_KEY.fullmatch(name) else f'"{name}"'
-        raise BuildManifestError(
-            Finding(
-                code="AOTC-E815",
-                where=where,
-                expected=f"{wanted} devices, for the mesh {{ {axes} }}",
-                found=f"{target.name} with {count}",
-                hint="name a target with such a topology, or change the mesh"
-                if fixed
-                else f"add [target.{key}] devices = {wanted}, or change the mesh",
-            )
+        raise refusal(
+            "AOTC-E815",
+            where,
+            f"{target.name} with {count}",
+            expected=f"{wanted} devices, for the mesh {{ {axes} }}",
+            hint="name a target with such a topology, or change the mesh"
+            if fixed
+            else f"add [target.{key}] devices = {wanted}, or change the mesh",
         )
     return target if count == target.devices else replace(target, devices=count)
 

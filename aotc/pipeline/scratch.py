@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aotc.constants import FULL
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.stages import CapturedEntryPoint, CapturedProgram, file_stem, fixture_file
 from aotc.temporaries import temporary_folder
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import ExecutableKey
 
 if TYPE_CHECKING:
@@ -41,16 +41,14 @@ def scratch_folder() -> Iterator[Path]:
             raise no_scratch(error) from error
 
 
-def no_scratch(error: OSError) -> UsageError:
+def no_scratch(error: OSError) -> AotcError:
     """AOTC-E003 for the folder that holds a build until it is written."""
-    return UsageError(
-        Finding(
-            code="AOTC-E003",
-            where="the folder for temporary files",
-            expected="a folder that can be written, with free space",
-            found=error.strerror or str(error),
-            hint="make room there, or set TMPDIR to another folder; nothing was written",
-        )
+    return refusal(
+        "AOTC-E003",
+        "the folder for temporary files",
+        error.strerror or str(error),
+        expected="a folder that can be written, with free space",
+        hint="make room there, or set TMPDIR to another folder; nothing was written",
     )
 
 

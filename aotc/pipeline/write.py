@@ -17,7 +17,7 @@ from aotc.signing.provenance import Materials, provenance
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
 from aotc_runtime import canonical
-from aotc_runtime.formats.statement import SBOM_TYPE
+from aotc_runtime.formats.in_toto import SBOM_TYPE
 
 NO_FILES: Mapping[Path, bytes] = MappingProxyType({})
 

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from aotc.config.dtypes import SHORT_DTYPES
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.packing.files import write_atomically
 from aotc.packing.places import NPZ, require_file_place
-from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import DType, TensorSpec
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 from aotc_runtime.system.files import open_regular
 
 Array = np.ndarray[Any, Any]
@@ -26,11 +25,6 @@ Array = np.ndarray[Any, Any]
 _FILLED = re.compile(r"\A((?:\d+x)*)([a-z][a-z0-9_]*)(?:=(.+))?\Z")
 
 _BOOLEANS = {"0": False, "1": True, "false": False, "true": True}
-
-
-def usage(code: str, where: str, expected: str, found: str, hint: str) -> UsageError:
-    """A refusal of something on the command line."""
-    return UsageError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
 
 
 def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
@@ -46,22 +40,22 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise usage(
+            raise refusal(
                 "AOTC-E011",
                 f"{option} {text}",
-                "NAME=@file.npy, NAME=8x64xf32 or @file.npz",
                 "something else",
-                "name the input as `aotc inspect` shows it",
+                expected="NAME=@file.npy, NAME=8x64xf32 or @file.npz",
+                hint="name the input as `aotc inspect` shows it",
             )
         if value.startswith("@"):
             arrays = _read_file(Path(value[1:]), option)
             if len(arrays) != 1:
-                raise usage(
+                raise refusal(
                     "AOTC-E011",
                     f"{option} {text}",
-                    "a file with one array",
                     f"{len(arrays)} arrays",
-                    f"pass {option} {value} to use the names in the file",
+                    expected="a file with one array",
+                    hint=f"pass {option} {value} to use the names in the file",
                 )
             _add(found, name, next(iter(arrays.values())), option)
         else:
@@ -71,12 +65,12 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
 
 def _add(found: dict[str, Array | str], name: str, value: Array | str, option: str) -> None:
     if name in found:
-        raise usage(
+        raise refusal(
             "AOTC-E011",
             f"{option} {name}",
-            "each name once",
             "the same name twice",
-            "remove one of the two",
+            expected="each name once",
+            hint="remove one of the two",
         )
     found[name] = value
 
@@ -94,13 +88,7 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
         *(zipfile.BadZipFile, zlib.error),
     ) as error:
         found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise usage(
-            "AOTC-E012",
-            f"{option} {path}",
-            "a readable .npy or .npz file",
-            found,
-            "write it with numpy.save",
-        ) from error
+        raise refusal("AOTC-E012", f"{option} {path}", found) from error
 
 
 def _array(name: str, value: Any) -> Array:
@@ -128,12 +116,12 @@ def filled(spec: TensorSpec, text: str) -> Array:
         number = _number(match[3] or "0", numpy_dtype(DType(name)))
         return np.full(shape, number, number.dtype)
     except (ValueError, OverflowError, MemoryError) as error:
-        raise usage(
+        raise refusal(
             "AOTC-E011",
             f"--input {spec.path}={text}",
-            "SHAPExDTYPE such as 8x64xf32 or 8x64xf32=1.5 (zeros without a value)",
             "more than fits into memory" if isinstance(error, MemoryError) else text,
-            "write it so, or pass an array: NAME=@file.npy",
+            expected="SHAPExDTYPE such as 8x64xf32 or 8x64xf32=1.5 (zeros without a value)",
+            hint="write it so, or pass an array: NAME=@file.npy",
         ) from error
 
 

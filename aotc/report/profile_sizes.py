@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc.report.arrays import usage
+from aotc.errors import refusal
 
 NO_SIZES = "-"
 """In place of sizes, where an entry point has none."""
@@ -11,23 +11,23 @@ NO_SIZES = "-"
 def parse_profile(text: str) -> dict[str, int]:
     """`batch=8,seq=16` as sizes by name. Raises UsageError (AOTC-E014)."""
     if text.strip() == NO_SIZES:
-        raise usage(
+        raise refusal(
             "AOTC-E014",
             f"--profile {text}",
-            "NAME=SIZE, with a comma between several",
             f"{NO_SIZES}, as a profile without sizes is shown",
-            "leave --profile out: an entry point without sizes has that profile alone",
+            expected="NAME=SIZE, with a comma between several",
+            hint="leave --profile out: an entry point without sizes has that profile alone",
         )
     sizes = {}
     for part in text.split(","):
         name, _, size = part.strip().partition("=")
         if not name or not (size.isascii() and size.isdecimal()) or name in sizes:
-            raise usage(
+            raise refusal(
                 "AOTC-E014",
                 f"--profile {text}",
-                "NAME=SIZE, with a comma between several",
                 repr(part),
-                "write it as `aotc inspect` shows it: batch=8",
+                expected="NAME=SIZE, with a comma between several",
+                hint="write it as `aotc inspect` shows it: batch=8",
             )
         sizes[name] = int(size)
     return sizes

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from aotc.errors import finding, refusal
 from aotc.packing.places import NPZ, require_file_place
-from aotc.report.arrays import Array, filled, read_arguments, retyped, usage, write_npz
+from aotc.report.arrays import Array, filled, read_arguments, retyped, write_npz
 from aotc_runtime import LoadedBundle, load
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.schema.tree import Tree
 from aotc_runtime.serving.compare import compare
-from aotc_runtime.serving.dtypes import numpy_dtype
 from aotc_runtime.serving.flattening import flatten
+from aotc_runtime.serving.tensors import numpy_dtype
 from aotc_runtime.serving.trees import arguments_of
 
 
@@ -80,16 +81,16 @@ def _input_leaves(
     missing = [path for path in known if path not in given]
     surplus = [name for name in given if name not in known]
     if missing or surplus:
-        raise usage(
+        raise refusal(
             "AOTC-E013",
             entry_point,
-            "--input for " + (", ".join(known) or "nothing"),
             "; ".join(
                 [f"none for {', '.join(missing)}"] * bool(missing)
                 + [f"unknown {', '.join(surplus)}"] * bool(surplus)
             ),
-            f"leave {' and '.join(sorted(adds & set(surplus)))} out: the loader passes what marks "
-            "the real sizes"
+            expected="--input for " + (", ".join(known) or "nothing"),
+            hint=f"leave {' and '.join(sorted(adds & set(surplus)))} out: the loader passes what "
+            "marks the real sizes"
             if adds & set(surplus)
             else "name the inputs as `aotc inspect` shows them",
         )
@@ -139,12 +140,12 @@ def _compare(
     findings = []
     for name, reference in expected.items():
         if name not in results or isinstance(reference, str):
-            raise usage(
+            raise refusal(
                 "AOTC-E013",
                 f"--expect {name}",
-                "NAME=@file.npy for one of " + ", ".join(results),
                 name if name not in results else str(reference),
-                "name the result as `aotc inspect` shows it",
+                expected="NAME=@file.npy for one of " + ", ".join(results),
+                hint="name the result as `aotc inspect` shows it",
             )
         actual = results[name]
         reference = retyped(reference, actual.dtype)
@@ -157,13 +158,12 @@ def _compare(
                 found = f"max abs error {difference.max_abs:.3g}, {difference.ulp_max} ulp"
         if found:
             findings.append(
-                Finding(
-                    code="AOTC-E954",
-                    where=f"result {name}",
+                finding(
+                    "AOTC-E954",
+                    f"result {name}",
+                    found,
                     expected=f"{reference.dtype.name}{list(reference.shape)} as in the file, "
                     f"within rtol={rtol:g} atol={atol:g}",
-                    found=found,
-                    hint="compare with the file that belongs to this bundle, or raise --rtol",
                 )
             )
     return findings

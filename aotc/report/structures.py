@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 
-from aotc_runtime.schema.labels import tensor_text
 from aotc_runtime.schema.manifest import EntryPoint, TensorSpec
+from aotc_runtime.schema.tensor_text import tensor_text
 from aotc_runtime.schema.tree import (
     DictNode,
     IntDictNode,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from aotc.pipeline.target_check import TargetCheck
-from aotc_runtime.errors import render
+from aotc_runtime.rendering import render
 from aotc_runtime.schema.manifest import Target
 
 

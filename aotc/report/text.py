@@ -14,9 +14,15 @@ from rich.text import Text
 from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
 from aotc.report.shapes import masks_and_lengths, shapes_lines
-from aotc_runtime.formats.statement import SBOM_TYPE
-from aotc_runtime.schema.device import CudaDevice, RocmDevice, TargetDevice, TpuDevice
-from aotc_runtime.schema.engine import XLA, engine_name
+from aotc_runtime.formats.in_toto import SBOM_TYPE
+from aotc_runtime.schema.devices import (
+    XLA,
+    CudaDevice,
+    RocmDevice,
+    TargetDevice,
+    TpuDevice,
+    engine_name,
+)
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Target
 

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from aotc.errors import refusal
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc_runtime import canonical
-from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.formats.statement import PROVENANCE_TYPE, Statement
+from aotc_runtime.schema.devices import Mesh
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
-from aotc_runtime.schema.mesh import Mesh
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.contents import Contents, Envelopes, read_unverified
 from aotc_runtime.verification.keys import PublicKey
@@ -197,14 +197,11 @@ def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None
         for name, entry_point in manifest.entry_points.items()
     }
     if told != known:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E118",
-                where=where,
-                expected="the entry points and profiles of the bundle manifest",
-                found="others",
-                hint="the bundle was put together wrongly: build it again",
-            )
+        raise refusal(
+            "AOTC-E118",
+            where,
+            "others",
+            expected="the entry points and profiles of the bundle manifest",
         )
     return evidence
 

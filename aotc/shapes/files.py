@@ -15,7 +15,7 @@ from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.serving.compare import Difference
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 
 type Plans = dict[str, list[EntryTrials]]
 """The trials of each entry point, by target."""

@@ -7,6 +7,7 @@ from math import inf, isinf
 
 from msgspec.structs import replace
 
+from aotc.errors import finding
 from aotc.shapes.trials import (
     DECLARED,
     FIXTURE,
@@ -109,12 +110,11 @@ def _refusal(
         f"max abs error {outcome.max_abs!r}, max rel error {outcome.max_rel!r}, "
         f"{outcome.ulp_max} ulp"
     )
-    return Finding(
-        code="AOTC-E955" if trial.fill else "AOTC-E956",
-        where=f"{stated}, output {outcome.worst or 'result'}",
+    return finding(
+        "AOTC-E955" if trial.fill else "AOTC-E956",
+        f"{stated}, output {outcome.worst or 'result'}",
+        f"another result from {what}, {done}: {numbers}; {len(failed)} of {count} trials differ",
         expected=f"what plain JAX computes at exactly {asked}",
-        found=f"another result from {what}, {done}: {numbers}; "
-        f"{len(failed)} of {count} trials differ",
         hint=_hint(entry, trial, failed, names),
     )
 

@@ -12,9 +12,9 @@ from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime import canonical, limits
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.foreign import marks_in
-from aotc_runtime.formats.statement import PROVENANCE_TYPE, STATEMENT_TYPE
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, STATEMENT_TYPE
 
 PAYLOAD_BYTES_MAX = (limits.ENVELOPE_BYTES_MAX - 2**10) // 4 * 3
 """In base64, and with a signature beside it, it fits into an envelope."""
@@ -39,11 +39,13 @@ def attest(
     }
     payload = canonical.encode(statement)
     raise_if(_check_size(payload, f"{subject} {predicate_type}"))
-    signature = signer.sign(dsse.pre_authentication_encoding(dsse.PAYLOAD_TYPE, payload))
-    envelope = dsse.Envelope(
+    signature = signer.sign(in_toto.pre_authentication_encoding(in_toto.PAYLOAD_TYPE, payload))
+    envelope = in_toto.Envelope(
         payload=base64.b64encode(payload).decode(),
-        payloadType=dsse.PAYLOAD_TYPE,
-        signatures=(dsse.Signature(sig=base64.b64encode(signature).decode(), keyid=signer.key_id),),
+        payloadType=in_toto.PAYLOAD_TYPE,
+        signatures=(
+            in_toto.Signature(sig=base64.b64encode(signature).decode(), keyid=signer.key_id),
+        ),
     )
     return Attestation(root_digest, signer.key_id, canonical.encode(envelope))
 

@@ -17,7 +17,7 @@ from aotc.constants import NOT_SET, SET
 from aotc.locations import stated_at
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime.digest import sha256
-from aotc_runtime.formats.statement import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
+from aotc_runtime.formats.in_toto import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
 from aotc_runtime.schema.manifest import BundleManifest
 
 BUILDER_ID = "https://aotc.dev/builder/local"

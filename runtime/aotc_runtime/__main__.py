@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from aotc_runtime.errors import AotcError, Finding, render
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.rendering import render
 from aotc_runtime.report import (
     HOST,
     Report,

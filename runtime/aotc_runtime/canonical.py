@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from aotc_runtime.errors import BundleFormatError, Finding
+from aotc_runtime.errors import refusal
 
 _lock = threading.Lock()
 _made: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -41,23 +41,9 @@ def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
         value = decoder(type_).decode(data)
         again = encode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E101",
-                where=where,
-                expected=f"JSON that is a valid {type_.__name__}",
-                found=str(error),
-                hint="it is damaged, or not aotc's: rebuild it with `aotc build`",
-            )
+        raise refusal(
+            "AOTC-E101", where, str(error), expected=f"JSON that is a valid {type_.__name__}"
         ) from error
     if again != data:
-        raise BundleFormatError(
-            Finding(
-                code="AOTC-E102",
-                where=where,
-                expected="canonical JSON: sorted keys, no white space, no duplicate keys",
-                found="another spelling of the same value",
-                hint="it was rewritten after the build: use the bytes `aotc build` wrote",
-            )
-        )
+        raise refusal("AOTC-E102", where, "another spelling of the same value")
     return value

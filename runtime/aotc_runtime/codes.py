@@ -67,9 +67,16 @@ class Family(NamedTuple):
 
 
 BUNDLE_FORMAT = {
-    "AOTC-E101": Code("a document is not valid JSON of the expected type", "rebuild the bundle"),
+    "AOTC-E101": Code(
+        "a document is not valid JSON of the expected type",
+        "rebuild the bundle",
+        hint="it is damaged, or not aotc's: rebuild it with `aotc build`",
+    ),
     "AOTC-E102": Code(
-        "a document is not in canonical form", "use the bytes as `aotc build` wrote them"
+        "a document is not in canonical form",
+        "use the bytes as `aotc build` wrote them",
+        expected="canonical JSON: sorted keys, no white space, no duplicate keys",
+        hint="it was rewritten after the build: use the bytes `aotc build` wrote",
     ),
     "AOTC-E103": Code(
         "not a tar archive, or a truncated one",
@@ -110,34 +117,57 @@ BUNDLE_FORMAT = {
         "a folder that is no OCI layout, or holds links or other files",
         "pass the `.aotb` file, or what `aotc build --layout` wrote",
     ),
-    "AOTC-E110": Code("`oci-layout` or `index.json` is missing", "fetch or build the bundle again"),
+    "AOTC-E110": Code(
+        "`oci-layout` or `index.json` is missing",
+        "fetch or build the bundle again",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+    ),
     "AOTC-E111": Code(
         "a document or all attestations are larger, or a list longer, than any real one",
         "is this the right file?",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
     ),
-    "AOTC-E112": Code("another version of the OCI layout", "build the bundle again"),
+    "AOTC-E112": Code(
+        "another version of the OCI layout",
+        "build the bundle again",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+    ),
     "AOTC-E113": Code(
         "`index.json` or the root index does not describe exactly one bundle, or lists something "
         "twice",
         "fetch or build the bundle again",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E114": Code(
         "an attestation is not one envelope about this root, or has that of another one",
         "sign the bundle again",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
     ),
     "AOTC-E115": Code(
         "a bundle format that this runtime does not read",
         "update `aotc-runtime`, or rebuild the bundle",
+        hint="update aotc-runtime here; a bundle that says nothing new is written as before",
     ),
-    "AOTC-E116": Code("targets of one bundle contradict each other", "build the bundle again"),
+    "AOTC-E116": Code(
+        "targets of one bundle contradict each other",
+        "build the bundle again",
+        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+    ),
     "AOTC-E117": Code(
-        "a tensor file is not what the bundle manifest says about it", "build the bundle again"
+        "a tensor file is not what the bundle manifest says about it",
+        "build the bundle again",
+        hint="the bundle was put together wrongly: build it again",
     ),
-    "AOTC-E118": Code("a bundle manifest contradicts itself", "build the bundle again"),
+    "AOTC-E118": Code(
+        "a bundle manifest contradicts itself",
+        "build the bundle again",
+        hint="the bundle was put together wrongly: build it again",
+    ),
     "AOTC-E119": Code(
         "an envelope without signatures, with too many or with one twice; or more to try with a "
         "policy's keys than any real bundle has",
         "sign the bundle again",
+        hint="sign the bundle that was built again with `aotc sign`",
     ),
     "AOTC-E131": Code(
         "a tensor file without a valid header",
@@ -160,42 +190,65 @@ INTEGRITY = {
     "AOTC-E201": Code(
         "bytes do not have the digest that was signed",
         "the bundle was changed: fetch or build it again",
+        hint="the bundle was changed after it was signed: fetch or build it again",
     ),
-    "AOTC-E202": Code("a blob is missing", "fetch the bundle again"),
-    "AOTC-E203": Code("a blob has another size than was signed", "fetch the bundle again"),
+    "AOTC-E202": Code(
+        "a blob is missing",
+        "fetch the bundle again",
+        hint="the bundle was changed after it was signed: fetch or build it again",
+    ),
+    "AOTC-E203": Code(
+        "a blob has another size than was signed",
+        "fetch the bundle again",
+        hint="the bundle was changed after it was signed: fetch or build it again",
+    ),
     "AOTC-E204": Code(
-        "a blob that nothing signed refers to", "fetch the bundle again, or remove the blob"
+        "a blob that nothing signed refers to",
+        "fetch the bundle again, or remove the blob",
+        hint="the bundle was changed after it was signed: fetch or build it again",
     ),
     "AOTC-E205": Code(
         "layers of an image are not the blobs its bundle manifest refers to",
         "build the bundle again",
+        hint="the bundle was put together wrongly: build it again",
     ),
 }
 
 TRUST = {
-    "AOTC-E301": Code("the bundle is not signed", "`aotc sign BUNDLE --key KEY`"),
+    "AOTC-E301": Code(
+        "the bundle is not signed",
+        "`aotc sign BUNDLE --key KEY`",
+        hint="sign it with `aotc sign BUNDLE --key KEY`",
+    ),
     "AOTC-E302": Code(
         "signed, but by none of the policy's keys",
         "sign with a trusted key, or add the signer's key to the policy",
+        hint="sign with a trusted key, or add the signer's key to the policy",
     ),
     "AOTC-E303": Code(
         "a signature under a trusted key's id does not verify",
         "the attestation was changed: fetch or sign the bundle again",
+        hint="the attestation was changed: fetch the bundle again, or sign it again",
     ),
     "AOTC-E304": Code(
-        "signed by fewer distinct keys than the threshold", "have another key holder sign"
+        "signed by fewer distinct keys than the threshold",
+        "have another key holder sign",
+        hint="have another key holder run `aotc sign BUNDLE --key KEY`",
     ),
     "AOTC-E305": Code(
         "a trusted signature about something else: another bundle, or of a type that is not known",
         "sign this bundle",
+        hint="the signature is about something else: sign this bundle with `aotc sign`",
     ),
     "AOTC-E306": Code(
         "the bundle's name is not one the policy is for",
         "load the right bundle, or write a policy for this one",
+        hint="load the bundle this policy is for, or write a policy for this one",
     ),
     "AOTC-E307": Code(
         "the version is older than the policy allows",
         "deploy the newer version; lowering `minimum_version` allows rollback",
+        hint="deploy the newer version; lowering minimum_version allows rollback",
     ),
     "AOTC-E308": Code(
         "the trust policy or a key file cannot be read",
@@ -215,12 +268,28 @@ TRUST = {
         "sign with a key that is valid now",
     ),
     "AOTC-E312": Code(
-        "too few signatures count, because a key is revoked", "sign with another key of the policy"
+        "too few signatures count, because a key is revoked",
+        "sign with another key of the policy",
+        expected="a signature by a key that is not revoked",
+        hint="sign with another key of the policy; a revoked key never counts, listed under "
+        "keys or not",
     ),
-    "AOTC-E313": Code("the policy has revoked this root digest", "deploy another build"),
-    "AOTC-E314": Code("the policy has revoked a blob of this bundle", "deploy a build without it"),
+    "AOTC-E313": Code(
+        "the policy has revoked this root digest",
+        "deploy another build",
+        expected="a bundle that the policy does not list under revoked.roots",
+        hint="deploy another build; ask whoever revoked this one for the reason",
+    ),
+    "AOTC-E314": Code(
+        "the policy has revoked a blob of this bundle",
+        "deploy a build without it",
+        expected="a blob that the policy does not list under revoked.blobs",
+        hint="deploy a build without it; ask whoever revoked it for the reason",
+    ),
     "AOTC-E315": Code(
-        "built before `minimum_build_time`, or at no stated time", "deploy a newer build"
+        "built before `minimum_build_time`, or at no stated time",
+        "deploy a newer build",
+        hint="deploy a newer build; an earlier minimum_build_time allows rollback",
     ),
     "AOTC-E316": Code(
         "built by a builder that the policy does not accept, or by none that says so",
@@ -237,10 +306,12 @@ TRUST = {
     "AOTC-E319": Code(
         "an entry point falls back further than `furthest_fallback`",
         "build it with another policy, or move the limit",
+        hint="build the entry point with another policy, or move furthest_fallback",
     ),
     "AOTC-E320": Code(
         "a blob, the bundle or the number of blobs exceeds the policy's `limits`",
         "deploy a smaller bundle, or raise the limit",
+        hint="deploy a smaller bundle, or raise the limit in the policy",
     ),
 }
 
@@ -270,20 +341,25 @@ RUNTIME = {
         "beside E401: a certificate for this jaxlib by a key that has expired, is not yet valid "
         "or is revoked",
         "certify again with a key that counts, or move its window",
+        expected="a certifier's key that counts now",
+        hint="`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy",
     ),
     "AOTC-E412": Code(
         "beside E401: the policy names certifiers, and none of their certificates is about this "
         "root, target and jaxlib; it says what they are about",
         "`aotc certify` the bundle under this jaxlib",
+        hint="`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy",
     ),
     "AOTC-E413": Code(
         "beside E401: a certificate says that this target did not pass under this jaxlib",
         "run the builder's jaxlib, or build with this one",
+        hint="run the jaxlib that the bundle was built with, or build with this one",
     ),
     "AOTC-E414": Code(
         "beside E401: a certificate of other fixtures or executables than the bundle's, or not "
         "of all",
         "certify this bundle",
+        hint="`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy",
     ),
 }
 
@@ -337,6 +413,8 @@ RESOURCES = {
     "AOTC-E553": Code(
         "no memory for padded inputs, or for results that are cut or joined",
         "free some, or call with a profile's sizes; the bundle stays usable",
+        expected="memory for padded inputs, and for results that are cut or joined",
+        hint="the bundle stays usable; free some, or call with sizes of a profile",
     ),
     "AOTC-E554": Code(
         "less free memory on an accelerator than the bundle needs",
@@ -361,6 +439,7 @@ CALLS = {
     "AOTC-E604": Code(
         "an argument's structure (dicts, lists, tuples) is another",
         "pass the structure it was built with",
+        hint="pass the structure that the entry point was built with (`aotc inspect`)",
     ),
     "AOTC-E605": Code("an argument is no array", "pass `np.asarray(value, dtype)`"),
     "AOTC-E606": Code(
@@ -379,14 +458,20 @@ CALLS = {
         "sizes that the bundle does not accept: outside of a dimension's range, no multiple, or "
         "against a relation",
         "call with accepted sizes, or widen the build manifest and rebuild",
+        hint="call with sizes that the build manifest states, or widen it and build again",
     ),
     "AOTC-E614": Code(
         "no executable for these sizes yet: it is being compiled, beside the calls",
         "call again later, or with a profile's sizes",
+        expected="an executable that was compiled for these sizes",
+        hint="call again later, or with sizes of a profile; sizes that are asked for often should "
+        "be `profiles`",
     ),
     "AOTC-E615": Code(
         "compiling for these sizes failed, or took longer than the policy allows",
         "add them to `profiles` and rebuild",
+        expected="an executable that was compiled for these sizes",
+        hint="add these sizes to `profiles` and build again",
     ),
     "AOTC-E616": Code(
         "a size that no profiles add up to, under the policy `split`",
@@ -395,8 +480,15 @@ CALLS = {
     "AOTC-E631": Code(
         "an array that an earlier call used up, because it donates that input",
         "use what that call returned",
+        expected="an array that is still there",
+        hint="use the call's result instead, or keep a copy with np.asarray before",
     ),
-    "AOTC-E632": Code("one array passed twice in a call that donates it", "pass a copy"),
+    "AOTC-E632": Code(
+        "one array passed twice in a call that donates it",
+        "pass a copy",
+        expected="a donated array passed once",
+        hint="pass a copy for the other argument: np.asarray(x)",
+    ),
     "AOTC-E633": Code(
         "the bundle was closed, or is no bundle that is ready",
         "load it again; of `wait=False`, pass what `wait()` returns",
@@ -404,6 +496,8 @@ CALLS = {
     "AOTC-E634": Code(
         "an array that lies on several devices was asked for through DLPack",
         "copy it to the host: `np.asarray(x)`",
+        expected="an array on one device, which DLPack describes",
+        hint="copy it to the host: np.asarray(x)",
     ),
 }
 
@@ -411,32 +505,51 @@ READINESS = {
     "AOTC-E701": Code(
         "a fixture's result differs from the one recorded at build",
         "do not serve from this host; rebuild or report it",
+        hint="this host computes something else: rebuild for it, or raise the tolerance if "
+        "the difference is harmless",
     ),
     "AOTC-E702": Code(
-        "a recorded fixture is not what the manifest says about it", "build the bundle again"
+        "a recorded fixture is not what the manifest says about it",
+        "build the bundle again",
+        hint="the bundle was put together wrongly: build it again",
     ),
-    "AOTC-E703": Code("something was compiled while loading", "a bug in aotc-runtime: report it"),
+    "AOTC-E703": Code(
+        "something was compiled while loading",
+        "a bug in aotc-runtime: report it",
+        expected="0 compilations",
+        hint="this is a bug in aotc-runtime: please report it",
+    ),
 }
 
 BACKEND = {
     "AOTC-E750": Code(
         "XLA refuses the `XLA_FLAGS` of this process; left to itself it would end the process",
         "correct the variable or unset it: executables of bundles do not depend on it",
+        hint="correct the variable or unset it; executables of bundles do not depend on it",
     ),
     "AOTC-E751": Code(
         "jaxlib lacks a private name that the runtime uses",
         "install a jaxlib that this `aotc-runtime` supports",
+        expected="the private names of jaxlib 0.11.2 to 0.12.0 (aotc_runtime/engines/xla)",
+        hint="install a jaxlib that this aotc-runtime supports",
     ),
     "AOTC-E752": Code(
         "jaxlib does not describe this processor",
         "install a jaxlib that this `aotc-runtime` supports",
+        expected="a description in jaxlib's topology",
+        hint="install a jaxlib that this aotc-runtime supports",
     ),
     "AOTC-E753": Code(
-        "XLA cannot load an executable", "rebuild with the jaxlib that is installed here"
+        "XLA cannot load an executable",
+        "rebuild with the jaxlib that is installed here",
+        expected="an executable that XLA loads",
+        hint="rebuild the bundle with the jaxlib that is installed here",
     ),
     "AOTC-E754": Code(
         "a bundle used in a fork of the process that loaded it",
         "load in each worker after the fork, or use spawn",
+        expected="bundles loaded in the process that uses them",
+        hint="load after forking (gunicorn: in post_fork), or start processes with spawn",
     ),
     "AOTC-E755": Code(
         "XLA failed while running an executable", "the message is XLA's; the bundle stays usable"
@@ -446,10 +559,12 @@ BACKEND = {
         "gives other results than recorded, or there is no memory for a call; told to calls as "
         "E615",
         "add these sizes to `profiles` and rebuild",
+        hint="call with sizes of a profile, or add these to `profiles` and build again",
     ),
     "AOTC-E757": Code(
         "an executable over several devices is not cut as the manifest says",
         "rebuild; the bundle was put together wrongly",
+        hint="the bundle was put together wrongly: build it again",
     ),
     "AOTC-E758": Code(
         "XLA finds no device of the bundle's platform, although the host seemed to have one; or "

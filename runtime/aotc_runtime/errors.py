@@ -1,14 +1,15 @@
 """Everything that can be refused, as data first and as exceptions second.
 
 A check yields `Finding`s; `raise_if` is the one place that turns findings into an exception, and
-`render` the one place that turns them into text. The code of a finding decides its family, and the
-family decides the exit code; both are stable. What each code means stands in `aotc_runtime.codes`,
-which is imported inside of functions: a load that succeeds has no use for it.
+`rendering` the one place that turns them into text. The code of a finding decides its family, and
+the family decides the exit code; both are stable. What each code means stands in
+`aotc_runtime.codes`. Both are imported inside of functions: a load that succeeds has no use for
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -28,34 +29,9 @@ class Finding(Struct, frozen=True):
     hint: str
 
     def to_json(self) -> dict[str, str]:
-        return {
-            "code": self.code,
-            "where": _encodable(self.where),
-            "expected": _encodable(self.expected),
-            "found": _encodable(self.found),
-            "hint": _encodable(self.hint),
-        }
+        from aotc_runtime.rendering import to_json
 
-
-def _encodable(text: str) -> str:
-    """File names may hold bytes that are no UTF-8 (surrogates in Python), which JSON cannot."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def _printable(text: str) -> str:
-    """Quoted bytes of a bundle nobody trusts yet must not steer the terminal or forge a finding."""
-    lines = _encodable(text).split("\n")
-    safe = ("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in lines)
-    return "\n            ".join(safe)
-
-
-def render(findings: Sequence[Finding]) -> str:
-    """All findings as text for people, one block each."""
-    return "\n".join(
-        f"{f.code} {_printable(f.where)}\n  expected  {_printable(f.expected)}\n"
-        f"  found     {_printable(f.found)}\n  hint      {_printable(f.hint)}"
-        for f in findings
-    )
+        return to_json(self)
 
 
 class AotcError(Exception):
@@ -75,6 +51,8 @@ class AotcError(Exception):
         return self.findings[0].code
 
     def __str__(self) -> str:
+        from aotc_runtime.rendering import render
+
         return render(self.findings)
 
 

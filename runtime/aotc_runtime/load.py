@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from aotc_runtime.engines import registry
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.xla import engine as xla
 from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
-from aotc_runtime.errors import Finding, ResourceError, TrustError
-from aotc_runtime.schema.engine import XLA
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.schema.devices import XLA
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
@@ -179,14 +179,12 @@ def _require_numbers(threads: int | None, devices: int | None, memory_limit: int
 def _policy_path(trust: object) -> Path:
     if isinstance(trust, str | os.PathLike):
         return Path(trust)
-    raise TrustError(
-        Finding(
-            code="AOTC-E309",
-            where="load",
-            expected="trust= a policy, or the path of its TOML file",
-            found=f"a {type(trust).__name__}",
-            hint="write a policy with `aotc trust init`; nothing loads without one",
-        )
+    raise refusal(
+        "AOTC-E309",
+        "load",
+        f"a {type(trust).__name__}",
+        expected="trust= a policy, or the path of its TOML file",
+        hint="write a policy with `aotc trust init`; nothing loads without one",
     )
 
 
@@ -195,10 +193,10 @@ def _is_number(value: Any, least: int) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
 
 
-def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> ResourceError:
-    return ResourceError(Finding(code, f"load {argument}", expected, repr(found)[:80], hint))
+def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> AotcError:
+    return refusal(code, f"load {argument}", repr(found)[:80], expected=expected, hint=hint)
 
 
-def _refused_devices(expected: str, found: object) -> ResourceError:
+def _refused_devices(expected: str, found: object) -> AotcError:
     hint = "pass `devices` to the first load of the process, or leave it out"
     return _refused("AOTC-E555", "devices", expected, found, hint)

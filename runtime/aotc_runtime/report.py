@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from aotc_runtime.engines.facts import detect_all
+from aotc_runtime.engines.registry import detect_all
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.formats.host_facts import host_document
-from aotc_runtime.schema.choice import Choice
+from aotc_runtime.schema.choice_report import certified_report, choice_report
 from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.proof import Choice
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
@@ -61,12 +62,10 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         "root_digest": verdict.root_digest or None,
         "signers": list(verdict.signers),
         "target": verdict.target or None,
-        "target_reason": verdict.choice.to_json() if verdict.choice else None,
+        "target_reason": choice_report(verdict.choice) if verdict.choice else None,
         "gates": list(verdict.gates),
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
-        "certified": verdict.choice.certified.to_json()
-        if verdict.choice and verdict.choice.certified
-        else None,
+        "certified": certified_report(verdict.choice.certified) if verdict.choice else None,
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
     }
     if verdict.findings or manifest is None or verdict.choice is None:

@@ -15,7 +15,7 @@ from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
 from aotc.review.reading import Review, review
 from aotc.workshops.explain.explain import Stage, explain
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun
 from aotc_runtime.system.store import open_bundle
 

@@ -16,7 +16,7 @@ import aotc_runtime
 from aotc.parity.peak import peak
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import InputArgument
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 from aotc_runtime.serving.trees import arguments_of
 
 

@@ -19,8 +19,8 @@ from aotc.backends.targets import file_text, read_target
 from aotc.pipeline.target_check import check_target
 from aotc.review.reading import Review
 from aotc.workshops.explain.explain import Stage, explain
-from aotc_runtime.engines.facts import detect
-from aotc_runtime.schema.device import CudaDevice
+from aotc_runtime.engines.registry import detect
+from aotc_runtime.schema.devices import CudaDevice
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,

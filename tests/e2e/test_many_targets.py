@@ -21,7 +21,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merge import merge_bundles
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified

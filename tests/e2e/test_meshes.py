@@ -254,7 +254,7 @@ import time
 from pathlib import Path
 import aotc_runtime
 from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify

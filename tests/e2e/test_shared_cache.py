@@ -40,7 +40,7 @@ def init():
 def f(params, x):
     return jnp.tanh(x * params["w"])
 """
-SERVER = Path(__file__).parents[1] / "unit" / "cache" / "http_storage.py"
+SERVER = Path(__file__).parents[1] / "unit/workshops/remote/http_storage.py"
 
 OURS, STRANGER = LocalSigner.ephemeral(), LocalSigner.ephemeral()
 
@@ -70,7 +70,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(project: Path, folder: Path, url: str, *, by: LocalSigner | None = None) -> Built:
     """A build on a host whose own cache is in a folder; all trust our key."""
     folder.mkdir(exist_ok=True)
-    trusted = {OURS.key_id: load_public_key(OURS.public_pem(), "", "").verify}
+    trusted = {OURS.key_id: load_public_key(OURS.public_pem(), "", "")}
     return build(
         project / "shared.toml",
         output=folder / "shared.aotb",

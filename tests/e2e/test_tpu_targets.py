@@ -21,7 +21,7 @@ from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
 from aotc.stages import CompileJob, Module
 from aotc.workshops.explain.explain import Stage, explain
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.schema.kernels import is_tpu_call
 from aotc_runtime.schema.manifest import ParityNotRun
 from tests.e2e.accelerator_builds import (

@@ -43,7 +43,7 @@ from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
 from aotc_runtime import canonical
 from aotc_runtime.digest import is_digest, sha256
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import Statement
+from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 

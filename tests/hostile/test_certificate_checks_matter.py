@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from aotc.signing.signer import LocalSigner
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.policy import Revoked
 from aotc_runtime.verification import certificates, signatures, verify
 from aotc_runtime.verification.examine import examine
@@ -124,7 +124,7 @@ CHECKS = [
           under("AOTC-E412", signer="nobody"), "AOTC-E412"),
     Check(signatures.who_signed, ("trials.verify(key, signature, message, signed.where)", "True"),
           under("AOTC-E412", signer="nobody"), "AOTC-E412"),
-    Check(certificates._certificate, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
+    Check(certificates._certificate, ("signed.payload_type != in_toto.PAYLOAD_TYPE", "False"),
           lambda arms: of_another_payload(arms), "AOTC-E412"),
     Check(certificates._certificate,
           ("(statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE)",
@@ -168,7 +168,7 @@ CHECKS = [
 def of_another_payload(arms: Arms) -> str:
     envelope = json.loads(statement(arms.documents, arms.stranger, a_certificate(arms.documents)))
     kind, payload = "application/vnd.other+json", base64.b64decode(envelope["payload"])
-    message = dsse.pre_authentication_encoding(kind, payload)
+    message = in_toto.pre_authentication_encoding(kind, payload)
     signature = base64.b64encode(arms.stranger.sign(message)).decode()
     envelope |= {"payloadType": kind}
     envelope["signatures"] = [{"sig": signature, "keyid": arms.stranger.key_id}]

@@ -13,7 +13,14 @@ from aotc_runtime import limits
 from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.facts import NOT_INSTALLED
 from aotc_runtime.schema.manifest import BundleManifest, Symbolic
-from aotc_runtime.verification import choosing, compatibility, consistency, contents, verify
+from aotc_runtime.verification import (
+    choosing,
+    compatibility,
+    consistency,
+    contents,
+    custom_calls,
+    verify,
+)
 
 from .tampering import (
     ACCEPTED,
@@ -347,10 +354,10 @@ COMPATIBILITY = [
           "AOTC-E502"),
     Check(compatibility.check_devices, ("has < needs", "False"),
           requiring(devices=2), "AOTC-E503"),
-    Check(compatibility.check_custom_calls, ("if unknown", "if False"),
+    Check(custom_calls.check_served, ("if unknown", "if False"),
           requiring(custom_call_targets=["TopK", "lapack_sgeqrf_ffi", "xla_python_cpu_callback"]),
           "AOTC-E504"),
-    Check(compatibility.check_libraries, ('"scipy" not in host.libraries', "False"),
+    Check(custom_calls.check_libraries, ('"scipy" not in host.libraries', "False"),
           needing_lapack, "AOTC-E510"),
     Check(compatibility.check_stablehlo, ("version_numbers(needs) > reads", "False"),
           a_newer_module, "AOTC-E404"),

@@ -160,7 +160,7 @@ RULES = [
     Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_before=LAST), "AOTC-E311"),
     Check(signatures.vouchers_for, (CLOCK, "True"), by_a_revoked_key, "AOTC-E312"),
     Check(signatures.vouchers_for, (CLOCK, "True"), an_expired_report, "AOTC-E311", "AOTC-E305"),
-    Check(signatures.vouchers_for, ("raise_if(_idle_findings", "(_idle_findings"),
+    Check(signatures.vouchers_for, ("raise_if(idle_findings", "(idle_findings"),
           by_a_revoked_key, "AOTC-E312", "AOTC-E304"),
     Check(signatures.vouchers_for, ("statement.predicateType == PROVENANCE_TYPE", "True"),
           a_certificate_instead, "AOTC-E304"),

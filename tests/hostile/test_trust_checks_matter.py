@@ -229,7 +229,7 @@ TRUST = [
           claiming_a_trusted_key, "AOTC-E303", "AOTC-E302"),
     Check(signatures.who_signed, ("next(made, None)", "next(iter(keys.values()))"),
           signed_by_a_stranger, "AOTC-E302"),
-    Check(signatures._statement, ("signed.payload_type != dsse.PAYLOAD_TYPE", "False"),
+    Check(signatures._statement, ("signed.payload_type != in_toto.PAYLOAD_TYPE", "False"),
           another_payload_type, "AOTC-E305"),
     Check(signatures._statement, ("or not known", ""), a_test_report, "AOTC-E305", "AOTC-E304"),
     Check(signatures._statement, ("subjects !=", "[] and subjects !="), the_old_signature,

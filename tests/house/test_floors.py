@@ -48,7 +48,7 @@ def modules_after(code: str) -> set[str]:
 
 def test_the_runtime_loads_no_toolchain_module_where_all_are_installed() -> None:
     loaded = modules_after(
-        "import aotc_runtime\nfrom aotc_runtime.engines.facts import detect\ndetect()"
+        "import aotc_runtime\nfrom aotc_runtime.engines.registry import detect\ndetect()"
     )
     assert not loaded & set(FORBIDDEN)
 

@@ -14,7 +14,7 @@ import pytest
 
 from aotc.signing.keys import KeyType
 from aotc.signing.signer import LocalSigner
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.verification.keys import load_public_key
 
 from . import page
@@ -154,7 +154,7 @@ def forge(folder: Path, name: str, kind: KeyType) -> None:
         and b"aotc.dev/sign/v1" in base64.b64decode(document["payload"])
     )
     payload = base64.b64decode(known["payload"])
-    message = dsse.pre_authentication_encoding(known["payloadType"], payload)
+    message = in_toto.pre_authentication_encoding(known["payloadType"], payload)
     signature = LocalSigner.ephemeral(kind).sign(message)
     known["signatures"][0]["sig"] = base64.b64encode(signature).decode()
 

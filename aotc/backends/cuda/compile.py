@@ -14,10 +14,10 @@ from aotc.backends.cuda.wheels import Wheels
 from aotc.backends.cuda.worker import Job
 from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environment
 from aotc.backends.xla.compile import built_with
-from aotc.errors import CompileError, raise_if
+from aotc.errors import raise_if, refusal
 from aotc.stages import CompileJob, Executable
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.device import Compilation, CudaDevice
+from aotc_runtime.errors import AotcError
+from aotc_runtime.schema.devices import Compilation, CudaDevice
 from aotc_runtime.schema.manifest import BuiltWith, Target
 from aotc_runtime.words import closest
 
@@ -115,7 +115,7 @@ def _text(job: CompileJob, installed: Wheels) -> str:
     raise _unknown(f"{job.label} for {job.target.name}", job.target, installed)
 
 
-def _unknown(where: str, target: Target, installed: Wheels) -> CompileError:
+def _unknown(where: str, target: Target, installed: Wheels) -> AotcError:
     assert isinstance(target.device, CudaDevice)
     known = descriptions.texts_once(installed.plugin)
     close = closest(target.device.description, known)
@@ -125,13 +125,11 @@ def _unknown(where: str, target: Target, installed: Wheels) -> CompileError:
             "plugins have descriptions since 0.12.0: there, `aotc targets show "
             f"{target.name} --toml` prints a target file that brings its own"
         )
-    return CompileError(
-        Finding(
-            code="AOTC-E908",
-            where=where,
-            expected=f"a description in {wheels.PLUGIN} {installed.versions[wheels.PLUGIN]}: "
-            + (", ".join(known) or "it has none"),
-            found=target.device.description,
-            hint=hint,
-        )
+    return refusal(
+        "AOTC-E908",
+        where,
+        target.device.description,
+        expected=f"a description in {wheels.PLUGIN} {installed.versions[wheels.PLUGIN]}: "
+        + (", ".join(known) or "it has none"),
+        hint=hint,
     )

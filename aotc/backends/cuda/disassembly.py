@@ -15,10 +15,10 @@ from aotc.backends.cuda import wheels
 from aotc.backends.refusals import LINES_SHOWN
 from aotc.backends.worker_process import environment
 from aotc.backends.xla import elf, protobuf
-from aotc.errors import UsageError, quoted
+from aotc.errors import quoted, refusal
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 
 PACKAGE, TOOL = "nvidia-cuda-nvdisasm", "nvdisasm"
 
@@ -101,5 +101,5 @@ def _run(tool: str, path: Path, where: str) -> Iterator[str]:
     yield from (f"    {line.strip()}" for line in lines if line.lstrip().startswith(("/*", ".L_")))
 
 
-def _refusal(where: str, expected: str, found: str, hint: str) -> UsageError:
-    return UsageError(Finding("AOTC-E057", where, expected, found, hint))
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E057", where, found, expected=expected, hint=hint)

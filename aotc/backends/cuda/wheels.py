@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 
 PLUGIN = "jax-cuda13-pjrt"
@@ -88,4 +89,4 @@ def _file(installed: Distribution | None, name: str) -> Path | None:
 
 
 def _finding(name: str, expected: str, found: str, hint: str) -> Finding:
-    return Finding(code="AOTC-E907", where=name, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E907", name, found, expected=expected, hint=hint)

@@ -6,6 +6,7 @@ import re
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 
 PLUGIN = "libtpu"
@@ -46,4 +47,4 @@ def find() -> tuple[Path | None, str, list[Finding]]:
 
 
 def _finding(expected: str, found: str, hint: str) -> Finding:
-    return Finding(code="AOTC-E907", where=PLUGIN, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E907", PLUGIN, found, expected=expected, hint=hint)

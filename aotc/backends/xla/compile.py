@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc.backends import pass_log
 from aotc.backends.cpu import isa
-from aotc.backends.refusals import failure, refused_calls, refused_program, unknown_jaxlib
+from aotc.backends.refusals import place_of, refused_calls, refused_program, unknown_jaxlib
 from aotc.backends.worker_folder import Problem, Result
 from aotc.backends.worker_process import (
     SECONDS_MAX,
@@ -22,10 +22,11 @@ from aotc.backends.worker_process import (
 )
 from aotc.backends.xla import custom_calls, examine, objects
 from aotc.backends.xla.job import CONSTANTS_FILE, Job
-from aotc.errors import CompileError
+from aotc.errors import refusal
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith
 
 SHARDY_NOTICE = "HloShardingV3"
@@ -153,7 +154,7 @@ def _executable(
     )
 
 
-def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
+def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
     """The error for what the worker could not do."""
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "executables", result.words)
@@ -172,11 +173,11 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> CompileError:
     return refused_program(job, result.words, said)
 
 
-def _unfollowed(job: CompileJob, found: str) -> CompileError:
-    return failure(
+def _unfollowed(job: CompileJob, found: str) -> AotcError:
+    return refusal(
         "AOTC-E905",
-        job,
-        f"code for {job.target.cpu} ({job.target.triple}) with the target's features and no others",
+        place_of(job),
         found,
-        "leave out of the target what this jaxlib does not know, or build with a newer one",
+        expected=f"code for {job.target.cpu} ({job.target.triple}) with the target's features and "
+        "no others",
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aotc.backends.xla import elf
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
 
 
 def disassemble(objects: Iterable[bytes]) -> Iterator[str]:
@@ -18,14 +17,12 @@ def disassemble(objects: Iterable[bytes]) -> Iterator[str]:
     try:
         import capstone
     except ImportError as error:
-        raise UsageError(
-            Finding(
-                code="AOTC-E057",
-                where="--stage asm",
-                expected="the package capstone, which disassembles",
-                found="none",
-                hint="from a clone: pip install ./runtime '.[explain]'",
-            )
+        raise refusal(
+            "AOTC-E057",
+            "--stage asm",
+            "none",
+            expected="the package capstone, which disassembles",
+            hint="from a clone: pip install ./runtime '.[explain]'",
         ) from error
     machines = {
         elf.X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),

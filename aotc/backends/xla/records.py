@@ -12,8 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from aotc.backends.xla import protobuf
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
 
 SIGNATURE = bytes.fromhex("83af70d10d884a3f" + "0" * 16 + "40" + "0" * 14)
 """The header of the first block: the hash of the rest, how far its chunk goes back, and forth."""
@@ -114,14 +113,12 @@ def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
     try:
         import cramjam
     except ImportError as error:
-        raise UsageError(
-            Finding(
-                code="AOTC-E057",
-                where="an executable for an accelerator",
-                expected="the package cramjam, which decompresses it",
-                found="none",
-                hint="from a clone: pip install ./runtime '.[explain]'",
-            )
+        raise refusal(
+            "AOTC-E057",
+            "an executable for an accelerator",
+            "none",
+            expected="the package cramjam, which decompresses it",
+            hint="from a clone: pip install ./runtime '.[explain]'",
         ) from error
     try:
         return bytes(cramjam.snappy.decompress_raw(data[at:]))

@@ -15,10 +15,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from aotc.backends.worker_process import environment
-from aotc.errors import UsageError, quoted
+from aotc.errors import quoted, refusal
 from aotc.processes import Processes, describe_status, end_with_parent
 from aotc.temporaries import temporary_folder
-from aotc_runtime.errors import Finding
 
 SECONDS_MAX = 600.0
 """A module of a gigabyte is read in less."""
@@ -48,15 +47,13 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
         if status == 0 and all(path.exists() for path in made):
             return [path.read_text("utf-8", "replace") for path in made]
         missing = next((i for i, path in enumerate(made) if not path.exists()), 0)
-    raise UsageError(
-        Finding(
-            code="AOTC-E057",
-            where=where,
-            expected=f"a {modules[missing][0]} module that this jaxlib reads",
-            found=quoted(describe_status(status), said[-LINES_SHOWN:]),
-            hint="use the jaxlib that the bundle was built with; if that does not help, the bundle "
-            "is not as `aotc build` made it",
-        )
+    raise refusal(
+        "AOTC-E057",
+        where,
+        quoted(describe_status(status), said[-LINES_SHOWN:]),
+        expected=f"a {modules[missing][0]} module that this jaxlib reads",
+        hint="use the jaxlib that the bundle was built with; if that does not help, the bundle "
+        "is not as `aotc build` made it",
     )
 
 

@@ -29,7 +29,7 @@ from aotc.capture.source_files import changed
 from aotc.capture.trace import HOST, Platforms, TracedProfile
 from aotc.capture.weights import CLOSURE, Weights, load, read_shards
 from aotc.config.build_manifest import BuildManifest
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import CaptureError, raise_if, refusal
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
 from aotc.parity import plain_jax
@@ -45,8 +45,8 @@ from aotc.stages import (
     Module,
 )
 from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.devices import Mesh
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.mesh import Mesh
 from aotc_runtime.schema.shardings import mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
@@ -179,14 +179,12 @@ def _check_x64(manifest: BuildManifest) -> None:
     """The program may not set what the manifest says: the reference would be another program."""
     if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
         stated = str(manifest.enable_x64).lower()
-        raise CaptureError(
-            Finding(
-                code="AOTC-E828",
-                where=manifest.where("enable_x64"),
-                expected=f"jax_enable_x64 as the manifest has it: {stated}",
-                found="the program set it to another value",
-                hint="write `enable_x64` in the manifest and leave jax.config alone",
-            )
+        raise refusal(
+            "AOTC-E828",
+            manifest.where("enable_x64"),
+            "the program set it to another value",
+            expected=f"jax_enable_x64 as the manifest has it: {stated}",
+            hint="write `enable_x64` in the manifest and leave jax.config alone",
         )
 
 

@@ -21,7 +21,7 @@ from typing import NoReturn
 import msgspec
 
 import aotc
-from aotc.errors import quoted, raise_if
+from aotc.errors import finding, quoted, raise_if
 from aotc.pipeline.children.progress import FINISHED, STARTED, Progress
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.temporaries import require_room
@@ -124,7 +124,7 @@ def _crash(code: str, doing: str, current: str, status: int, lines: list[str]) -
         hint = "is there enough memory? the system kills processes that need too much"
     else:
         hint = "it said nothing; look for code that ends a process, such as os._exit"
-    return Finding(code, doing, "the process to finish", quoted(found, lines), hint)
+    return finding(code, doing, quoted(found, lines), expected="the process to finish", hint=hint)
 
 
 def _last_lines(said: str) -> list[str]:

@@ -195,7 +195,7 @@ def _record(
     try:
         results = function.outputs(sizes, inputs)
     except (Exception, SystemExit) as error:
-        finding = explain.finding(error, call, label(name, sizes), manifest.root)
+        finding = explain.not_traced(error, call, label(name, sizes), manifest.root)
         hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
         raise CaptureError(replace(finding, hint=hint)) from error
     tensors = {f"inputs/{key}": array for key, array in inputs.items()}

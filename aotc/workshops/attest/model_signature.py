@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aotc.errors import UsageError, raise_if
+from aotc.errors import raise_if, refusal
 from aotc.packing.files import write_atomically
 from aotc.packing.places import MODEL_SIGNATURE, require_file_place
 from aotc.signing.keys import read_key_file
@@ -17,7 +17,6 @@ from aotc.workshops.attest.openssf import (
     verified_files,
 )
 from aotc_runtime.digest import sha256_each
-from aotc_runtime.errors import Finding, TrustError
 from aotc_runtime.system.files import read_file
 from aotc_runtime.system.store import MappedBundle, open_bundle
 from aotc_runtime.verification.contents import read_unverified
@@ -39,14 +38,8 @@ def write_model_signature(bundle: Path, output: Path, signer: Signer) -> int:
     bundle's folder, E021 not an ECDSA key.
     """
     if output.resolve().is_relative_to(bundle.resolve()):
-        raise UsageError(
-            Finding(
-                code="AOTC-E020",
-                where=str(output),
-                expected="a place outside of the bundle's folder",
-                found="one inside: a bundle with another file in it is refused",
-                hint="write it beside the folder, as without -o",
-            )
+        raise refusal(
+            "AOTC-E020", str(output), "one inside: a bundle with another file in it is refused"
         )
     require_file_place(output, MODEL_SIGNATURE)
     source = open_bundle(bundle)
@@ -83,7 +76,7 @@ def _text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         found = (error.strerror if isinstance(error, OSError) else None) or "not text"
         expected = "a readable public key"
-        raise TrustError(Finding("AOTC-E308", str(path), expected, found, hint)) from error
+        raise refusal("AOTC-E308", str(path), found, expected=expected, hint=hint) from error
 
 
 def _bytes(path: Path) -> bytes:
@@ -92,4 +85,4 @@ def _bytes(path: Path) -> bytes:
         return read_file(path, SIGNATURE_BYTES_MAX)
     except OSError as error:
         found, expected = error.strerror or str(error), "a readable model signature"
-        raise TrustError(Finding("AOTC-E351", str(path), expected, found, hint)) from error
+        raise refusal("AOTC-E351", str(path), found, expected=expected, hint=hint) from error

@@ -29,9 +29,9 @@ from aotc.signing.signer import Signer
 from aotc_runtime import limits
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, BundleFormatError, Finding
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import STATEMENT_TYPE, Subject
+from aotc_runtime.formats.in_toto import STATEMENT_TYPE, Subject
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.signatures import SignedPayload, is_signed_by
 
@@ -65,7 +65,7 @@ class SigstoreBundle(Struct, frozen=True):
 
     mediaType: str
     verificationMaterial: VerificationMaterial
-    dsseEnvelope: dsse.Envelope
+    dsseEnvelope: in_toto.Envelope
 
 
 class Resource(Struct, frozen=True):
@@ -129,14 +129,14 @@ def model_signature(files: Mapping[str, str], name: str, signer: Signer) -> byte
     pem = key.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    signature = signer.sign(dsse.pre_authentication_encoding(dsse.PAYLOAD_TYPE, payload))
+    signature = signer.sign(in_toto.pre_authentication_encoding(in_toto.PAYLOAD_TYPE, payload))
     bundle = SigstoreBundle(
         mediaType=BUNDLE_TYPE,
         verificationMaterial=VerificationMaterial(PublicKeyHint(sha256(pem)[7:])),
-        dsseEnvelope=dsse.Envelope(
+        dsseEnvelope=in_toto.Envelope(
             payload=base64.b64encode(payload).decode(),
-            payloadType=dsse.PAYLOAD_TYPE,
-            signatures=(dsse.Signature(sig=base64.b64encode(signature).decode()),),
+            payloadType=in_toto.PAYLOAD_TYPE,
+            signatures=(in_toto.Signature(sig=base64.b64encode(signature).decode()),),
         ),
     )
     return msgspec.json.encode(bundle) + b"\n"
@@ -153,20 +153,20 @@ def verified_files(data: bytes, key: PublicKey, where: str) -> dict[str, str]:
     if len(envelope.signatures) != 1:
         raise _malformed(where, "exactly one signature", str(len(envelope.signatures)))
     try:
-        payload = dsse.decode_base64(envelope.payload, where=where)
-        signature = dsse.decode_base64(envelope.signatures[0].sig, where=where)
+        payload = in_toto.decode_base64(envelope.payload, where=where)
+        signature = in_toto.decode_base64(envelope.signatures[0].sig, where=where)
     except BundleFormatError as error:
         raise _malformed(where, error.findings[0].expected, error.findings[0].found) from error
     signed = SignedPayload(envelope.payloadType, payload, (("", signature),), where)
     if not is_signed_by(signed, key):
         found = "one that this key did not make over this content"
         raise refusal("AOTC-E352", where, found, key=key.id[:16])
-    if envelope.payloadType != dsse.PAYLOAD_TYPE:
-        raise _other(where, f"a payload of type {dsse.PAYLOAD_TYPE}", envelope.payloadType)
+    if envelope.payloadType != in_toto.PAYLOAD_TYPE:
+        raise _other(where, f"a payload of type {in_toto.PAYLOAD_TYPE}", envelope.payloadType)
     return _files(payload, where)
 
 
-def _envelope(data: bytes, where: str) -> dsse.Envelope:
+def _envelope(data: bytes, where: str) -> in_toto.Envelope:
     if len(data) > SIGNATURE_BYTES_MAX:
         raise _malformed(where, f"at most {SIGNATURE_BYTES_MAX} bytes", "more")
     try:

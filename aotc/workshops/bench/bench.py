@@ -16,19 +16,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from aotc.errors import family_of, quoted
+from aotc.errors import family_of, quoted, refusal
 from aotc.processes import Processes, describe_status, inherited
-from aotc.report.arrays import usage
 from aotc.report.profile_sizes import parse_profile
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.workshops.bench.worker import PROGRESS, START
-from aotc_runtime.engines.facts import detect, detect_all
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.engines.registry import detect, detect_all
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
-from aotc_runtime.serving.loaded import no_entry_point
-from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.serving.refusals import no_entry_point
+from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify
@@ -131,12 +130,12 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
     }
     unknown = sorted(parse_profile(text).keys() - known)
     plain = "write it as `aotc inspect` shows it: batch=8"
-    return usage(
+    return refusal(
         "AOTC-E014",
         f"--profile {text}",
-        "a profile among " + ", ".join(there),
         f"no dimension is called {unknown[0]}" if unknown else "none with these sizes",
-        did_you_mean(unknown[0], known, plain) if unknown else plain,
+        expected="a profile among " + ", ".join(there),
+        hint=did_you_mean(unknown[0], known, plain) if unknown else plain,
     )
 
 
@@ -186,15 +185,9 @@ def _run(
     return answer
 
 
-def _died(exit_status: int, said: list[str]) -> BackendError:
-    return BackendError(
-        Finding(
-            code="AOTC-E759",
-            where="the process that measures",
-            expected="the executables to run for as long as they are measured",
-            found=quoted(describe_status(exit_status), said),
-            hint="if memory ran out, measure fewer threads: --threads 1; else report it",
-        )
+def _died(exit_status: int, said: list[str]) -> AotcError:
+    return refusal(
+        "AOTC-E759", "the process that measures", quoted(describe_status(exit_status), said)
     )
 
 

@@ -25,13 +25,13 @@ from aotc_runtime.errors import (
     ResourceError,
 )
 from aotc_runtime.formats.certificate import SCHEMA, Surroundings
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, Parity
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.choosing import missing_target
 from aotc_runtime.verification.keys import load_public_key
+from aotc_runtime.verification.missing_targets import missing_target
 from aotc_runtime.verification.verify import attribute, unpack
 
 OnFixture = Callable[[str, int, int], None]

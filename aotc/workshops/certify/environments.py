@@ -20,12 +20,13 @@ from pathlib import Path
 
 import msgspec
 
+from aotc.errors import refusal
 from aotc.installing import install
 from aotc.ownership import other_writers
 from aotc.processes import Processes
 from aotc.temporaries import remove_folder, temporary_folder
 from aotc_runtime.digest import cores
-from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.errors import AotcError
 
 CACHE_BYTES_MAX = 8 * 2**30
 """What all environments may take together, each about 0.6 GB; those used least recently go first.
@@ -181,14 +182,12 @@ def _last_used(place: Path) -> float:
         return 0.0
 
 
-def _unusable(where: Path | str, found: str) -> ResourceError:
-    return ResourceError(
-        Finding(
-            code="AOTC-E559",
-            where=str(where),
-            expected="a cache folder that only you can write to, with room for the environment",
-            found=found,
-            hint="free some space, take others' right to write away (chmod go-w), or set "
-            "XDG_CACHE_HOME to another folder",
-        )
+def _unusable(where: Path | str, found: str) -> AotcError:
+    return refusal(
+        "AOTC-E559",
+        str(where),
+        found,
+        expected="a cache folder that only you can write to, with room for the environment",
+        hint="free some space, take others' right to write away (chmod go-w), or set "
+        "XDG_CACHE_HOME to another folder",
     )

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 import aotc_runtime
-from aotc.errors import quoted
+from aotc.errors import finding, quoted
 from aotc.processes import Processes, describe_status
 from aotc.workshops.certify import worker
 from aotc_runtime.errors import Finding
@@ -172,11 +172,11 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _something_else(job: Job, jaxlib: str, found: str) -> Finding:
-    return Finding(
-        code="AOTC-E559",
-        where=str(job.bundle),
+    return finding(
+        "AOTC-E559",
+        str(job.bundle),
+        f"jaxlib {found}",
         expected=f"jaxlib {jaxlib} to run {job.root_digest}",
-        found=f"jaxlib {found}",
         hint="the bundle or the environment was replaced meanwhile: certify again, with --refresh",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aotc.errors import finding
 from aotc.report.text import count, printable
 from aotc.workshops.certify.certify import Certification
 from aotc.workshops.certify.isolated import Trial
@@ -69,11 +70,11 @@ def certify_findings(made: Certification) -> Iterator[Finding]:
         if trial.outcome in ("", PASSED):
             continue
         beyond = trial.outcome == BEYOND
-        yield Finding(
-            code="AOTC-E957" if beyond else "AOTC-E958",
-            where=f"{trial.target} with jaxlib {trial.jaxlib}",
+        yield finding(
+            "AOTC-E957" if beyond else "AOTC-E958",
+            f"{trial.target} with jaxlib {trial.jaxlib}",
+            f"{trial.outcome}: {trial.detail}",
             expected="every fixture to run, within its tolerance",
-            found=f"{trial.outcome}: {trial.detail}",
             hint="keep to the jaxlib that the bundle was built with, or build with this one too"
             + ("; the differences are in what this command prints" if beyond else ""),
         )

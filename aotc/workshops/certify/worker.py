@@ -50,7 +50,7 @@ def run(job: dict[str, Any], say: Callable[..., None]) -> None:
 
 
 def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
-    from aotc_runtime.engines.facts import detect
+    from aotc_runtime.engines.registry import detect
     from aotc_runtime.serving.resident import make_resident
 
     facts = detect(None, job["devices"])

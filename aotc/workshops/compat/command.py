@@ -12,7 +12,6 @@ from aotc.cli.common import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 
 if TYPE_CHECKING:
-    from aotc_runtime.engines.facts import detect_all
     from aotc_runtime.schema.facts import HostFacts
 
 
@@ -46,6 +45,7 @@ def compat(
     from aotc.bundles.compat import judge
     from aotc.compat.host_files import read_hosts
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
+    from aotc_runtime.engines.registry import detect_all
 
     named = (*hosts, *facts)
 

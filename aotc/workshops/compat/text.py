@@ -8,9 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from aotc.compat.matrix import Cell, Evidence, Level, Row
+from aotc.errors import finding
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
+from aotc_runtime.schema.choice_report import certified_report
 from aotc_runtime.verification.contents import Contents
 
 WIDTH = 80
@@ -63,7 +65,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
             "missing_features": list(evidence.missing),
             "better_targets": {name: list(more) for name, more in evidence.better.items()},
             "parity_at_build": asdict(evidence.parity),
-            "certified": evidence.certified.to_json() if evidence.certified else None,
+            "certified": certified_report(evidence.certified),
             "certificates": [asdict(claim) for claim in evidence.claims],
         },
     }
@@ -87,12 +89,8 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
             )
         else:
             hint = row.cells[0].findings[0].hint
-        yield Finding(
-            code="AOTC-E961",
-            where=f"{row.host} with jaxlib {row.facts.jaxlib}",
-            expected="a target that runs there",
-            found=f"none: {reasons}",
-            hint=hint,
+        yield finding(
+            "AOTC-E961", f"{row.host} with jaxlib {row.facts.jaxlib}", f"none: {reasons}", hint=hint
         )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aotc.cache.bounded import Bounded, OutageError
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.workshops.dask import worker
 from aotc.workshops.dask.executor_backend import Cluster
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 """Schemes of `--executor` URLs to those of Dask."""
@@ -101,14 +101,8 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="aotc")
     except (OSError, ValueError, RuntimeError, TypeError) as error:
-        raise UsageError(
-            Finding(
-                code="AOTC-E065",
-                where=f"--executor {url}",
-                expected="the scheduler of a Dask cluster",
-                found=f"{type(error).__name__}: {error}",
-                hint="start one with `dask scheduler`, and workers with `dask worker`",
-            )
+        raise refusal(
+            "AOTC-E065", f"--executor {url}", f"{type(error).__name__}: {error}"
         ) from error
     return DaskCluster(client, patience)
 
@@ -135,13 +129,5 @@ def _address(url: str) -> str:
     return f"{SCHEMES[parts.scheme]}://{host}:{port}"
 
 
-def _unusable(url: str, found: str, hint: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E064",
-            where=f"--executor {url}",
-            expected="an executor: dask://HOST:PORT, dask+tls://HOST:PORT",
-            found=found,
-            hint=hint,
-        )
-    )
+def _unusable(url: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E064", f"--executor {url}", found, hint=hint)

@@ -12,13 +12,13 @@ import msgspec
 
 from aotc.backends.protocol import Backend
 from aotc.cache.keys import Parts
-from aotc.errors import CompileError, is_code, raise_if
+from aotc.errors import finding, is_code, raise_if, refusal
 from aotc.processes import StoppedError
 from aotc.stages import CompileJob, Executable
 from aotc.workshops.dask import worker
 from aotc.workshops.dask.wire import Answer, Blobs, Request, decode_answer, job_of
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import BuiltWith
 
 SMALL_BYTES = 64 * 2**10
@@ -155,13 +155,10 @@ def _executable(job: CompileJob, answer: Answer) -> Executable:
 
 def _differences(job: CompileJob, answer: Answer) -> Iterator[Finding]:
     if answer.differences:
-        yield Finding(
-            code="AOTC-E913",
-            where=f"a worker, for {job.label} for {job.target.name}",
-            expected="the toolchain of this build: its bundle says what it was built with",
-            found="; ".join(answer.differences),
-            hint="install the same versions of aotc, jaxlib, numpy and msgspec on all workers, "
-            "and start them anew",
+        yield finding(
+            "AOTC-E913",
+            f"a worker, for {job.label} for {job.target.name}",
+            "; ".join(answer.differences),
         )
 
 
@@ -169,25 +166,9 @@ def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
-def _lost(job: CompileJob, found: str) -> CompileError:
-    return CompileError(
-        Finding(
-            code="AOTC-E914",
-            where=f"the executor, for {job.label} for {job.target.name}",
-            expected="workers that finish their tasks",
-            found=found,
-            hint="look at the workers: they need this version of aotc, and enough memory",
-        )
-    )
+def _lost(job: CompileJob, found: str) -> AotcError:
+    return refusal("AOTC-E914", f"the executor, for {job.label} for {job.target.name}", found)
 
 
-def _damaged(job: CompileJob, found: str) -> CompileError:
-    return CompileError(
-        Finding(
-            code="AOTC-E915",
-            where=f"a worker's answer, for {job.label} for {job.target.name}",
-            expected="an executable with the digest that it was sent with",
-            found=found,
-            hint="build again; look at the workers and the network between",
-        )
-    )
+def _damaged(job: CompileJob, found: str) -> AotcError:
+    return refusal("AOTC-E915", f"a worker's answer, for {job.label} for {job.target.name}", found)

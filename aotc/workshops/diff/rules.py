@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from aotc.report.arrays import usage
+from aotc.errors import finding, refusal
 from aotc.review.numbers import NUMBERS
 from aotc.workshops.diff.changes import KINDS, Change
 from aotc.workshops.diff.diff import Diff
@@ -76,13 +76,12 @@ def _rule(text: str) -> Rule:
         amount = Fraction(found["amount"])
         limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
         return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
-    raise usage(
+    raise refusal(
         "AOTC-E056",
         f"--fail-on {text}",
-        f"any, none, a kind ({', '.join(KINDS)}), or a number ({', '.join(NUMBERS)}), perhaps with "
-        "how much it may change",
         repr(text),
-        "write it as module, flops, flops>+5% or temp_memory>+64kB",
+        expected=f"any, none, a kind ({', '.join(KINDS)}), or a number ({', '.join(NUMBERS)}), "
+        "perhaps with how much it may change",
     )
 
 
@@ -96,20 +95,20 @@ def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
     for rule in rules:
         met = [change for change in diff.changes if rule.meets(change)]
         if met:
-            yield Finding(
-                code="AOTC-E976",
-                where=where,
+            yield finding(
+                "AOTC-E976",
+                where,
+                _kinds(met) if rule.kind == ANY else _places(met),
                 expected="the same" if rule.kind == ANY else f"no change as in {rule.text}",
-                found=_kinds(met) if rule.kind == ANY else _places(met),
                 hint="the differences say where; `aotc explain` shows the modules, and "
                 "`--fail-on` which of them matter",
             )
         elif rule.kind == ANY and not diff.is_same:
-            yield Finding(
-                code="AOTC-E976",
-                where=where,
+            yield finding(
+                "AOTC-E976",
+                where,
+                diff.after.root_digest,
                 expected=diff.before.root_digest,
-                found=diff.after.root_digest,
                 hint="their manifests agree; compare the blobs that `aotc inspect --json` lists",
             )
 

@@ -14,7 +14,7 @@ from aotc.backends.xla import objects
 from aotc.backends.xla.disassembly import disassemble
 from aotc.backends.xla.records import messages
 from aotc.backends.xla.texts import Form, texts
-from aotc.report.arrays import usage
+from aotc.errors import refusal
 from aotc.review.reading import Review, ReviewedExecutable
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import label, sizes_text
@@ -140,10 +140,18 @@ def _chosen(
     names = sorted({executable.entry_point for executable in review.executables()})
     if entry_point not in names:
         expected = f"an entry point: {', '.join(names)}"
-        raise usage("AOTC-E055", review.bundle, expected, entry_point, "name one of them")
+        raise refusal(
+            "AOTC-E055", review.bundle, entry_point, expected=expected, hint="name one of them"
+        )
     if target is not None and target not in review.targets:
         expected = f"a target: {', '.join(review.targets)}"
-        raise usage("AOTC-E055", "--target", expected, target, "name one of them, or none for all")
+        raise refusal(
+            "AOTC-E055",
+            "--target",
+            target,
+            expected=expected,
+            hint="name one of them, or none for all",
+        )
     every = [e for e in review.executables() if e.entry_point == entry_point]
     found = [
         executable
@@ -159,7 +167,7 @@ def _chosen(
             expected = f"no sizes: {entry_point} has one profile, and no dimensions"
             hint = "leave --profile out"
         stated = sizes_text(sizes or {})
-        raise usage("AOTC-E055", "--profile", expected, stated, hint)
+        raise refusal("AOTC-E055", "--profile", stated, expected=expected, hint=hint)
     return found
 
 

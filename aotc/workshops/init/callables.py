@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 
 TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -67,5 +68,4 @@ def _beside(reference: str, name: str) -> str:
 
 
 def _finding(reference: str, found: str, hint: str) -> Finding:
-    expected = "a function that takes arrays by name and returns arrays"
-    return Finding("AOTC-E085", reference, expected, found, hint)
+    return finding("AOTC-E085", reference, found, hint=hint)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from aotc.config.fields import is_identifier
 from aotc.config.inputs import WIDE_DTYPES
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc.workshops.init.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
 from aotc.workshops.init.messages import Answer
 from aotc.workshops.init.parameters import ParameterReader
@@ -79,13 +79,13 @@ def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
     for name, option in sorted(request.named.items()):
         if name not in known:
             close = closest(name, known)
-            yield Finding(
-                code="AOTC-E083",
-                where=f"{option} {name}",
-                expected=f"a parameter of {request.function}: {', '.join(known) or 'it has none'}",
-                found=f"{name} would land in {' or '.join(answer.takes_any)}"
+            yield finding(
+                "AOTC-E083",
+                f"{option} {name}",
+                f"{name} would land in {' or '.join(answer.takes_any)}"
                 if answer.takes_any
                 else name,
+                expected=f"a parameter of {request.function}: {', '.join(known) or 'it has none'}",
                 hint=_renamed(name, close, answer),
             )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from aotc.backends.targets import NATIVE, find_target
 from aotc.cache.tasks import Tasks
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file
 from aotc.pipeline import user_code
@@ -28,7 +28,6 @@ from aotc.workshops.init.draft_types import Draft
 from aotc.workshops.init.manifest_text import manifest_text
 from aotc.workshops.init.messages import Answer, Job
 from aotc.workshops.init.request import Request
-from aotc_runtime.errors import Finding
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
 
@@ -107,14 +106,11 @@ def draft_manifest(
 
 def _require_new(path: Path, hint: str) -> None:
     if path.exists() or path.is_symlink():
-        raise UsageError(
-            Finding(
-                code="AOTC-E084",
-                where=str(path),
-                expected="the name of a new file",
-                found="a folder" if path.is_dir() else "a file of that name",
-                hint=f"{hint}; nothing was written",
-            )
+        raise refusal(
+            "AOTC-E084",
+            str(path),
+            "a folder" if path.is_dir() else "a file of that name",
+            hint=f"{hint}; nothing was written",
         )
     require_new_file(path)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from aotc.capture import keys, program, raised
 from aotc.capture.like import missing
-from aotc.errors import UsageError, raise_if
+from aotc.errors import raise_if, refusal
 from aotc.pipeline.children import asking, child
 from aotc.pipeline.children.progress import Progress
 from aotc.workshops.init import callables, wrappers
@@ -34,7 +34,7 @@ from aotc.workshops.init.messages import (
     SeenOther,
     SeenPlain,
 )
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -175,10 +175,8 @@ def _annotation(annotation: Any) -> str | None:
     return f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else None
 
 
-def _refusal(where: str, expected: str, found: str, hint: str) -> UsageError:
-    return UsageError(
-        Finding(code="AOTC-E082", where=where, expected=expected, found=found, hint=hint)
-    )
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E082", where, found, expected=expected, hint=hint)
 
 
 def main() -> int:

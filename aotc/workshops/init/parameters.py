@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from aotc.config.inputs import is_step
+from aotc.errors import finding
 from aotc.workshops.init import array_text
 from aotc.workshops.init.array_text import ArrayText
 from aotc.workshops.init.draft_types import ArrayInput, InputDraft, LikeInput
@@ -91,11 +92,11 @@ class ParameterReader:
             case SeenOther():
                 parameter = path.partition("/")[0]
                 self.problems.append(
-                    Finding(
-                        code="AOTC-E082",
-                        where=f"{path}{seen.path}",
+                    finding(
+                        "AOTC-E082",
+                        f"{path}{seen.path}",
+                        with_article(seen.kind),
                         expected="arrays, and dicts and lists of arrays, which a manifest writes",
-                        found=with_article(seen.kind),
                         hint="let a function return it: "
                         f"--like {parameter}=package.module:function",
                     )
@@ -190,11 +191,10 @@ class ParameterReader:
                 f"does, or --weights {name}=model.safetensors"
             )
         self.problems.append(
-            Finding(
-                code="AOTC-E081",
-                where=f"{self.request.function}, parameter {name}",
-                expected="what it is: an array, weights, or a fixed value",
-                found="no example, no option for it, no annotation with a shape, and no default",
+            finding(
+                "AOTC-E081",
+                f"{self.request.function}, parameter {name}",
+                "no example, no option for it, no annotation with a shape, and no default",
                 hint=hint,
             )
         )
@@ -205,24 +205,18 @@ class ParameterReader:
 
     def _cannot(self, path: str, expected: str, found: str) -> None:
         self.problems.append(
-            Finding(
-                code="AOTC-E082",
-                where=path,
+            finding(
+                "AOTC-E082",
+                path,
+                found,
                 expected=expected,
-                found=found,
                 hint="change the example, or let a function return the structure (--like)",
             )
         )
 
     def _says(self, path: str, expected: str, found: str, hint: str) -> None:
         self.problems.append(
-            Finding(
-                code="AOTC-E083",
-                where=f"--input {path}",
-                expected=expected,
-                found=found,
-                hint=hint,
-            )
+            finding("AOTC-E083", f"--input {path}", found, expected=expected, hint=hint)
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from aotc.config.dtypes import SHORT_DTYPES
 from aotc.config.fields import is_function_reference, is_identifier
 from aotc.config.problem import spell
-from aotc.errors import raise_if
+from aotc.errors import finding, raise_if
 from aotc.workshops.init.array_text import DTYPES, FORM, ArrayText, parse
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import closest
@@ -113,7 +113,7 @@ class _Unreadable(Exception):
 
 
 def _problem(option: str, expected: str, found: str, hint: str) -> Finding:
-    return Finding(code="AOTC-E080", where=option, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E080", option, found, expected=expected, hint=hint)
 
 
 def _array(text: str) -> ArrayText:

@@ -18,7 +18,7 @@ from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import ProfileRecord, Tolerance
 from aotc_runtime.serving.compare import compare
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 
 type Array = np.ndarray[Any, Any]
 

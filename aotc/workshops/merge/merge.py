@@ -16,8 +16,8 @@ from aotc.stages import Attestation, Bundle
 from aotc.workshops.merge.merging import merge
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.formats.statement import SIGN_TYPE
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures

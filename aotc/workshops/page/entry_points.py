@@ -23,9 +23,10 @@ from aotc.workshops.page.parts import (
     short,
     table,
 )
-from aotc_runtime.schema.labels import masks_and_lengths, sizes_text, tensor_text
+from aotc_runtime.schema.labels import masks_and_lengths, sizes_text
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.shardings import text
+from aotc_runtime.schema.tensor_text import tensor_text
 from aotc_runtime.schema.tree import leaves
 
 

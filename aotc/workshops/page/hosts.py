@@ -18,7 +18,7 @@ from aotc.workshops.page.parts import Cell, Mark, Part, Section, Text, listed, t
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED, Certificate
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, ParityRan, Target
 from aotc_runtime.schema.policy import TrustPolicy

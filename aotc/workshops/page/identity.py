@@ -8,7 +8,7 @@ from typing import Any
 from aotc.report.text import count, size
 from aotc.review.reading import KINDS, Claim, Review
 from aotc.workshops.page.parts import Facts, Mark, Part, Section, Text, bars, listed, table
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE, PROVENANCE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, PROVENANCE_TYPE
 
 NOBODY_ASKED = "signatures were not checked"
 

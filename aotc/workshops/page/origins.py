@@ -28,7 +28,7 @@ from aotc.workshops.page.parts import (
     table,
 )  # fmt: skip
 from aotc_runtime import canonical
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE, PROVENANCE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, PROVENANCE_TYPE
 from aotc_runtime.schema.manifest import BundleManifest
 
 SBOM_TYPES = ("https://cyclonedx.org/bom", "https://cyclonedx.org/schema")

@@ -20,7 +20,7 @@ from aotc.cache.bounded import HEAD_BYTES_MAX
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.tree import INTEGER_MAX
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
@@ -71,13 +71,15 @@ class Seals:
         """A sealed entry of this data. key: of the cache, "sha256:…"."""
         assert self.sealer is not None
         payload = canonical.encode(Sealed(key=key, data=sha256(data), size=len(data)))
-        message = dsse.pre_authentication_encoding(PAYLOAD_TYPE, payload)
+        message = in_toto.pre_authentication_encoding(PAYLOAD_TYPE, payload)
         signature = self.sealer.sign(message)
-        envelope = dsse.Envelope(
+        envelope = in_toto.Envelope(
             payload=base64.b64encode(payload).decode(),
             payloadType=PAYLOAD_TYPE,
             signatures=(
-                dsse.Signature(sig=base64.b64encode(signature).decode(), keyid=self.sealer.key_id),
+                in_toto.Signature(
+                    sig=base64.b64encode(signature).decode(), keyid=self.sealer.key_id
+                ),
             ),
         )
         return canonical.encode(envelope) + b"\n" + data

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.config.tuning_file import Recorded
-from aotc.errors import quoted, raise_if
+from aotc.errors import finding, quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.bundle import TargetParts, assemble
 from aotc.pipeline.scratch import scratch_folder
@@ -57,19 +57,19 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
     assert found, "root digests differ, so something does"
     for difference in found[:SHOWN_MAX]:
         target = f"{difference.target} " if difference.target else ""
-        yield Finding(
-            code="AOTC-E940",
-            where=f"{difference.stage.value}: {target}{difference.what}",
+        yield finding(
+            "AOTC-E940",
+            f"{difference.stage.value}: {target}{difference.what}",
+            quoted(f"{difference.second} in {second}", difference.lines),
             expected=f"{difference.first}, as in {first}",
-            found=quoted(f"{difference.second} in {second}", difference.lines),
             hint="what differs at an early stage is the cause of what differs after it",
         )
     more = len(found) - SHOWN_MAX
     if more > 0:
-        yield Finding(
-            code="AOTC-E940",
-            where="further differences",
+        yield finding(
+            "AOTC-E940",
+            "further differences",
+            f"{more} more",
             expected=f"the same bundle in {first} and {second}",
-            found=f"{more} more",
             hint="find the cause of the first ones",
         )

@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from aotc.constants import SET
-from aotc.errors import ReproducibilityError, raise_if
+from aotc.errors import ReproducibilityError, finding, raise_if
 from aotc.signing.provenance import is_variable
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import BUILD_TYPE, PROVENANCE_TYPE, Statement
+from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import Contents, read_unverified
@@ -161,14 +161,7 @@ def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
 def _no_recipe(where: str, count: int, decoded: list[_Predicate]) -> Finding:
     kinds = sorted({each.buildDefinition.buildType for each in decoded})
     found = f"{count} of them" if count else "none; " + (", ".join(kinds) or "it is unsigned")
-    return Finding(
-        code="AOTC-E941",
-        where=where,
-        expected="the provenance of one build",
-        found=found,
-        hint="build with --key, which signs what was built from what; of a merged bundle, "
-        "reproduce those it was merged from",
-    )
+    return finding("AOTC-E941", where, found)
 
 
 def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
@@ -229,13 +222,7 @@ def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
 
 def _no_name(where: str, expected: str, found: str) -> Finding:
     shown = found if len(found) <= SHOWN_MAX else f"{found[:SHOWN_MAX]}…"
-    return Finding(
-        code="AOTC-E945",
-        where=f"{where} provenance",
-        expected=expected,
-        found=repr(shown),
-        hint="aotc did not write this; pass --trust to take provenance of keys you trust only",
-    )
+    return finding("AOTC-E945", f"{where} provenance", repr(shown), expected=expected)
 
 
 def _digest(digest: dict[str, str]) -> str:

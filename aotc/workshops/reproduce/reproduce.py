@@ -18,7 +18,7 @@ from aotc.backends.xla.texts import Form, texts
 from aotc.capture.packages import normalized
 from aotc.config import tuning_file
 from aotc.constants import EVERYTHING
-from aotc.errors import UsageError, quoted, raise_if
+from aotc.errors import UsageError, finding, quoted, raise_if
 from aotc.installing import install_packages
 from aotc.pipeline.children import child
 from aotc.pipeline.scratch import scratch_folder
@@ -152,14 +152,7 @@ def reproduce(
 
 
 def _nobody_to_trust(path: Path) -> Finding:
-    return Finding(
-        code="AOTC-E066",
-        where=f"{path} --install",
-        expected="--trust, a policy that accepts the bundle before what it names is installed",
-        found="none: the packages could be anybody's",
-        hint="pass --trust POLICY; or --untrusted, if you know who made this bundle and where it "
-        "has been",
-    )
+    return finding("AOTC-E066", f"{path} --install", "none: the packages could be anybody's")
 
 
 def _module_text(artifact: bytes) -> str:
@@ -191,11 +184,11 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
     for name, here in identity.code_digests().items():
         wanted = recipe.code.get(name, here)
         if here != wanted:
-            yield Finding(
-                code="AOTC-E944",
-                where=f"code of {name} {version(name)}",
+            yield finding(
+                "AOTC-E944",
+                f"code of {name} {version(name)}",
+                f"{here}, under the same version number",
                 expected=f"{wanted}, which the bundle was built with",
-                found=f"{here}, under the same version number",
                 hint=f"what differs may come from it: run `aotc reproduce` of the {name} that "
                 "built the bundle",
             )
@@ -208,13 +201,13 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
     here = child.clean_environment({})
     for name, was_set in variables.items():
         if name != EVERYTHING and was_set != (name in here):
-            yield Finding(
-                code="AOTC-E946",
-                where=f"variable {name}",
+            yield finding(
+                "AOTC-E946",
+                f"variable {name}",
+                "it is not set here" if was_set else "it is set here",
                 expected="set, as in the recorded build, which read it"
                 if was_set
                 else "not set, as in the recorded build, which asked for it",
-                found="it is not set here" if was_set else "it is set here",
                 hint=f"set {name} to what it was; provenance holds no values"
                 if was_set
                 else f"run `env -u {name} aotc reproduce …`",
@@ -228,11 +221,11 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
     if EVERYTHING in variables:
         shared.append("all others, which the program read together")
     if shared:
-        yield Finding(
-            code="AOTC-E946",
-            where="variables",
+        yield finding(
+            "AOTC-E946",
+            "variables",
+            f"set here, perhaps to others: {', '.join(shared)}",
             expected="the values of the recorded build, which read them; provenance holds none",
-            found=f"set here, perhaps to others: {', '.join(shared)}",
             hint="compare them with those of the recorded build",
         )
 
@@ -240,11 +233,11 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
 def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
     for name, here in changed.items():
         ours = name in OURS
-        yield Finding(
-            code="AOTC-E944",
-            where=f"package {name}",
+        yield finding(
+            "AOTC-E944",
+            f"package {name}",
+            here,
             expected=f"{recipe.packages[name]}, which the bundle was built with",
-            found=here,
             hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}"
             if ours
             else "--install, with --trust, makes an environment with the recorded versions for "
@@ -309,11 +302,11 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     lines = (errors.strip() or said.strip()).splitlines()[-LINES_SHOWN:]
     raise_if(
         [
-            Finding(
-                code="AOTC-E940",
-                where="the build",
+            finding(
+                "AOTC-E940",
+                "the build",
+                quoted(describe_status(process.returncode), lines),
                 expected="the new build to finish",
-                found=quoted(describe_status(process.returncode), lines),
                 hint="the lines above are what it said last; run `aotc build -v` by hand",
             )
         ]

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import ReproducibilityError
+from aotc.errors import finding, refusal
 from aotc.workshops.reproduce.recipe import Recipe
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.files import open_regular
@@ -36,14 +36,12 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
             if _digest(path) == recipe.manifest_digest:
                 return path
             others.append(path)
-    raise ReproducibilityError(
-        Finding(
-            code="AOTC-E942",
-            where=str(source),
-            expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
-            found=", ".join(f"{path}, with another digest" for path in others) or "no such file",
-            hint=_checkout(recipe) or "name the folder it was built in with --source",
-        )
+    raise refusal(
+        "AOTC-E942",
+        str(source),
+        ", ".join(f"{path}, with another digest" for path in others) or "no such file",
+        expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
+        hint=_checkout(recipe) or "name the folder it was built in with --source",
     )
 
 
@@ -78,11 +76,11 @@ def check_files(
             missing = name not in named and not os.path.lexists(path)
             yield _another("AOTC-E943", path, digest, found, f"{here}; {hint}" if missing else hint)
     if recipe.tuning and tuning is None:
-        yield Finding(
-            code="AOTC-E943",
-            where="--tuning",
+        yield finding(
+            "AOTC-E943",
+            "--tuning",
+            "none named",
             expected=f"the tuning file that the build used, {recipe.tuning}",
-            found="none named",
             hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
         )
 
@@ -98,11 +96,11 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
         digest = f"sha256:{part['hashes'][0]['content']}" if part["type"] == "file" else ""
         wanted = recipe.files.get(part["name"], digest)
         if digest and digest != wanted:
-            yield Finding(
-                code="AOTC-E943",
-                where=part["name"],
+            yield finding(
+                "AOTC-E943",
+                part["name"],
+                f"{digest}, which the new build has read",
                 expected=f"{wanted}, which the bundle was built from",
-                found=f"{digest}, which the new build has read",
                 hint="imports lead to another file than that in --source: see PYTHONPATH, and "
                 "packages that are installed for editing",
             )
@@ -158,7 +156,7 @@ class _Below:
 
 def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:
     expected = f"{digest}, which the bundle was built from"
-    return Finding(code=code, where=str(path), expected=expected, found=found, hint=hint)
+    return finding(code, str(path), found, expected=expected, hint=hint)
 
 
 def _is_source(path: Path, manifest: Path, source: Path) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.workshops.suggest.traffic.check import Checked, check_traffic
 from aotc.workshops.suggest.traffic.log import Traffic, read_traffic
 from aotc.workshops.suggest.traffic.space import space_of_bundle
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
@@ -53,6 +53,6 @@ def _entry_point(manifest: BundleManifest, wanted: str | None) -> str:
 
 def _refusal(
     code: str, where: str, expected: str, found: str | None, known: Collection[str]
-) -> UsageError:
+) -> AotcError:
     hint = did_you_mean(found, known, f"pass {where} NAME")
-    return UsageError(Finding(code, where, expected, found or f"{len(known)} of them", hint))
+    return refusal(code, where, found or f"{len(known)} of them", expected=expected, hint=hint)

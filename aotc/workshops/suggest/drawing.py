@@ -8,8 +8,7 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
 
 DPI = 144
 """Pixels of a PNG per inch: two for each unit of the drawing, which is 1/72 inch."""
@@ -65,25 +64,9 @@ def require_drawable(path: Path) -> None:
     """Raises UsageError: AOTC-E046 another kind of picture, E047 a PNG without matplotlib."""
     kind = path.suffix.lower()
     if kind not in (".svg", ".png"):
-        raise UsageError(
-            Finding(
-                code="AOTC-E046",
-                where="--plot",
-                expected="a file that ends in .svg or .png",
-                found=str(path),
-                hint="give the file such a name",
-            )
-        )
+        raise refusal("AOTC-E046", "--plot", str(path))
     if kind == ".png" and importlib.util.find_spec("matplotlib") is None:
-        raise UsageError(
-            Finding(
-                code="AOTC-E047",
-                where="--plot",
-                expected="matplotlib, which draws PNG files",
-                found="it is not installed",
-                hint="write a .svg file, or from a clone: pip install ./runtime '.[plots]'",
-            )
-        )
+        raise refusal("AOTC-E047", "--plot", "it is not installed")
 
 
 def drawn(drawing: Drawing, path: Path) -> bytes:

@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
-from aotc.errors import BudgetExceededError, UsageError
+from aotc.errors import refusal
 from aotc.pipeline.plan import resolve_target
 from aotc.workshops.suggest.probe import CostKind, Probed, probe
 from aotc.workshops.suggest.traffic.choose import Choice, choose
 from aotc.workshops.suggest.traffic.log import Traffic, read_traffic
 from aotc.workshops.suggest.traffic.serve import Served, serve
 from aotc.workshops.suggest.traffic.space import Counts, Points, Space, space_of_manifest
-from aotc_runtime.errors import Finding
 from aotc_runtime.words import did_you_mean
 
 
@@ -114,16 +113,14 @@ def entry_point_of(manifest: BuildManifest, wanted: str | None) -> str:
         found = f"{len(sized)} of them" if sized else "none: there is nothing to choose"
     else:
         found = wanted if wanted not in every else f"{wanted}, which has no dimensions"
-    raise UsageError(
-        Finding(
-            code="AOTC-E042",
-            where="--entry",
-            expected=f"an entry point with dimensions: {', '.join(sized) or 'there is none'}",
-            found=found,
-            hint=did_you_mean(wanted, sized, "pass --entry NAME")
-            if sized
-            else "name a dimension in the shape of an input",
-        )
+    raise refusal(
+        "AOTC-E042",
+        "--entry",
+        found,
+        expected=f"an entry point with dimensions: {', '.join(sized) or 'there is none'}",
+        hint=did_you_mean(wanted, sized, "pass --entry NAME")
+        if sized
+        else "name a dimension in the shape of an input",
     )
 
 
@@ -135,14 +132,12 @@ def accept(space: Space, traffic: Traffic, log: Path) -> Accepted:
         kept &= ~where
     outside = {reason: int(traffic.counts[where].sum()) for reason, where in refused.items()}
     if not kept.any():
-        raise UsageError(
-            Finding(
-                code="AOTC-E041",
-                where=str(log),
-                expected=f"sizes that {space.entry_point} accepts",
-                found=", ".join(f"{reason}: {count}" for reason, count in outside.items()),
-                hint="widen the range in the manifest, or check that the log is of this program",
-            )
+        raise refusal(
+            "AOTC-E041",
+            str(log),
+            ", ".join(f"{reason}: {count}" for reason, count in outside.items()),
+            expected=f"sizes that {space.entry_point} accepts",
+            hint="widen the range in the manifest, or check that the log is of this program",
         )
     return Accepted(traffic.points[kept], traffic.counts[kept], outside)
 
@@ -153,13 +148,10 @@ def _within(most: int, bytes_max: int | None, probed: Probed, entry_point: str) 
         return most
     fitting = bytes_max // probed.artifact.bytes
     if fitting == 0:
-        raise BudgetExceededError(
-            Finding(
-                code="AOTC-E974",
-                where=f"--max-bytes for {entry_point}",
-                expected=f"room for a profile of up to {probed.artifact.bytes} bytes",
-                found=f"{bytes_max} bytes",
-                hint="raise the limit",
-            )
+        raise refusal(
+            "AOTC-E974",
+            f"--max-bytes for {entry_point}",
+            f"{bytes_max} bytes",
+            expected=f"room for a profile of up to {probed.artifact.bytes} bytes",
         )
     return min(most, fitting)

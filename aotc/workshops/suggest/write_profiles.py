@@ -6,11 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from aotc.config.build_manifest import read_build_manifest
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.packing.files import Before, nothing, write_atomically
 from aotc.workshops.suggest.suggest import Suggestion
 from aotc.workshops.suggest.traffic.manifest_edit import with_profiles
-from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import render_path
 
 
@@ -30,15 +29,7 @@ def write_profiles(suggestion: Suggestion, before: Before = nothing) -> str:
         found = read_build_manifest(written).profiles(space.entry_point, suggestion.target)
         assert list(found) == suggestion.profiles, "the edit was compared with what it should say"
         if manifest.path.read_bytes() != manifest.text:
-            raise UsageError(
-                Finding(
-                    code="AOTC-E044",
-                    where=str(manifest.path),
-                    expected="the manifest that the profiles were chosen for",
-                    found="a file that was changed meanwhile",
-                    hint="run the command again; nothing was written",
-                )
-            )
+            raise refusal("AOTC-E044", str(manifest.path), "a file that was changed meanwhile")
 
     # Through a link, the file it leads to is replaced, not the link.
     write_atomically(manifest.path.resolve(), [text.encode()], check=check, before=before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
 
@@ -18,12 +19,10 @@ def unsuited(target: Target, host: Target) -> str:
 
 def cannot_run(target: str, reason: str) -> Finding:
     """AOTC-E911. reason: as `unsuited` gives it."""
-    return Finding(
-        code="AOTC-E911",
-        where=f"--tune for {target}",
-        expected="a host that runs the target, to measure on",
-        found=f"not tuned: this host cannot run target {target}: {reason}",
-        hint="tune on such a host with --save-tuning, and build here with --tuning",
+    return finding(
+        "AOTC-E911",
+        f"--tune for {target}",
+        f"not tuned: this host cannot run target {target}: {reason}",
     )
 
 

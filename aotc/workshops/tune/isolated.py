@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from aotc.errors import CompileError, quoted
+from aotc.errors import quoted, refusal
 from aotc.processes import Processes, describe_status
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job
-from aotc_runtime.errors import Finding
 
 LINES_SHOWN = 12
 
@@ -55,14 +54,10 @@ def run(
         if status == 0 and answer.exists():
             return Outcome(msgspec.json.decode(answer.read_bytes(), type=Answer), crashed)
         if current not in job.targets[1:]:
-            raise CompileError(
-                Finding(
-                    code="AOTC-E912",
-                    where="the process that measures candidates",
-                    expected="every executable to run on the inputs of its fixture",
-                    found=quoted(describe_status(status), said),
-                    hint="build without --tune, and report this with the lines above",
-                )
+            raise refusal(
+                "AOTC-E912",
+                "the process that measures candidates",
+                quoted(describe_status(status), said),
             )
         crashed[current] = describe_status(status)
         job = msgspec.structs.replace(

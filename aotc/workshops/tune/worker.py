@@ -19,7 +19,7 @@ import msgspec
 from aotc.processes import end_with_parent
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import ExecutableKey
@@ -28,8 +28,8 @@ from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.loaded import Threads
 from aotc_runtime.serving.readiness import run_fixtures
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
+from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.serving.trees import arguments_of
-from aotc_runtime.serving.weights import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import judge, require, vouch

@@ -1,3 +1,4 @@
-"""Engines: the libraries that run executables. `protocol` says what the runtime needs of one,
-`registry` finds them, `facts` asks them about this host; `xla` is the one that comes along.
+"""Engines: the libraries that run executables. `protocol` and `device` say what the
+runtime needs of one, `registry` finds them and asks them about this host; `xla` is the one that
+comes along.
 """

@@ -6,11 +6,10 @@ with these media types; index.json may be rewritten by registries' tools, so of 
 read.
 """
 
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
-from aotc_runtime import digest
 from aotc_runtime.schema.manifest import Digest, Size
 
 INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
@@ -149,27 +148,3 @@ class BlobSource(Protocol):
 
     def digests(self) -> frozenset[str]:
         """Under which digests blobs are stored."""
-
-
-def descriptor(data: bytes, media_type: str, **extra: Any) -> Descriptor:
-    """A reference to these bytes."""
-    return Descriptor(mediaType=media_type, digest=digest.sha256(data), size=len(data), **extra)
-
-
-def image_descriptor(data: bytes, **extra: Any) -> ImageDescriptor:
-    """A reference to the image manifest of a target."""
-    return ImageDescriptor(
-        mediaType=MANIFEST_TYPE, digest=digest.sha256(data), size=len(data), **extra
-    )
-
-
-def config_descriptor(data: bytes) -> ConfigDescriptor:
-    """A reference to a bundle manifest."""
-    return ConfigDescriptor(mediaType=CONFIG_TYPE, digest=digest.sha256(data), size=len(data))
-
-
-def envelope_descriptor(data: bytes) -> EnvelopeDescriptor:
-    """A reference to a DSSE envelope."""
-    return EnvelopeDescriptor(
-        mediaType=ATTESTATION_TYPE, digest=digest.sha256(data), size=len(data)
-    )

@@ -41,23 +41,9 @@ DTYPES: dict[str, tuple[DType, int]] = {
 }
 """safetensors' name to dtype and bytes per element."""
 
-NAMES: dict[DType, str] = {dtype: name for name, (dtype, _) in DTYPES.items()}
-
-STORED_AS: dict[DType, str] = {
-    DType.INT4: "I8",
-    DType.UINT4: "U8",
-    DType.COMPLEX128: "F64",
-    **{dtype: "U8" for dtype in DType if dtype.value.startswith("float8_") and dtype not in NAMES},
-}
-"""Types that the format has no name for, and as what they are stored: a number of 4 bits in a byte
-of its own, a complex128 as a last axis of two, the rest bit by bit. The file's metadata names the
-tensors that are of such a type, under DTYPES_KEY, as a JSON object of tensor name to dtype."""
-
 DTYPES_KEY = "aotc.dtypes"
-
-PARTS = 2
-"""The parts of a complex number: real and imaginary."""
-
+"""Of the file's metadata: which tensors are of a type that the format has no name for, as a JSON
+object of tensor name to dtype (`formats.extended_tensors`)."""
 
 _Integer = Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]
 
@@ -125,25 +111,13 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         position = end
         shape = entry.shape
         if name in extended:
-            dtype, shape = _extended(extended[name], entry, f"{where} {name}")
+            from aotc_runtime.formats.extended_tensors import extended_tensor
+
+            dtype, shape = extended_tensor(extended[name], entry.dtype, shape, f"{where} {name}")
         tensors[name] = TensorInfo(dtype, shape, begin + start, begin + end)
     if position != size:
         raise refusal("AOTC-E133", where, f"{size} bytes", expected=f"{position} bytes of data")
     return tensors
-
-
-def _extended(dtype: DType, entry: _Entry, where: str) -> tuple[DType, tuple[int, ...]]:
-    """The dtype and shape of a tensor of a type that the format has no name for."""
-    stored = STORED_AS.get(dtype)
-    if stored != entry.dtype:
-        expected = f"{dtype.value} stored as {stored or 'itself'}"
-        raise refusal("AOTC-E132", where, entry.dtype, expected=expected)
-    if dtype is not DType.COMPLEX128:
-        return dtype, entry.shape
-    if entry.shape[-1:] != (PARTS,):
-        expected = f"a last axis of {PARTS} for {dtype.value}"
-        raise refusal("AOTC-E132", where, f"shape {list(entry.shape)}", expected=expected)
-    return dtype, entry.shape[:-1]
 
 
 def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DType]]:

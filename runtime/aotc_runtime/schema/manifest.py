@@ -16,8 +16,13 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from aotc_runtime.schema.device import Compilation, DeviceRequirements, TargetDevice
-from aotc_runtime.schema.mesh import Mesh, Sharding
+from aotc_runtime.schema.devices import (
+    Compilation,
+    DeviceRequirements,
+    Mesh,
+    Sharding,
+    TargetDevice,
+)
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
 FORMAT_VERSION = "1.1"
@@ -462,8 +467,8 @@ class WeightSet(_Part, frozen=True):
 class Target(_Part, frozen=True, omit_defaults=True):
     """The machine that was compiled for, as the target file describes it.
 
-    platform: says which engine runs the executables (`aotc_runtime.schema.engine`).  features: LLVM
-    feature names the code may use.  tuning: attributes that shape code generation but require
+    platform: says which engine runs the executables (`aotc_runtime.schema.devices`).  features:
+    LLVM feature names the code may use.  tuning: attributes that shape code generation but require
     nothing of the host.  threads: the number of threads loops are cut for.  For an accelerator, and
     for another engine than XLA, these say what its host is for: cpu is "", features and tuning are
     empty, threads 1.  device: the accelerator; UNSET for a CPU and for other engines.  devices: how

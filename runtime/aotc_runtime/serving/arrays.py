@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Aval, Buffer, Device
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.engines.device import Aval, Buffer, Device
+from aotc_runtime.errors import AotcError, refusal
 
 Array = np.ndarray[Any, Any]
 
@@ -58,14 +58,10 @@ class DeviceArray:
         # Read first: a call that uses the array up says so before it lets go of the buffer.
         buffer = self._buffer
         if self._used_by:
-            raise ShapeError(
-                Finding(
-                    code="AOTC-E631",
-                    where=f"{self.dtype.name}{list(self.shape)}",
-                    expected="an array that is still there",
-                    found=f"one that {self._used_by} used up, because it donates this argument",
-                    hint="use the call's result instead, or keep a copy with np.asarray before",
-                )
+            raise refusal(
+                "AOTC-E631",
+                f"{self.dtype.name}{list(self.shape)}",
+                f"one that {self._used_by} used up, because it donates this argument",
             )
         return buffer
 
@@ -115,14 +111,10 @@ class DeviceArray:
         Raises ShapeError: AOTC-E631, or E634 for an array that lies on several devices.
         """
         if self._aval.placement is not None:
-            raise ShapeError(
-                Finding(
-                    code="AOTC-E634",
-                    where=f"{self.dtype.name}{list(self.shape)}",
-                    expected="an array on one device, which DLPack describes",
-                    found=f"one on {len(self._aval.placement.tiles)} devices",
-                    hint="copy it to the host: np.asarray(x)",
-                )
+            raise refusal(
+                "AOTC-E634",
+                f"{self.dtype.name}{list(self.shape)}",
+                f"one on {len(self._aval.placement.tiles)} devices",
             )
         # A call that donates the array either finds it viewed, or leaves nothing to view.
         with self._lock:
@@ -204,28 +196,24 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
     return array
 
 
-def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> ShapeError:
+def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
     from aotc_runtime.words import with_article
 
     found = with_article(type(value).__name__) + more
-    return ShapeError(
-        Finding(
-            code="AOTC-E605",
-            where=where,
-            expected=f"an array of {dtype.name}",
-            found=found,
-            hint=f"pass np.asarray(value, np.{dtype.name})",
-        )
+    return refusal(
+        "AOTC-E605",
+        where,
+        found,
+        expected=f"an array of {dtype.name}",
+        hint=f"pass np.asarray(value, np.{dtype.name})",
     )
 
 
-def _wrong_dtype(found: str, dtype: np.dtype[Any], where: str) -> ShapeError:
-    return ShapeError(
-        Finding(
-            code="AOTC-E606",
-            where=where,
-            expected=dtype.name,
-            found=found,
-            hint=f"convert it: x.astype(np.{dtype.name}); nothing is cast silently",
-        )
+def _wrong_dtype(found: str, dtype: np.dtype[Any], where: str) -> AotcError:
+    return refusal(
+        "AOTC-E606",
+        where,
+        found,
+        expected=dtype.name,
+        hint=f"convert it: x.astype(np.{dtype.name}); nothing is cast silently",
     )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Buffer
-from aotc_runtime.errors import AotcError, Finding, ShapeError
+from aotc_runtime.engines.device import Buffer
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.tree import Leaf
 from aotc_runtime.schema.tree import leaves as leaf_indices
@@ -225,14 +225,12 @@ class CheckedCalls:
         return self._build(foreign_arrays.to_jax(arrays, self._spec.outputs))
 
 
-def closed_error(name: str) -> ShapeError:
+def closed_error(name: str) -> AotcError:
     """The error (AOTC-E633) for calls of a bundle that was closed."""
-    return ShapeError(
-        Finding(
-            code="AOTC-E633",
-            where=name,
-            expected="a bundle that is open",
-            found="one that was closed",
-            hint="load it again",
-        )
+    return refusal(
+        "AOTC-E633",
+        name,
+        "one that was closed",
+        expected="a bundle that is open",
+        hint="load it again",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,14 @@ from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positio
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.schema.tree import Leaf
 from aotc_runtime.serving.resident import ResidentEntryPoint
-from aotc_runtime.serving.served import Served, failed
+from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.trees import arguments_of
 
 if TYPE_CHECKING:
     import inspect
     from concurrent.futures import Future
 
+    from aotc_runtime.serving.arrays import DeviceArray
     from aotc_runtime.serving.checked_calls import CheckedCalls
     from aotc_runtime.serving.loaded import Threads
     from aotc_runtime.serving.tallies import Tallies
@@ -57,7 +59,11 @@ class LoadedEntryPoint:
         self.parameters = passed_parameters(spec)
         self.passed = passed_leaves(spec)
         is_all_passed = len(self.passed) == len(spec.inputs)
-        masks = {} if is_all_passed else _masks(resident)
+        masks: Mapping[int, Sequence[tuple[int, DeviceArray]]] = {}
+        if not is_all_passed:
+            from aotc_runtime.serving.routing.masks import masks_by_profile
+
+            masks = masks_by_profile(resident)
         served = [
             Served(resident.device, profile, spec.result, masks.get(number, ()))
             for number, profile in enumerate(resident.profiles)
@@ -89,6 +95,8 @@ class LoadedEntryPoint:
             try:
                 result = served.finish(served.direct(*args))
             except self._device.error as error:
+                from aotc_runtime.serving.refusals import failed
+
                 failure = failed(self._device, served.label, error)
                 self.tallies.refused(failure.code)
                 raise failure from error
@@ -216,14 +224,3 @@ class LoadedEntryPoint:
     def __repr__(self) -> str:
         labels = ", ".join(self.calls)
         return f"<entry point {self.name}{self.signature}: {labels}>"
-
-
-def _masks(resident: ResidentEntryPoint) -> dict[int, Any]:
-    """By number of the profile, the masks and lengths for calls of exactly its sizes."""
-    from aotc_runtime.serving.routing.masks import masks_of, on_device
-
-    masks = masks_of(resident.spec)
-    return {
-        number: on_device(resident.device, masks, profile.record.input_shapes, profile.record.sizes)
-        for number, profile in enumerate(resident.profiles)
-    }

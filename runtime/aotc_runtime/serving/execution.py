@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Buffer, Device
-from aotc_runtime.errors import AotcError, Finding, ResourceError, ShapeError
+from aotc_runtime.engines.device import Buffer, Device
+from aotc_runtime.errors import AotcError, ShapeError, refusal
 from aotc_runtime.serving.arrays import DeviceArray
+from aotc_runtime.serving.refusals import failed
 from aotc_runtime.serving.resident import ResidentExecutable
-from aotc_runtime.serving.served import Served, failed
+from aotc_runtime.serving.served import Served
 
 Array = np.ndarray[Any, Any]
 _MODULES = sys.modules
@@ -123,15 +124,7 @@ class Execution:
         everywhere = [id(leaf) for leaf in leaves if type(leaf) is DeviceArray]
         for leaf in wanted:
             if everywhere.count(id(leaf)) > 1:
-                raise ShapeError(
-                    Finding(
-                        code="AOTC-E632",
-                        where=self._name,
-                        expected="a donated array passed once",
-                        found=f"{leaf!r} passed twice in one call",
-                        hint="pass a copy for the other argument: np.asarray(x)",
-                    )
-                )
+                raise refusal("AOTC-E632", self._name, f"{leaf!r} passed twice in one call")
         claimed: list[DeviceArray] = []
         try:
             for leaf in leaves:
@@ -174,13 +167,5 @@ def _on_host(leaf: Any, claimed: bool) -> Any:
     return leaf.read_claimed() if claimed else np.asarray(leaf)
 
 
-def _no_memory(label: str) -> ResourceError:
-    return ResourceError(
-        Finding(
-            code="AOTC-E553",
-            where=label,
-            expected="memory for padded inputs, and for results that are cut or joined",
-            found="none left",
-            hint="the bundle stays usable; free some, or call with sizes of a profile",
-        )
-    )
+def _no_memory(label: str) -> AotcError:
+    return refusal("AOTC-E553", label, "none left")

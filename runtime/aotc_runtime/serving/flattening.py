@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.tree import (
     DictNode,
     IntDictNode,
@@ -161,16 +161,8 @@ def _field(value: Any, field: str, name: str, where: str) -> Any:
     raise _mismatch(where, f"{with_article(name)} with the field {field}", _kind(value))
 
 
-def _mismatch(where: str, expected: str, found: str) -> ShapeError:
-    return ShapeError(
-        Finding(
-            code="AOTC-E604",
-            where=where,
-            expected=expected,
-            found=found,
-            hint="pass the structure that the entry point was built with (`aotc inspect`)",
-        )
-    )
+def _mismatch(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E604", where, found, expected=expected)
 
 
 def _kind(value: Any) -> str:

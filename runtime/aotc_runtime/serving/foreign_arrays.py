@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.manifest import TensorSpec
 
 
@@ -34,9 +34,7 @@ def without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
     if spec.key_impl is not None:
         expected = spec.key_impl.dtype_name
         hint = f"make it with jax.random.key(seed, impl='{spec.key_impl.value}')"
-    raise ShapeError(
-        Finding(code="AOTC-E606", where=where, expected=expected, found=str(value.dtype), hint=hint)
-    )
+    raise refusal("AOTC-E606", where, str(value.dtype), expected=expected, hint=hint)
 
 
 def to_jax(arrays: Sequence[np.ndarray[Any, Any]], specs: Sequence[TensorSpec]) -> list[Any]:

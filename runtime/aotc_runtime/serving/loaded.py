@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.errors import Finding, ShapeError
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.resident import ResidentBundle
 
@@ -17,21 +16,6 @@ if TYPE_CHECKING:
 
     from aotc_runtime.schema.labels import ExecutableKey
     from aotc_runtime.serving.compare import Difference
-
-
-def no_entry_point(bundle: str, name: object, known: Collection[str]) -> ShapeError:
-    """The error (AOTC-E602) for an entry point that a bundle does not have."""
-    from aotc_runtime.words import did_you_mean
-
-    return ShapeError(
-        Finding(
-            code="AOTC-E602",
-            where=bundle,
-            expected="one of " + ", ".join(known),
-            found=repr(name),
-            hint=did_you_mean(name, known, "use an entry point of this bundle"),
-        )
-    )
 
 
 class State(StrEnum):
@@ -128,6 +112,8 @@ class LoadedBundle:
     def __getitem__(self, name: str) -> LoadedEntryPoint:
         found = self._entry_points.get(name) if isinstance(name, str) else None
         if found is None:
+            from aotc_runtime.serving.refusals import no_entry_point
+
             raise no_entry_point(f"{self.name} {self.version}", name, self._entry_points)
         return found
 
@@ -142,38 +128,9 @@ class LoadedBundle:
 
     def report(self) -> dict[str, Any]:
         """Identity, load times (seconds by stage), compilations, fixtures and calls; JSON-able."""
-        from aotc_runtime.schema.mesh_report import mesh_report
+        from aotc_runtime.serving.loaded_report import loaded_report
 
-        return {
-            "name": self.name,
-            "version": self.version,
-            "state": self.state.value,
-            "target": self.manifest.target.name,
-            "target_reason": self._choice.to_json(),
-            "root_digest": self.root_digest,
-            "signers": list(self.signers),
-            "jaxlib": self.manifest.built_with.jaxlib,
-            "certified": self._choice.certified.to_json() if self._choice.certified else None,
-            "threads": self._device.threads,
-            "xla_flags": self._device.flags or None,
-            "devices": self.manifest.requires.devices,
-            "mesh": mesh_report(self.manifest),
-            "timings": dict(self.timings),
-            "compilations": self._compilations,
-            "fixtures": [
-                {
-                    "label": key.label,
-                    "max_abs": result.max_abs,
-                    "max_rel": result.max_rel,
-                    "ulp_max": result.ulp_max,
-                    "elements": result.elements,
-                }
-                for key, result in self.fixtures.items()
-            ],
-            "entry_points": {
-                name: entry_point.report() for name, entry_point in self._entry_points.items()
-            },
-        }
+        return loaded_report(self, self._choice, self._device, self._compilations)
 
     def close(self) -> None:
         """Give executables and weights back; later calls raise ShapeError (AOTC-E633).

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from aotc_runtime.errors import AotcError, Finding, ShapeError
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.serving.loaded import State
 
 if TYPE_CHECKING:
@@ -66,14 +66,12 @@ class Loading:
 
     def __getitem__(self, name: str) -> NoReturn:
         """Raises ShapeError (AOTC-E633): entry points are those of the bundle, once it is ready."""
-        raise ShapeError(
-            Finding(
-                code="AOTC-E633",
-                where=f"entry point {name!r}",
-                expected="a bundle that is ready",
-                found=f"the handle of one that is {self._state.value}",
-                hint="take it from what wait() returns",
-            )
+        raise refusal(
+            "AOTC-E633",
+            f"entry point {name!r}",
+            f"the handle of one that is {self._state.value}",
+            expected="a bundle that is ready",
+            hint="take it from what wait() returns",
         )
 
     def __await__(self) -> Generator[Any, None, LoadedBundle]:

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from aotc_runtime.engines.protocol import Buffer, Device
-from aotc_runtime.errors import BackendError, Finding, ReadinessError
+from aotc_runtime.engines.device import Buffer, Device
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import Difference, compare, over_all
@@ -18,7 +17,7 @@ from aotc_runtime.serving.resident import (
     ResidentEntryPoint,
     ResidentProfile,
 )
-from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.serving.tensors import tensor_views
 
 WARM_SECONDS_MAX = 0.01
 """An executable whose fixture takes longer is not called again to warm it up: that would save its
@@ -70,15 +69,9 @@ def _run(
     try:
         results = _execute(device, profile, inputs)
     except device.error as error:
-        raise BackendError(
-            Finding(
-                code="AOTC-E755",
-                where=where,
-                expected="the executable to run its fixture",
-                found=str(error).strip().splitlines()[0],
-                hint="rebuild the bundle with the jaxlib that is installed here",
-            )
-        ) from error
+        from aotc_runtime.serving.refusals import fixture_failed
+
+        raise fixture_failed(where, error) from error
     seconds = time.perf_counter() - started
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
     differences = []
@@ -100,15 +93,9 @@ def _require_fit(
     for name, aval in wanted:
         array = arrays.get(name)
         if array is None or array.shape != aval.shape or array.dtype != aval.dtype:
-            raise ReadinessError(
-                Finding(
-                    code="AOTC-E702",
-                    where=where,
-                    expected=f"a tensor {name}: {aval.dtype.name}{list(aval.shape)}",
-                    found=f"{array.dtype.name}{list(array.shape)}" if array is not None else "none",
-                    hint="the bundle was put together wrongly: build it again",
-                )
-            )
+            from aotc_runtime.serving.refusals import unfit_fixture
+
+            raise unfit_fixture(where, name, aval, array)
 
 
 def _execute(device: Device, profile: ResidentProfile, inputs: list[Array]) -> list[Buffer]:
@@ -128,33 +115,14 @@ def make_ready(resident: ResidentBundle) -> LoadedBundle:
     every = list(_run_all(resident))
     failed = [(profile, ran.difference) for profile, ran in every if not ran.difference.within]
     if failed:
-        raise ReadinessError(
-            *(
-                Finding(
-                    code="AOTC-E701",
-                    where=f"{profile.label} output {result.worst or 'result'}",
-                    expected="results as recorded at build, within "
-                    f"rtol={tolerance.rtol} atol={tolerance.atol}",
-                    found=f"max abs error {result.max_abs:.3g}, max rel error "
-                    f"{result.max_rel:.3g}, {result.ulp_max} ulp",
-                    hint="this host computes something else: rebuild for it, or raise the "
-                    "tolerance if the difference is harmless",
-                )
-                for profile, result in failed
-                for tolerance in [resident.entry_points[profile.key.entry_point].spec.tolerance]
-            )
-        )
+        from aotc_runtime.serving.refusals import other_results
+
+        raise other_results(resident, failed)
     compilations = resident.device.compilations()
     if compilations:
-        raise ReadinessError(
-            Finding(
-                code="AOTC-E703",
-                where="load",
-                expected="0 compilations",
-                found=f"{compilations} executables that did not come from the bundle",
-                hint="this is a bug in aotc-runtime: please report it",
-            )
-        )
+        from aotc_runtime.serving.refusals import compiled_here
+
+        raise compiled_here(compilations)
     fixtures = {profile.key: ran.difference for profile, ran in every}
     loaded = LoadedBundle(resident, fixtures, compilations)
     for profile, ran in every:

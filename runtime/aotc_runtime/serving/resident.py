@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import registry
-from aotc_runtime.engines.protocol import Aval, Buffer, Device, Executable, Stored
-from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.engines.device import Aval, Buffer, Device, Executable, Stored
+from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
     Dimension,
-    DType,
     EntryPoint,
     InputArgument,
     ProfileRecord,
     TensorSpec,
     WeightArgument,
 )
-from aotc_runtime.schema.mesh import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
-from aotc_runtime.serving.dtypes import numpy_dtype
-from aotc_runtime.serving.weights import weight_arrays
+from aotc_runtime.serving.tensors import numpy_dtype, weight_arrays
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
 
 Array = np.ndarray[Any, Any]
 
@@ -62,21 +62,6 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
     key: ExecutableKey
     record: ProfileRecord
-
-
-class ResidentSymbolic(Struct, frozen=True):
-    """A module that can be compiled for more sizes. arguments: as for an executable. weights: the
-    avals of those that are bound, in order. options: the compiler's, that the target was compiled
-    with. cheapest: the profile whose fixture shows whether code compiled on this host computes the
-    same.
-    """
-
-    module: VerifiedBlob
-    arguments: tuple[Buffer | int, ...]
-    weights: tuple[Aval, ...]
-    options: Mapping[str, str]
-    cheapest: ProfileRecord
-    fixture: VerifiedBlob
 
 
 class ResidentEntryPoint(Struct, frozen=True):
@@ -117,7 +102,9 @@ def load_executables(
     mesh = _mesh(manifest)
     numbers = (0,) if mesh is None else mesh.devices
     if len(numbers) > device.device_count:
-        raise _too_few_devices(manifest, device)
+        from aotc_runtime.serving.refusals import too_few_devices
+
+        raise too_few_devices(manifest, device)
     stored = {
         key: Stored(
             blobs[record.executable.digest], _outputs(device, spec, record, mesh), key.label
@@ -129,18 +116,6 @@ def load_executables(
     calls = manifest.requires.custom_call_targets
     executables = device.deserialize(tuple(stored.values()), numbers, calls)
     return dict(zip(stored, executables, strict=True))
-
-
-def _too_few_devices(manifest: BundleManifest, device: Device) -> ResourceError:
-    return ResourceError(
-        Finding(
-            code="AOTC-E555",
-            where=f"{manifest.name} {manifest.version} for {manifest.target.name}",
-            expected=f"{manifest.requires.devices} devices",
-            found=f"{device.engine} was started with {device.device_count}",
-            hint="pass `devices` to the first load of the process",
-        )
-    )
 
 
 def make_resident(
@@ -175,7 +150,7 @@ def make_resident(
                 for record in spec.profiles
                 for key in [executable_key(name, record.sizes)]
             ),
-            _symbolic(verified, spec, weights_at),
+            _symbolic(verified, spec, weights_at) if spec.symbolic is not UNSET else None,
         )
         for name, spec in manifest.entry_points.items()
     }
@@ -193,20 +168,21 @@ def _profile(
 ) -> ResidentProfile:
     inputs = _avals_on(device, spec.inputs, record.input_shapes, mesh)
     outputs = _outputs(device, spec, record, mesh)
-    arguments = _arguments(record.arguments, weights)
+    arguments = bound_arguments(record.arguments, weights)
     where = key.label
     direct = None
     if mesh is None:
         direct = direct_call(device, executable, spec, arguments, inputs, outputs)
     else:
-        from aotc_runtime.serving.sharded import check_tiles
+        from aotc_runtime.serving.sharded import argument_avals, check_tiles
 
-        expected = _argument_avals(record.arguments, inputs, weights)
+        expected = argument_avals(record.arguments, inputs, weights)
         check_tiles(device.tiles(executable), expected, outputs, where)
     return ResidentProfile(where, executable, arguments, inputs, outputs, direct, key, record)
 
 
-def _arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer | int, ...]:
+def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer | int, ...]:
+    """The buffers of bound weights, and the indices of the input leaves for the rest."""
     found: list[Buffer | int] = []
     for argument in arguments:
         match argument:
@@ -217,35 +193,10 @@ def _arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer 
     return tuple(found)
 
 
-def _argument_avals(
-    arguments: Sequence[Argument], inputs: Sequence[Aval], weights: Weights
-) -> list[Aval]:
-    return [
-        inputs[argument.leaf]
-        if isinstance(argument, InputArgument)
-        else weights[argument.set, argument.tensor].aval
-        for argument in arguments
-    ]
+def _symbolic(verified: VerifiedBundle, spec: EntryPoint, weights: Weights) -> ResidentSymbolic:
+    from aotc_runtime.serving.compiling.resident_symbolic import resident_symbolic
 
-
-def _symbolic(
-    verified: VerifiedBundle, spec: EntryPoint, weights: Weights
-) -> ResidentSymbolic | None:
-    if spec.symbolic is UNSET:
-        return None
-    cheapest = min(spec.profiles, key=lambda profile: profile.cost.flops)
-    return ResidentSymbolic(
-        verified.blob(spec.symbolic.module),
-        _arguments(spec.symbolic.arguments, weights),
-        tuple(
-            weights[argument.set, argument.tensor].aval
-            for argument in spec.symbolic.arguments
-            if isinstance(argument, WeightArgument)
-        ),
-        verified.manifest.target.options,
-        cheapest,
-        verified.blob(cheapest.fixture),
-    )
+    return resident_symbolic(verified, spec, weights)
 
 
 def direct_call(
@@ -300,10 +251,3 @@ def _aval(
     if mesh is None:
         return Aval(shape, dtype)
     return Aval(shape, dtype, placement=device.placement(mesh, sharding, shape))
-
-
-def avals(dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> tuple[Aval, ...]:
-    """Shapes and dtypes on one device."""
-    return tuple(
-        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
-    )

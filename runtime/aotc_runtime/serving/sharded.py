@@ -6,8 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc_runtime.engines.protocol import Aval, Tiles
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.engines.device import Aval, Tiles
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.schema.manifest import Argument, InputArgument
+from aotc_runtime.serving.resident import Weights
+
+
+def argument_avals(
+    arguments: Sequence[Argument], inputs: Sequence[Aval], weights: Weights
+) -> list[Aval]:
+    """What an executable takes, in its order."""
+    return [
+        inputs[argument.leaf]
+        if isinstance(argument, InputArgument)
+        else weights[argument.set, argument.tensor].aval
+        for argument in arguments
+    ]
 
 
 def check_tiles(
@@ -34,6 +48,5 @@ def check_tiles(
                 )
 
 
-def _refused(where: str, expected: str, found: str) -> BackendError:
-    hint = "the bundle was put together wrongly: build it again"
-    return BackendError(Finding("AOTC-E757", where, expected, found, hint))
+def _refused(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E757", where, found, expected=expected)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.labels import masks_and_lengths
 from aotc_runtime.schema.manifest import EntryPoint, Parameter, ParameterKind
 
@@ -33,14 +33,12 @@ def bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise ShapeError(
-            Finding(
-                code="AOTC-E601",
-                where=name,
-                expected=f"{name}{signature}",
-                found=_found(error, signature, kwargs),
-                hint=_hint(signature, len(args), kwargs, spec),
-            )
+        raise refusal(
+            "AOTC-E601",
+            name,
+            _found(error, signature, kwargs),
+            expected=f"{name}{signature}",
+            hint=_hint(signature, len(args), kwargs, spec),
         ) from error
     return [bound.arguments[parameter] for parameter in signature.parameters]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.errors import refusal
 from aotc_runtime.serving.loaded import LoadedBundle, State
 
 if TYPE_CHECKING:
@@ -82,14 +82,12 @@ class BundleSlot:
 def _ready(bundle: object) -> LoadedBundle:
     if isinstance(bundle, LoadedBundle) and bundle.state is State.READY:
         return bundle
-    raise ShapeError(
-        Finding(
-            code="AOTC-E633",
-            where="BundleSlot",
-            expected="a bundle that is ready",
-            found=repr(bundle),
-            hint="pass what `load` returns; of `load(..., wait=False)`, what its `wait()` returns",
-        )
+    raise refusal(
+        "AOTC-E633",
+        "BundleSlot",
+        repr(bundle),
+        expected="a bundle that is ready",
+        hint="pass what `load` returns; of `load(..., wait=False)`, what its `wait()` returns",
     )
 
 

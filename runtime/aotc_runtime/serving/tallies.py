@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc_runtime.serving.telemetry import CallCounter, Latency
+from aotc_runtime.serving.served import CallCounter
 
 SizesKey = tuple[tuple[str, int], ...]
 """Dimensions and their sizes, sorted."""
@@ -27,6 +27,28 @@ class Path(StrEnum):
     PAD = "pad"
     SPLIT = "split"
     COMPILED = "compiled"
+
+
+class Latency(Struct, frozen=True):
+    """Calls served, their time together (seconds) and how many took at most each bound (seconds).
+
+    bounds: powers of two nanoseconds, those between the fastest and the slowest call.
+    """
+
+    calls: int
+    seconds: float
+    bounds: tuple[float, ...]
+    cumulative: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "calls": self.calls,
+            "seconds": self.seconds,
+            "at_most": [
+                {"seconds": bound, "calls": count}
+                for bound, count in zip(self.bounds, self.cumulative, strict=True)
+            ],
+        }
 
 
 class ServedCalls(Struct, frozen=True):

@@ -7,8 +7,6 @@ import os
 import stat
 from io import BufferedReader
 
-PIPE_BYTES = 2**16
-
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file for reading. Raises OSError; at once, also for a device or a pipe."""
@@ -32,7 +30,9 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode):
-            return _from_pipe(descriptor, most + 1)
+            from aotc_runtime.system.pipes import read_pipe
+
+            return read_pipe(descriptor, most + 1)
         _require_regular(mode)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(most + 1)
@@ -50,23 +50,3 @@ def _require_regular(mode: int) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "no regular file")
-
-
-def _from_pipe(descriptor: int, count: int) -> bytes:
-    """What a pipe holds, up to `count` bytes, read until its writers have closed it. Raises OSError
-    if it has no writers.
-    """
-    try:
-        data = os.read(descriptor, min(count, PIPE_BYTES))
-    except BlockingIOError:  # there is a writer, who has not written yet
-        data = b""
-    else:
-        if not data:
-            raise OSError(errno.EINVAL, "a pipe that nobody writes into")
-    os.set_blocking(descriptor, True)
-    parts = [data]
-    left = count - len(data)
-    while left and (data := os.read(descriptor, min(left, PIPE_BYTES))):
-        parts.append(data)
-        left -= len(data)
-    return b"".join(parts)

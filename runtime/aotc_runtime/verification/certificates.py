@@ -13,20 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from aotc_runtime.digest import sha256
-from aotc_runtime.errors import BundleFormatError, Finding
-from aotc_runtime.formats import dsse
+from aotc_runtime.errors import BundleFormatError, Finding, finding
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate import PASSED, Certificate
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
-from aotc_runtime.schema.choice import Certified, MeasuredDifference, Ruling
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
+from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.signatures import SignedPayload, Trials, open_envelope, who_signed
 from aotc_runtime.verification.trust import certifier_keys
-
-_AGAIN = "`aotc certify BUNDLE --jaxlib VERSION --key KEY`, by a certifier of the policy"
 
 
 class Statements(Struct, frozen=True):
@@ -63,9 +61,9 @@ def ruling(
     target = manifest.target.name
     about = [s for s in found.by_key if (s[0].target, s[0].jaxlib) == (target, jaxlib)]
     against = [
-        finding
+        reason
         for certificate, _, _, place in about
-        for finding in (
+        for reason in (
             *_check_passed(certificate, place),
             *_check_runs(certificate, manifest, place),
         )
@@ -80,13 +78,12 @@ def ruling(
         None,
         (
             *found.idle,
-            Finding(
-                code="AOTC-E412",
-                where=f"{where} {target}",
+            finding(
+                "AOTC-E412",
+                f"{where} {target}",
+                ", ".join(sorted({*others, *found.beside})) or "no certificate by them",
                 expected=f"a certificate for jaxlib {jaxlib} on {target}, by "
                 + " or ".join(key.label for key in keys.values()),
-                found=", ".join(sorted({*others, *found.beside})) or "no certificate by them",
-                hint=_AGAIN,
             ),
         ),
     )
@@ -126,7 +123,7 @@ def read_statements(
 
 def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:
     """The certificate about exactly this root; or what it is instead, nothing for provenance."""
-    if signed.payload_type != dsse.PAYLOAD_TYPE:
+    if signed.payload_type != in_toto.PAYLOAD_TYPE:
         return f"a payload of type {signed.payload_type}"
     try:
         statement = decode_foreign(signed.payload, Statement, where=signed.where)
@@ -144,13 +141,12 @@ def _check_passed(certificate: Certificate, where: str) -> Iterator[Finding]:
     beyond = [run.label for run in certificate.fixtures if not run.withinTolerance]
     if certificate.outcome != PASSED or beyond:
         detail = certificate.detail or f"beyond tolerance in {', '.join(beyond)}"
-        yield Finding(
-            code="AOTC-E413",
-            where=where,
+        yield finding(
+            "AOTC-E413",
+            where,
+            f"{certificate.outcome}: {detail}",
             expected=f"a certificate that passed, for jaxlib {certificate.jaxlib} on "
             f"{certificate.target}",
-            found=f"{certificate.outcome}: {detail}",
-            hint="run the jaxlib that the bundle was built with, or build with this one",
         )
 
 
@@ -162,13 +158,12 @@ def _check_runs(
     found = [(run.label, run.executable, run.fixture) for run in certificate.fixtures]
     if certificate.outcome == PASSED and (len(found) != len(wanted) or {*found} != wanted):
         differing = sorted({*found} ^ wanted) or sorted(found)
-        yield Finding(
-            code="AOTC-E414",
-            where=f"{where} {differing[0][0]}",
+        yield finding(
+            "AOTC-E414",
+            f"{where} {differing[0][0]}",
+            f"{len(found)} fixtures, {len({*found} & wanted)} of them the bundle's",
             expected=f"a certificate of all {len(wanted)} fixtures of the bundle, each with its "
             "executable",
-            found=f"{len(found)} fixtures, {len({*found} & wanted)} of them the bundle's",
-            hint=_AGAIN,
         )
 
 
@@ -181,13 +176,7 @@ def _runs_of(manifest: BundleManifest) -> Iterable[tuple[str, str, str]]:
 
 
 def _idle(signed: SignedPayload, key: PublicKey, now: float) -> Finding:
-    return Finding(
-        code="AOTC-E411",
-        where=f"{signed.where} key {key.label}",
-        expected="a certifier's key that counts now",
-        found=f"one that is {key.state(now)}",
-        hint=_AGAIN,
-    )
+    return finding("AOTC-E411", f"{signed.where} key {key.label}", f"one that is {key.state(now)}")
 
 
 def _certified(

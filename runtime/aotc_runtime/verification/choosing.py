@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.choice import Candidate, Choice, Ruling
-from aotc_runtime.schema.engine import engine_name
+from aotc_runtime.schema.devices import engine_name
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.proof import Candidate, Choice
 from aotc_runtime.verification.compatibility import check_host
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified import Ruling
 
 NOT_ACCEPTED = "AOTC-E401"
 
-AskCertificates = Callable[[BundleManifest, str], Ruling]
+type AskCertificates = Callable[[BundleManifest, str], Ruling]
 """What certificates say of a target under a version of jaxlib."""
 
 
@@ -35,6 +39,8 @@ def choose_target(
     none may count.
     """
     if wanted is not None and wanted not in manifests:
+        from aotc_runtime.verification.missing_targets import missing_target
+
         return Choice(wanted, True, (missing_target(manifests, wanted, absent),), (), tuple(absent))
     judged = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
@@ -97,28 +103,4 @@ def wanted_engines(manifests: Mapping[str, BundleManifest], wanted: str | None) 
         engine_name(manifest.target.platform)
         for name, manifest in manifests.items()
         if wanted in (None, name)
-    )
-
-
-def missing_target(
-    manifests: Mapping[str, BundleManifest], wanted: str, absent: Sequence[str]
-) -> Finding:
-    """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
-    if wanted in absent:
-        return Finding(
-            code="AOTC-E505",
-            where=wanted,
-            expected="a target that this copy of the bundle holds: " + ", ".join(sorted(manifests)),
-            found="a target that was left out of it (`aotc extract`)",
-            hint="take the whole bundle, or extract this target from it",
-        )
-    from aotc_runtime.words import did_you_mean
-
-    otherwise = "`aotc inspect` shows a bundle's targets; without one, this host's best is chosen"
-    return Finding(
-        code="AOTC-E505",
-        where=wanted,
-        expected="one of the bundle's targets: " + ", ".join(sorted(manifests)),
-        found="no such target",
-        hint=did_you_mean(wanted, manifests, otherwise),
     )

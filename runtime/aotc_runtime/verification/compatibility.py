@@ -2,6 +2,9 @@
 
 XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
 SIGILL, one built by another jaxlib loads and computes with other library kernels.
+
+The findings bring words of their own instead of the catalogue's, which takes milliseconds to
+import: a load that succeeds judges all targets of a bundle, those that cannot run here too.
 """
 
 from __future__ import annotations
@@ -11,22 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.engine import XLA, engine_name
+from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
-
-IGNORED = {
-    "built_with.aotc": "wrote the files, left nothing in the executables",
-    "built_with.jax": "traces programs, is not loaded by the server",
-    "built_with.jaxlib": "accepts_jaxlib says which versions are accepted",
-    "built_with.jaxlib_commit": "the version stands for it; kept for reports",
-    "built_with.xla": "follows from the jaxlib version",
-    "built_with.ifrt": "follows from the jaxlib version",
-    "built_with.stablehlo": "that of the builder; symbolic.stablehlo is that of a module",
-    "built_with.tools": "requires.device says which versions of the plugin are accepted",
-}
-"""Fields of the manifest that decide nothing here, each with the reason."""
 
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
@@ -216,42 +207,12 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register."""
-    if not manifest.requires.custom_call_targets:
-        return
-    from aotc_runtime.schema.kernels import SERVED, is_served
+    """requires.custom_call_targets, and Python packages behind them."""
+    if manifest.requires.custom_call_targets:
+        from aotc_runtime.verification.custom_calls import check_libraries, check_served
 
-    unknown = [
-        target
-        for target in manifest.requires.custom_call_targets
-        if not is_served(manifest.requires.platform, target)
-    ]
-    if unknown:
-        yield Finding(
-            code="AOTC-E504",
-            where=_where(manifest),
-            expected="custom calls this runtime serves: "
-            + SERVED.get(manifest.requires.platform, "none"),
-            found=", ".join(unknown),
-            hint="use an aotc-runtime that serves them",
-        )
-
-
-def check_libraries(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Python packages behind requires.custom_call_targets, if it is known which the host has."""
-    if not manifest.requires.custom_call_targets:
-        return
-    from aotc_runtime.schema.kernels import LAPACK
-
-    needing = [t for t in manifest.requires.custom_call_targets if t.startswith(LAPACK)]
-    if needing and host.libraries is not None and "scipy" not in host.libraries:
-        yield Finding(
-            code="AOTC-E510",
-            where=_where(manifest),
-            expected=f"scipy, whose LAPACK serves {', '.join(needing)}",
-            found="no package of this name",
-            hint="`pip install scipy`: jaxlib requires it, but it was left out here",
-        )
+        yield from check_served(manifest, _where(manifest))
+        yield from check_libraries(manifest, host, _where(manifest))
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
@@ -301,7 +262,6 @@ CHECKS: tuple[Check, ...] = (
     check_devices,
     check_device,
     check_custom_calls,
-    check_libraries,
     check_memory,
 )
 """docs/trust.md 8 to 10, in that order."""

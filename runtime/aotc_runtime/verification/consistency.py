@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from aotc_runtime import limits
-from aotc_runtime.errors import Finding
-from aotc_runtime.schema.engine import XLA, engine_name
-from aotc_runtime.schema.labels import data_text
+from aotc_runtime.errors import Finding, finding
+from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
     Argument,
@@ -169,6 +168,8 @@ def _check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
             continue
         words = (spec.key_impl.words,)
         if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
+            from aotc_runtime.schema.tensor_text import data_text
+
             expected = f"key data: uint32 with a last axis of {words[0]}"
             yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
 
@@ -217,5 +218,4 @@ def _repeats(names: Sequence[str]) -> bool:
 
 
 def _finding(where: str, expected: str, found: str) -> Finding:
-    hint = "the bundle was put together wrongly: build it again"
-    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E118", where, found, expected=expected)

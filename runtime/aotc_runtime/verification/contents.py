@@ -15,10 +15,10 @@ from aotc_runtime import canonical, limits
 from aotc_runtime.canonical import decoder
 from aotc_runtime.digest import Hashing, cores, sha256, sha256_each
 from aotc_runtime.errors import (
-    BundleFormatError,
     Finding,
-    IntegrityError,
+    finding,
     raise_if,
+    refusal,
 )
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.foreign import decode_foreign
@@ -57,16 +57,6 @@ class Contents(Struct, frozen=True):
     absent: tuple[str, ...]
 
 
-def _format_error(code: str, where: str, expected: str, found: str) -> BundleFormatError:
-    hint = "the bundle is damaged, or not aotc's: fetch or build it again"
-    return BundleFormatError(Finding(code, where, expected, found, hint))
-
-
-def _integrity_error(code: str, where: str, expected: str, found: str) -> IntegrityError:
-    hint = "the bundle was changed after it was signed: fetch or build it again"
-    return IntegrityError(Finding(code, where, expected, found, hint))
-
-
 def read_root(source: BlobSource) -> Root:
     """docs/trust.md 1: the layout's own files, within limits.
 
@@ -78,7 +68,7 @@ def read_root(source: BlobSource) -> Root:
     layout = decode_foreign(data, oci.Layout, where=where, marks=marks)
     if layout.imageLayoutVersion != oci.LAYOUT_VERSION:
         found = layout.imageLayoutVersion
-        raise _format_error("AOTC-E112", where, f"version {oci.LAYOUT_VERSION}", found)
+        raise refusal("AOTC-E112", where, found, expected=f"version {oci.LAYOUT_VERSION}")
     where = f"{source.name} {oci.INDEX_FILE}"
     index = decode_foreign(_file(source, oci.INDEX_FILE), Entries, where=where, marks=marks)
     # By media type alone: registries' tools drop an entry's other fields.
@@ -87,22 +77,22 @@ def read_root(source: BlobSource) -> Root:
     if len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests):
         kinds = ", ".join(entry.mediaType for entry in index.manifests) or "nothing"
         expected = f"one {oci.INDEX_TYPE}, the root, and attestations of {oci.MANIFEST_TYPE}"
-        raise _format_error("AOTC-E113", where, expected, kinds)
+        raise refusal("AOTC-E113", where, kinds, expected=expected)
     if len(attestations) > limits.ATTESTATIONS_MAX:
         expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
-        raise _format_error("AOTC-E111", where, expected, str(len(attestations)))
+        raise refusal("AOTC-E111", where, str(len(attestations)), expected=expected)
     if len({entry.digest for entry in index.manifests}) != len(index.manifests):
-        raise _format_error("AOTC-E113", where, "each entry once", "one that stands twice")
+        raise refusal("AOTC-E113", where, "one that stands twice", expected="each entry once")
     return Root(roots[0], tuple(attestations))
 
 
 def _file(source: BlobSource, name: str) -> bytes:
     data = source.file(name)
     if data is None:
-        raise _format_error("AOTC-E110", source.name, f"a file {name}", "none")
+        raise refusal("AOTC-E110", source.name, "none", expected=f"a file {name}")
     if len(data) > limits.INDEX_BYTES_MAX:
         expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
-        raise _format_error("AOTC-E111", f"{source.name} {name}", expected, str(len(data)))
+        raise refusal("AOTC-E111", f"{source.name} {name}", str(len(data)), expected=expected)
     return bytes(data)
 
 
@@ -111,9 +101,9 @@ def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) ->
     data = source.blob(ref.digest)
     where = f"{source.name} {what}"
     if data is None:
-        raise _integrity_error("AOTC-E202", where, f"the blob {ref.digest}", "no such blob")
+        raise refusal("AOTC-E202", where, "no such blob", expected=f"the blob {ref.digest}")
     if len(data) != ref.size:
-        raise _integrity_error("AOTC-E203", where, f"{ref.size} bytes", f"{len(data)} bytes")
+        raise refusal("AOTC-E203", where, f"{len(data)} bytes", expected=f"{ref.size} bytes")
     return data
 
 
@@ -125,10 +115,10 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
     data = _stored(source, ref, what)
     where = f"{source.name} {what}"
     if len(data) > limit:
-        raise _format_error("AOTC-E111", where, f"at most {limit} bytes", f"{len(data)} bytes")
+        raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=f"at most {limit} bytes")
     copy = bytes(data)
     if sha256(copy) != ref.digest:
-        raise _integrity_error("AOTC-E201", where, ref.digest, sha256(copy))
+        raise refusal("AOTC-E201", where, sha256(copy), expected=ref.digest)
     return copy
 
 
@@ -175,16 +165,16 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
         if subject != root.entry.digest or len(manifest.layers) != 1:
             expected = f"one envelope about {root.entry.digest}"
             found = f"{len(manifest.layers)} about {subject}"
-            raise _format_error("AOTC-E114", where, expected, found)
+            raise refusal("AOTC-E114", where, found, expected=expected)
         _document(source, manifest.config, f"{what} config", len(oci.EMPTY_BLOB))
         layer = manifest.layers[0]
         if layer.digest in layers:
             found = "the envelope of another attestation"
-            raise _format_error("AOTC-E114", where, "an envelope of its own", found)
+            raise refusal("AOTC-E114", where, found, expected="an envelope of its own")
         total += len(data) + len(_envelope(source, layer, what))
         if total > limits.ATTESTATIONS_BYTES_MAX:
             expected = f"at most {limits.ATTESTATIONS_BYTES_MAX} bytes of attestations"
-            raise _format_error("AOTC-E111", where, expected, f"{total} bytes up to this one")
+            raise refusal("AOTC-E111", where, f"{total} bytes up to this one", expected=expected)
         layers[layer.digest] = layer
         reached |= {reference.digest, manifest.config.digest, layer.digest}
     return Envelopes(source, tuple(layers.values()), frozenset(reached))
@@ -203,7 +193,7 @@ class WeightsHashing:
         for digest, found in zip(self._digests, self._hashing.finish(), strict=True):
             if found != digest:
                 where = f"{self._where} {digest} ({oci.WEIGHTS_TYPE})"
-                raise _integrity_error("AOTC-E201", where, digest, found)
+                raise refusal("AOTC-E201", where, found, expected=digest)
 
     def stop(self) -> None:
         """Hash no more: the result is not needed."""
@@ -211,7 +201,9 @@ class WeightsHashing:
 
 
 def read_contents(source: BlobSource, root: Root, attested: Collection[str]) -> Contents:
-    """As `begin_contents`, to its end: every blob below the root is the one that was signed."""
+    """Everything below the root, of which every blob is the one that was signed, weights included.
+    Raises what `begin_contents` raises, and IntegrityError (AOTC-E201) for weights.
+    """
     contents, weights = begin_contents(source, root, attested)
     weights.finish()
     return contents
@@ -232,7 +224,7 @@ def begin_contents(
     if not index.manifests or index.artifactType != oci.BUNDLE_TYPE:
         expected = f"targets, and artifactType {oci.BUNDLE_TYPE}"
         found = f"{len(index.manifests)} targets, {index.artifactType or 'none'}"
-        raise _format_error("AOTC-E113", f"{source.name} root index", expected, found)
+        raise refusal("AOTC-E113", f"{source.name} root index", found, expected=expected)
     reached = {root.entry.digest, *attested}
     manifests: dict[str, BundleManifest] = {}
     targets: dict[str, ImageManifest] = {}
@@ -249,7 +241,7 @@ def begin_contents(
         manifest = _bundle_manifest(config, f"{source.name} {what}")
         if manifest.target.name in manifests:
             where = f"{source.name} root index"
-            raise _format_error("AOTC-E116", where, "each target once", manifest.target.name)
+            raise refusal("AOTC-E116", where, manifest.target.name, expected="each target once")
         raise_if(check_consistency(manifest, f"{source.name} {what}"))
         raise_if(_check_layers(image, manifest, source.name))
         manifests[manifest.target.name] = manifest
@@ -259,12 +251,12 @@ def begin_contents(
     identities = {(manifest.name, manifest.version) for manifest in manifests.values()}
     if len(identities) != 1:
         found = ", ".join(f"{name} {version}" for name, version in sorted(identities))
-        raise _format_error("AOTC-E116", source.name, "one name and version for all", found)
+        raise refusal("AOTC-E116", source.name, found, expected="one name and version for all")
     surplus = sorted(source.digests() - reached)
     if surplus:
         where = f"{source.name} {surplus[0]}"
         expected = "only blobs that the root reaches"
-        raise _integrity_error("AOTC-E204", where, expected, f"{len(surplus)} more")
+        raise refusal("AOTC-E204", where, f"{len(surplus)} more", expected=expected)
     blobs, weights = _hash_layers(source, layers)
     absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
     return Contents(root.entry.digest, manifests, blobs, targets, absent), weights
@@ -293,8 +285,7 @@ def _check_format(version: str, where: str) -> None:
     major, minor = FORMAT_VERSION.split(".")
     if version not in [f"{major}.{known}" for known in range(int(minor) + 1)]:
         expected = f"format {FORMAT_VERSION}, or an earlier {major}.x"
-        hint = "update aotc-runtime here; a bundle that says nothing new is written as before"
-        raise BundleFormatError(Finding("AOTC-E115", where, expected, f"format {version}", hint))
+        raise refusal("AOTC-E115", where, f"format {version}", expected=expected)
 
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
@@ -324,21 +315,19 @@ def _check_layers(image: ImageManifest, manifest: BundleManifest, where: str) ->
     wanted = references(manifest)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):
-        yield Finding(
-            code="AOTC-E205",
-            where=where,
+        yield finding(
+            "AOTC-E205",
+            where,
+            "another order, or one twice",
             expected="the layers of an image in the order of their digests, each once",
-            found="another order, or one twice",
-            hint="the bundle was put together wrongly: build it again",
         )
     for digest in sorted(wanted.keys() | given.keys()):
         if wanted.get(digest) != given.get(digest):
-            yield Finding(
-                code="AOTC-E205",
-                where=f"{where} {digest}",
+            yield finding(
+                "AOTC-E205",
+                f"{where} {digest}",
+                _layer_text(given.get(digest)),
                 expected=f"{_layer_text(wanted.get(digest))}, as the bundle manifest says",
-                found=_layer_text(given.get(digest)),
-                hint="the bundle was put together wrongly: build it again",
             )
 
 
@@ -363,7 +352,7 @@ def _hash_layers(
     for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
         if found != digest:
             where = f"{source.name} {digest} ({layers[digest].mediaType})"
-            raise _integrity_error("AOTC-E201", where, digest, found)
+            raise refusal("AOTC-E201", where, found, expected=digest)
     return data | weights, WeightsHashing(source, weights)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from aotc_runtime.digest import sha256_bytes
-from aotc_runtime.errors import Finding, TrustError
+from aotc_runtime.errors import AotcError, refusal
 
 _LABEL = "-----BEGIN PUBLIC KEY-----"
 
@@ -152,5 +152,5 @@ def _public_key(der: bytes, name: str, check: Callable[[bytes, bytes], None]) ->
     return PublicKey(sha256_bytes(der).hex(), name, verify)
 
 
-def _refusal(where: str, expected: str, found: str, hint: str) -> TrustError:
-    return TrustError(Finding("AOTC-E310", where, expected, found, hint))
+def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    return refusal("AOTC-E310", where, found, expected=expected, hint=hint)

@@ -7,9 +7,9 @@ from math import prod
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
+from aotc_runtime.schema.devices import Sharding
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.mesh import Sharding
 from aotc_runtime.schema.shardings import misfits, text, untiled
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
@@ -83,5 +83,4 @@ def _tensors(manifest: BundleManifest, where: str) -> Iterator[Sharded]:
 
 
 def _finding(where: str, expected: str, found: str) -> Finding:
-    hint = "the bundle was put together wrongly: build it again"
-    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E118", where, found, expected=expected)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.expressions import Expression, parse_expression
 from aotc_runtime.schema.fills import parse_fill
 from aotc_runtime.schema.labels import masks_and_lengths, without_compiling
@@ -136,5 +136,4 @@ def _expressions(tensor: TensorSpec) -> list[Expression]:
 
 
 def _finding(where: str, expected: str, found: str) -> Finding:
-    hint = "the bundle was put together wrongly: build it again"
-    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E118", where, found, expected=expected)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 from msgspec import Struct, inspect
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
 from aotc_runtime.schema.manifest import Digest
 from aotc_runtime.schema.policy import KeyId, SourceDigest, TrustPolicy
@@ -55,7 +55,7 @@ def policy_problems(document: Any, where: str, text: str | None = None) -> Itera
     """
     known = Places(where, text)
     for path, expected, found, hint in _problems(document, inspect.type_info(TrustPolicy), ()):
-        yield Finding("AOTC-E309", known.of(path), expected, found, hint)
+        yield finding("AOTC-E309", known.of(path), found, expected=expected, hint=hint)
 
 
 type _Problem = tuple[KeyPath, str, str, str]

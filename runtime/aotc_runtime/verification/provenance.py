@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.foreign import decode_foreign
+from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.formats.statement import SIGN_TYPE
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.signatures import Voucher
 
@@ -35,11 +35,11 @@ def check_builds(vouchers: Iterable[Voucher], policy: TrustPolicy, where: str) -
         if provenance.buildDefinition.buildType != SIGN_TYPE
     ]
     if not builds:
-        yield Finding(
-            code="AOTC-E316",
-            where=where,
+        yield finding(
+            "AOTC-E316",
+            where,
+            "only signatures added by `aotc sign`, which describe no build",
             expected="provenance of the build, which the policy's rules on builds ask about",
-            found="only signatures added by `aotc sign`, which describe no build",
             hint="build with --key, so that the builder signs what it did",
         )
     for provenance, place in builds:
@@ -59,13 +59,12 @@ def _check_time(provenance: Provenance, policy: TrustPolicy, where: str) -> Iter
     minimum, finished = policy.minimum_build_time, provenance.runDetails.metadata.finishedOn
     assert minimum is not None, "asked only where it is stated"
     if finished is None or finished < minimum:
-        yield Finding(
-            code="AOTC-E315",
-            where=where,
+        yield finding(
+            "AOTC-E315",
+            where,
+            finished.isoformat() if finished else "provenance that states no time",
             expected=f"a build finished at {minimum.isoformat()} or later, the policy's "
             "minimum_build_time",
-            found=finished.isoformat() if finished else "provenance that states no time",
-            hint="deploy a newer build; an earlier minimum_build_time allows rollback",
         )
 
 
@@ -73,11 +72,11 @@ def _check_builder(provenance: Provenance, policy: TrustPolicy, where: str) -> I
     found = provenance.runDetails.builder.id
     accepted = policy.accepts.builders or ()
     if found not in accepted:
-        yield Finding(
-            code="AOTC-E316",
-            where=where,
+        yield finding(
+            "AOTC-E316",
+            where,
+            found or "no builder id",
             expected=f"built by {' or '.join(accepted)}, the policy's accepts.builders",
-            found=found or "no builder id",
             hint="deploy what an accepted builder built, or add this one to the policy",
         )
 
@@ -86,20 +85,20 @@ def _check_sources(provenance: Provenance, policy: TrustPolicy, where: str) -> I
     accepted = set(policy.accepts.sources or ())
     sources = provenance.sources()
     if not sources:
-        yield Finding(
-            code="AOTC-E317",
-            where=where,
+        yield finding(
+            "AOTC-E317",
+            where,
+            "none",
             expected="provenance with digests of its sources, for the policy's accepts.sources",
-            found="none",
             hint="deploy a build whose provenance names them",
         )
     for source in sources:
         digests = [f"{algorithm}:{value}" for algorithm, value in sorted(source.digest.items())]
         if not accepted.intersection(digests):
-            yield Finding(
-                code="AOTC-E317",
-                where=f"{where} {source.name or source.uri}".rstrip(),
+            yield finding(
+                "AOTC-E317",
+                f"{where} {source.name or source.uri}".rstrip(),
+                " ".join(digests),
                 expected="a source that the policy lists under accepts.sources",
-                found=" ".join(digests),
                 hint="deploy a build of accepted sources, or add this digest once it is reviewed",
             )

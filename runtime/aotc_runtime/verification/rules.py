@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.labels import policies_of
@@ -36,62 +36,47 @@ def check_limits(source: BlobSource, policy: TrustPolicy) -> Iterator[Finding]:
     )
     for name, where, limit, found, unit in measured:
         if limit is not None and found > limit:
-            yield Finding(
-                code="AOTC-E320",
-                where=where,
+            yield finding(
+                "AOTC-E320",
+                where,
+                f"{found} {unit}",
                 expected=f"at most {limit} {unit}, the policy's limits.{name}",
-                found=f"{found} {unit}",
-                hint="deploy a smaller bundle, or raise the limit in the policy",
             )
 
 
 def check_revoked_root(root_digest: str, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     """docs/trust.md 2: AOTC-E313."""
     if root_digest in policy.revoked.roots:
-        yield Finding(
-            code="AOTC-E313",
-            where=where,
-            expected="a bundle that the policy does not list under revoked.roots",
-            found=root_digest,
-            hint="deploy another build; ask whoever revoked this one for the reason",
-        )
+        yield finding("AOTC-E313", where, root_digest)
 
 
 def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterator[Finding]:
     """docs/trust.md 7: AOTC-E314. roles: what each blob of the bundle is, by digest."""
     for digest in policy.revoked.blobs:
         if digest in roles:
-            yield Finding(
-                code="AOTC-E314",
-                where=roles[digest],
-                expected="a blob that the policy does not list under revoked.blobs",
-                found=digest,
-                hint="deploy a build without it; ask whoever revoked it for the reason",
-            )
+            yield finding("AOTC-E314", roles[digest], digest)
 
 
 def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Finding]:
     """docs/trust.md 7: AOTC-E306 name, E307 version."""
     where = f"{manifest.name} {manifest.version}"
     if not fnmatch.fnmatchcase(manifest.name, policy.name):
-        yield Finding(
-            code="AOTC-E306",
-            where=where,
+        yield finding(
+            "AOTC-E306",
+            where,
+            manifest.name,
             expected=f"a bundle named {policy.name}, as the trust policy says",
-            found=manifest.name,
-            hint="load the bundle this policy is for, or write a policy for this one",
         )
     if policy.minimum_version:
         from aotc_runtime.verification.versions import version_key
 
         minimum, found = version_key(policy.minimum_version), version_key(manifest.version)
         if minimum is None or found is None or found < minimum:
-            yield Finding(
-                code="AOTC-E307",
-                where=where,
+            yield finding(
+                "AOTC-E307",
+                where,
+                manifest.version,
                 expected=f"version {policy.minimum_version} or later, as the trust policy says",
-                found=manifest.version,
-                hint="deploy the newer version; lowering minimum_version allows rollback",
             )
 
 
@@ -105,13 +90,12 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                 if known.index(policy_) <= furthest:
                     continue
                 where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
-                yield Finding(
-                    code="AOTC-E319",
-                    where=f"{where}, {dimension}",
+                yield finding(
+                    "AOTC-E319",
+                    f"{where}, {dimension}",
+                    policy_.value,
                     expected=f"{' or '.join(known[: furthest + 1])} for calls whose shapes "
                     "match no profile, the policy's furthest_fallback",
-                    found=policy_.value,
-                    hint="build the entry point with another policy, or move furthest_fallback",
                 )
 
 
@@ -124,11 +108,11 @@ def check_runtime(host: HostFacts, policy: TrustPolicy) -> Iterator[Finding]:
     ):
         if accepted is not None and running not in accepted:
             package = name.replace("_", "-")
-            yield Finding(
-                code="AOTC-E318",
-                where=f"trust policy accepts.{name}",
+            yield finding(
+                "AOTC-E318",
+                f"trust policy accepts.{name}",
+                f"{package} {running}",
                 expected=f"{package} {' or '.join(accepted)}",
-                found=f"{package} {running}",
                 hint=f"`pip install {package}=={accepted[-1]}`, or add {running} to the policy "
                 "once it is approved",
             )

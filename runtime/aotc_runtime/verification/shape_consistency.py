@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import Finding, finding
 from aotc_runtime.schema.manifest import Dimension, EntryPoint, ProfileRecord, TensorSpec
 
 Shape = tuple[int, ...]
@@ -102,5 +102,4 @@ def _size(axis: int | str, sizes: Mapping[str, int]) -> int:
 
 
 def _finding(where: str, expected: str, found: str) -> Finding:
-    hint = "the bundle was put together wrongly: build it again"
-    return Finding(code="AOTC-E118", where=where, expected=expected, found=found, hint=hint)
+    return finding("AOTC-E118", where, found, expected=expected)

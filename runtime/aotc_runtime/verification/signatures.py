@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from aotc_runtime import limits
-from aotc_runtime.errors import BundleFormatError, Finding, TrustError, raise_if
-from aotc_runtime.formats import dsse
+from aotc_runtime.errors import AotcError, raise_if, refusal
+from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.foreign import decode_foreign
-from aotc_runtime.formats.statement import (
+from aotc_runtime.formats.in_toto import (
     PROVENANCE_TYPE,
     SILENT_TYPES,
     STATEMENT_TYPE,
@@ -21,10 +20,6 @@ from aotc_runtime.formats.statement import (
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.trust import policy_keys
-
-
-def _policy_error(code: str, where: str, expected: str, found: str, hint: str) -> TrustError:
-    return TrustError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
 
 
 class SignedPayload(Struct, frozen=True):
@@ -58,7 +53,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
     Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
     number of signatures, or one twice.
     """
-    envelope = decode_foreign(data, dsse.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX)
+    envelope = decode_foreign(
+        data, in_toto.Envelope, where=where, marks=limits.ATTESTATION_MARKS_MAX
+    )
     count = len(envelope.signatures)
     if not 1 <= count <= limits.SIGNATURES_MAX:
         raise _signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
@@ -67,9 +64,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
         raise _signatures_error(where, "each signature once", "one that stands twice")
     return SignedPayload(
         envelope.payloadType,
-        dsse.decode_base64(envelope.payload, where=f"{where} payload"),
+        in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
         tuple(
-            (signature.keyid, dsse.decode_base64(signature.sig, where=f"{where} signature"))
+            (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
             for signature in envelope.signatures
         ),
         where,
@@ -107,7 +104,7 @@ def who_signed(
     tried first, and an unknown or missing one excludes no key.
     Raises BundleFormatError (AOTC-E119).
     """
-    message = dsse.pre_authentication_encoding(signed.payload_type, signed.payload)
+    message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
     for claimed, signature in signed.signatures:
         named = keys.get(claimed)
         others = (key for key in keys.values() if key is not named)
@@ -121,9 +118,8 @@ def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
     return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
 
 
-def _signatures_error(where: str, expected: str, found: str) -> BundleFormatError:
-    hint = "sign the bundle that was built again with `aotc sign`"
-    return BundleFormatError(Finding("AOTC-E119", where, expected, found, hint))
+def _signatures_error(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E119", where, found, expected=expected)
 
 
 def vouchers_for(
@@ -157,35 +153,34 @@ def vouchers_for(
         else:
             silent.setdefault(statement.predicateType, set()).update(counted)
     if not number:
-        raise _policy_error(
+        raise refusal(
             "AOTC-E301",
             where,
-            f"a signature by {_names(keys.values())}",
             "no signature at all",
-            "sign it with `aotc sign BUNDLE --key KEY`",
+            expected=f"a signature by {_names(keys.values())}",
         )
     # docs/trust.md 4: k distinct keys, not k signatures.
     found = signers_of(vouchers)
     if not found and not idle and not silent:
-        raise _policy_error(
+        raise refusal(
             "AOTC-E302",
             where,
-            f"a signature by {_names(keys.values())}",
             "signatures by keys the policy does not know: " + ", ".join(sorted(strangers)),
-            "sign with a trusted key, or add the signer's key to the policy",
+            expected=f"a signature by {_names(keys.values())}",
         )
     if len(found) < policy.threshold:
-        raise_if(_idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
+        from aotc_runtime.verification.idle_keys import idle_findings
+
+        raise_if(idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
         names = f": {_names(keys[signer] for signer in found)}" if found else ""
         # A builder's bill of materials beside its provenance takes nothing away.
         others = [type_ for type_, signers in sorted(silent.items()) if signers - {*found}]
         more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
-        raise _policy_error(
+        raise refusal(
             "AOTC-E304",
             where,
-            f"signatures by {policy.threshold} distinct keys of {_names(keys.values())}",
             "; ".join([f"{len(found)} of them{names}", *more]),
-            "have another key holder run `aotc sign BUNDLE --key KEY`",
+            expected=f"signatures by {policy.threshold} distinct keys of {_names(keys.values())}",
         )
     return tuple(vouchers)
 
@@ -201,12 +196,11 @@ def _signers(
     for claimed, signer in who_signed(signed, keys, trials):
         named = keys.get(claimed)
         if named is not None and signer is not named:
-            raise _policy_error(
+            raise refusal(
                 "AOTC-E303",
                 signed.where,
-                f"a valid signature by key {named.name or named.id[:16]}",
                 "a signature that does not match what it signs",
-                "the attestation was changed: fetch the bundle again, or sign it again",
+                expected=f"a valid signature by key {named.name or named.id[:16]}",
             )
         if signer is not None:
             found.add(signer.id)
@@ -222,51 +216,19 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
     and what is not known to vouch for nothing is refused.
     """
     expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
-    hint = "the signature is about something else: sign this bundle with `aotc sign`"
-    if signed.payload_type != dsse.PAYLOAD_TYPE:
+    if signed.payload_type != in_toto.PAYLOAD_TYPE:
         found = f"a payload of type {signed.payload_type}"
-        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+        raise refusal("AOTC-E305", signed.where, found, expected=expected)
     statement = decode_foreign(signed.payload, Statement, where=signed.where)
     known = statement.predicateType == PROVENANCE_TYPE or statement.predicateType in SILENT_TYPES
     if statement.type != STATEMENT_TYPE or not known:
         found = f"{statement.type} with {statement.predicateType}"
-        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+        raise refusal("AOTC-E305", signed.where, found, expected=expected)
     subjects = [subject.digest for subject in statement.subject]
     if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
         found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
-        raise _policy_error("AOTC-E305", signed.where, expected, found, hint)
+        raise refusal("AOTC-E305", signed.where, found, expected=expected)
     return statement
-
-
-def _idle_findings(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:
-    """Why signatures that verify did not count, one finding for each key."""
-    clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    for key in keys:
-        state = key.state(now)
-        if state == "revoked":
-            yield Finding(
-                code="AOTC-E312",
-                where=f"{where} key {key.label}",
-                expected="a signature by a key that is not revoked",
-                found=f"one by {key.id}, which the policy lists under revoked.keys",
-                hint="sign with another key of the policy; a revoked key never counts, listed "
-                "under keys or not",
-            )
-            continue
-        early = state == "not yet valid"
-        bound = key.not_before if early else key.not_after
-        assert bound is not None, "a key without bounds is always valid"
-        limit, side = ("not_before", "from") if early else ("not_after", "up to")
-        yield Finding(
-            code="AOTC-E311",
-            where=f"{where} key {key.label}",
-            expected=f"a check {side} {bound.isoformat()}, the key's {limit}",
-            found=f"a check at {clock}: the key is {state}, and its signature does not count",
-            hint="check again after that time, or sign with a key that is valid already"
-            if early
-            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
-            "is still to be trusted, move its not_after",
-        )
 
 
 def _names(keys: Iterable[PublicKey]) -> str:

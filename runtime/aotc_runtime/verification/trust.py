@@ -11,7 +11,7 @@ import msgspec
 
 from aotc_runtime import limits
 from aotc_runtime.canonical import decoder
-from aotc_runtime.errors import Finding, TrustError, raise_if
+from aotc_runtime.errors import Finding, TrustError, finding, raise_if, refusal
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.files import read_file
 from aotc_runtime.verification.keys import PublicKey, load_public_key
@@ -109,13 +109,15 @@ def _typed(data: Any, where: str, text: str | None = None) -> TrustPolicy:
 
 def _unreadable(where: str, error: OSError) -> Finding:
     hint = f"check the path, or {_WRITE_ONE}"
-    return Finding("AOTC-E308", where, "a readable trust policy", _reason(error), hint)
+    return finding(
+        "AOTC-E308", where, _reason(error), expected="a readable trust policy", hint=hint
+    )
 
 
 def _no_key_file(where: str, error: OSError) -> Finding:
     expected = "a readable file with a public key"
     hint = "check the path: public_key_file is looked for beside the policy"
-    return Finding("AOTC-E308", where, expected, _reason(error), hint)
+    return finding("AOTC-E308", where, _reason(error), expected=expected, hint=hint)
 
 
 def _reason(error: OSError) -> str:
@@ -125,12 +127,12 @@ def _reason(error: OSError) -> str:
 def _threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
     expected = f"at most the number of distinct keys, {most}"
     hint = "add keys, or lower the threshold"
-    return Finding("AOTC-E309", where, expected, str(policy.threshold), hint)
+    return finding("AOTC-E309", where, str(policy.threshold), expected=expected, hint=hint)
 
 
 def _invalid(where: str, error: Exception) -> Finding:
     expected = "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)"
-    return Finding("AOTC-E309", where, expected, str(error), _WRITE_ONE)
+    return finding("AOTC-E309", where, str(error), expected=expected, hint=_WRITE_ONE)
 
 
 def _read_text(path: Path) -> str:
@@ -138,7 +140,7 @@ def _read_text(path: Path) -> str:
     if len(data) > limits.POLICY_BYTES_MAX:
         expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
         hint = "is this the right file?"
-        raise TrustError(Finding("AOTC-E309", str(path), expected, "more", hint))
+        raise refusal("AOTC-E309", str(path), "more", expected=expected, hint=hint)
     return data.decode("utf-8")
 
 
@@ -146,27 +148,27 @@ def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> I
     """What the types cannot say."""
     for table, index, key in _stated_keys(policy):
         if bool(key.public_key) == bool(key.public_key_file):
-            yield Finding(
-                code="AOTC-E309",
-                where=_key_place(where, text, table, index, key),
+            yield finding(
+                "AOTC-E309",
+                _key_place(where, text, table, index, key),
+                "both" if key.public_key else "neither",
                 expected="exactly one of public_key and public_key_file",
-                found="both" if key.public_key else "neither",
                 hint="public_key holds the PEM text, public_key_file the path of a .pub file",
             )
         if key.not_before and key.not_after and key.not_before > key.not_after:
-            yield Finding(
-                code="AOTC-E309",
-                where=_key_place(where, text, table, index, key),
+            yield finding(
+                "AOTC-E309",
+                _key_place(where, text, table, index, key),
+                f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
                 expected="not_before no later than not_after",
-                found=f"{key.not_before.isoformat()} and {key.not_after.isoformat()}",
                 hint="swap the two, or correct one",
             )
     if policy.minimum_version and not _is_version(policy.minimum_version):
-        yield Finding(
-            code="AOTC-E309",
-            where=_place(where, text, "minimum_version"),
+        yield finding(
+            "AOTC-E309",
+            _place(where, text, "minimum_version"),
+            repr(policy.minimum_version),
             expected='a version such as "1.0.0" or "1.2.0-rc1"',
-            found=repr(policy.minimum_version),
             hint="write the oldest bundle version that may still be loaded",
         )
 
@@ -235,5 +237,5 @@ def _distinct(
             expected = "one not_before and not_after for a key"
             hint = "list each key once"
             found = f"another window than where {key.id[:16]} stands first"
-            findings.append(Finding("AOTC-E309", place, expected, found, hint))
+            findings.append(finding("AOTC-E309", place, found, expected=expected, hint=hint))
     return distinct

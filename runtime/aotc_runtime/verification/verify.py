@@ -17,17 +17,16 @@ and `VerifiedBundle`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.choice import Choice, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.choosing import (
     AskCertificates,
@@ -46,6 +45,9 @@ from aotc_runtime.verification.contents import (
     read_root,
     references,
 )
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified import Ruling
 
 
 class Framed(Struct, frozen=True):

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from aotc_runtime.engines.protocol import Array, Aval, Device, Stored
+from aotc_runtime.engines.device import Array, Aval, Device, Stored
 from aotc_runtime.errors import BackendError, Finding
 from aotc_runtime.schema.facts import Accelerator
 

@@ -46,7 +46,7 @@ AREAS = (
             "system/layout_folder.py",
             "system/store.py",
             "serving/readiness.py",
-            "serving/weights.py",
+            "serving/tensors.py",
         ),
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.
@@ -141,7 +141,11 @@ AREAS = (
         ("backends/xla/elf.py", "backends/xla/records.py"),
         ("tests/unit/backends/test_records.py",),
     ),
-    Area(RUNTIME, ("system/files.py",), ("tests/unit/runtime/system/test_files.py",)),
+    Area(
+        RUNTIME,
+        ("system/files.py", "system/pipes.py"),
+        ("tests/unit/runtime/system/test_files.py",),
+    ),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
     Area(
         RUNTIME,
@@ -321,6 +325,7 @@ AREAS = (
         (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_processes.py",
+            "tests/unit/runtime/serving/test_served.py",
             "tests/e2e/test_dtypes.py",
             "tests/e2e/test_keys.py",
             "tests/e2e/test_shapes_serving.py",

@@ -11,7 +11,7 @@ from unit.runtime.samples import PROFILE, host, manifest
 from aotc.compat.matrix import BuildParity, Claim, Level, Word, matrix
 from aotc.workshops.compat.text import compat_findings
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.choice import Certified, MeasuredDifference, Ruling
+from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system import processor

@@ -20,8 +20,8 @@ from aotc_runtime.errors import (
     TrustError,
     family_of,
     raise_if,
-    render,
 )
+from aotc_runtime.rendering import render
 
 
 def finding(code: str, found: str = "f") -> Finding:

@@ -15,7 +15,7 @@ from aotc.signing.signer import LocalSigner
 from aotc_runtime import limits
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.signatures import signers_of, vouchers_for
 
@@ -47,11 +47,11 @@ def test_the_envelope_is_what_other_in_toto_tools_read() -> None:
 
 
 def test_what_is_signed_is_the_pre_authentication_encoding() -> None:
-    assert dsse.pre_authentication_encoding("t/é", b"\x00x") == b"DSSEv1 4 t/\xc3\xa9 2 \x00x"
+    assert in_toto.pre_authentication_encoding("t/é", b"\x00x") == b"DSSEv1 4 t/\xc3\xa9 2 \x00x"
     made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
     envelope = json.loads(made.envelope)
-    message = dsse.pre_authentication_encoding(
-        dsse.PAYLOAD_TYPE, base64.b64decode(envelope["payload"])
+    message = in_toto.pre_authentication_encoding(
+        in_toto.PAYLOAD_TYPE, base64.b64decode(envelope["payload"])
     )
     SIGNER.key.public_key().verify(base64.b64decode(envelope["signatures"][0]["sig"]), message)
 

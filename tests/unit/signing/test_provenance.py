@@ -13,7 +13,7 @@ from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
 from in_toto_attestation.v1 import statement_pb2
 
 from aotc.pipeline.tasks.identity import code_digests
-from aotc_runtime.formats import statement as formats
+from aotc_runtime.formats import in_toto as formats
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aotc.errors import finding
 from aotc.workshops.suggest.traffic.cost import Elements
 from aotc.workshops.suggest.traffic.log import Traffic
 from aotc.workshops.suggest.traffic.serve import Served, serve
@@ -132,25 +133,24 @@ def gate(
     if min_coverage is not None and checked.coverage < min_coverage:
         worst = checked.uncovered[0]
         sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
-        yield Finding(
-            code="AOTC-E971",
-            where=where,
-            expected=f"profiles for at least {min_coverage:.6g} of all calls",
-            found=f"{checked.coverage:.6g}: {checked.requests - checked.covered} of "
+        yield finding(
+            "AOTC-E971",
+            where,
+            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of "
             f"{checked.requests} calls have none; most often {sizes} ({worst.reason})",
+            expected=f"profiles for at least {min_coverage:.6g} of all calls",
             hint=_hint(checked),
         )
     if max_padding is not None and checked.padding > max_padding:
         worst = checked.padded[0]
         sizes = ", ".join(f"{name}={size}" for name, size in worst.sizes.items())
-        yield Finding(
-            code="AOTC-E972",
-            where=where,
-            expected=f"at most {max_padding:.6g} elements of padding per element",
-            found=f"{checked.padding:.6g}; most of it from {sizes} padded to "
+        yield finding(
+            "AOTC-E972",
+            where,
+            f"{checked.padding:.6g}; most of it from {sizes} padded to "
             f"{calls_text(worst.served_by)}, "
             f"{'once' if worst.count == 1 else f'{worst.count} times'}",
-            hint="`aotc profiles suggest MANIFEST --traffic` finds profiles that fit better",
+            expected=f"at most {max_padding:.6g} elements of padding per element",
         )
 
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
-from aotc.errors import UsageError
+from aotc.errors import refusal
 from aotc.workshops.suggest.traffic.lines import (
     BadLineError,
     Decode,
@@ -28,7 +28,7 @@ from aotc.workshops.suggest.traffic.lines import (
     sizes_and_count,
 )
 from aotc.workshops.suggest.traffic.space import Counts, Points
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError
 from aotc_runtime.system.files import open_regular
 
 BLOCK_BYTES = 8 * 2**20
@@ -224,47 +224,35 @@ def describe_bad(traffic: Traffic) -> Iterator[str]:
         yield f"{traffic.bad_lines} of {traffic.lines} lines left out"
 
 
-def _unreadable(path: Path, found: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E040",
-            where=str(path),
-            expected="a log of sizes: JSON lines, CSV with a header, or a report of a bundle",
-            found=found,
-            hint='write a line such as {"batch": 3, "seq": 117} for each call',
-        )
-    )
+def _unreadable(path: Path, found: str) -> AotcError:
+    return refusal("AOTC-E040", str(path), found)
 
 
-def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) -> UsageError:
+def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) -> AotcError:
     line = ", ".join(f'"{name}": 3' for name in missing)
-    return UsageError(
-        Finding(
-            code="AOTC-E041",
-            where=str(path),
-            expected="JSON lines, or CSV with columns named after the dimensions, "
-            f"{', '.join(missing)} among them",
-            found=", ".join(header)[:200] or "an empty file",
-            hint=f"write a line such as {{{line}}} for each call, or begin the file with a line of "
-            "column names; `count` is optional",
-        )
+    return refusal(
+        "AOTC-E041",
+        str(path),
+        ", ".join(header)[:200] or "an empty file",
+        expected="JSON lines, or CSV with columns named after the dimensions, "
+        f"{', '.join(missing)} among them",
+        hint=f"write a line such as {{{line}}} for each call, or begin the file with a line of "
+        "column names; `count` is optional",
     )
 
 
 def _nothing(
     path: Path, entry_point: str, dimensions: Sequence[str], gathered: _Gathered
-) -> UsageError:
+) -> AotcError:
     found = f"{gathered.lines} lines, none of which does"
     if gathered.bad:
         found += f"; line {gathered.bad[0].number}: {gathered.bad[0].reason}"
     elif gathered.other:
         found += f"; {gathered.other} requests are of other entry points"
-    return UsageError(
-        Finding(
-            code="AOTC-E041",
-            where=str(path),
-            expected=f"sizes of {', '.join(dimensions)}, as calls of {entry_point} have them",
-            found=found,
-            hint="check --entry, and that the log names the manifest's dimensions",
-        )
+    return refusal(
+        "AOTC-E041",
+        str(path),
+        found,
+        expected=f"sizes of {', '.join(dimensions)}, as calls of {entry_point} have them",
+        hint="check --entry, and that the log names the manifest's dimensions",
     )

@@ -10,8 +10,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from aotc.config.build_manifest import BuildManifest, dimensions_of
-from aotc.errors import UsageError
-from aotc_runtime.errors import Finding
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.toml_source import render_path
 
 type Place = tuple[str, ...]
@@ -91,14 +91,5 @@ def _array(value: Sequence[Any]) -> Any:
     return array.multiline(bool(value) and isinstance(value[0], dict))
 
 
-def _not_in_place(manifest: BuildManifest, place: Place, found: str) -> UsageError:
-    return UsageError(
-        Finding(
-            code="AOTC-E043",
-            where=f"{manifest.path} {render_path(place)}",
-            expected="TOML that can be changed in place",
-            found=found,
-            hint="change it in an editor, with the profiles that --json prints; nothing was "
-            "written",
-        )
-    )
+def _not_in_place(manifest: BuildManifest, place: Place, found: str) -> AotcError:
+    return refusal("AOTC-E043", f"{manifest.path} {render_path(place)}", found)

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from aotc_runtime.engines.protocol import Array, Aval, Buffer
+from aotc_runtime.engines.device import Array, Aval, Buffer
 from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
 

@@ -29,10 +29,10 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from aotc_runtime.engines.protocol import Array, Aval, Buffer, Device, Stored, Tiles
+from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored, Tiles
 from aotc_runtime.engines.xla import reading
-from aotc_runtime.engines.xla.refusals import backend_error, first_line
-from aotc_runtime.schema.mesh import Mesh, Sharding
+from aotc_runtime.errors import refusal
+from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.system import processor
 from aotc_runtime.system.parallel import map_on_threads
 
@@ -96,12 +96,10 @@ class XlaDevice(Device):
             self._collect_garbage = xla_client._xla.collect_garbage
             self.prepare(xla_client)
         except (ImportError, AttributeError, TypeError) as error:
-            raise backend_error(
-                "AOTC-E751",
-                "jaxlib",
-                "the private names of jaxlib 0.11.2 to 0.12.0 (aotc_runtime/engines/xla)",
-                f"{type(error).__name__}: {first_line(error)}",
-                "install a jaxlib that this aotc-runtime supports",
+            from aotc_runtime.engines.xla.refusals import first_line
+
+            raise refusal(
+                "AOTC-E751", "jaxlib", f"{type(error).__name__}: {first_line(error)}"
             ) from error
         self.watch_forks()
         self._devices = [self._device]
@@ -179,13 +177,9 @@ class XlaDevice(Device):
         try:
             loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)
         except self.error as error:
-            raise backend_error(
-                "AOTC-E753",
-                stored.where,
-                "an executable that XLA loads",
-                first_line(error),
-                "rebuild the bundle with the jaxlib that is installed here",
-            ) from error
+            from aotc_runtime.engines.xla.refusals import first_line
+
+            raise refusal("AOTC-E753", stored.where, first_line(error)) from error
         # Known at once: if another one fails, whoever keeps the error keeps this one alive.
         executable = LoadedExecutable(loaded, handlers)
         self._known[id(loaded)] = executable

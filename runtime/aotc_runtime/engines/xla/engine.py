@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import threading
 
-from aotc_runtime.engines.protocol import Device
+from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu import device as cpu
 from aotc_runtime.engines.xla.cpu.device import Processor
-from aotc_runtime.engines.xla.refusals import backend_error, first_line, no_device
-from aotc_runtime.errors import Finding, ResourceError
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator
 
 platforms = ("cuda", "tpu")
@@ -25,16 +24,9 @@ _serving_lock = threading.Lock()
 
 def facts(platform: str) -> Accelerator | None:
     """The devices of an accelerator's platform, as their driver or the system says."""
-    match platform:
-        case "cuda":
-            from aotc_runtime.engines.xla.cuda import facts as cuda
+    from aotc_runtime.engines.xla.platforms import facts
 
-            return cuda.detect()
-        case "tpu":
-            from aotc_runtime.engines.xla.tpu import facts as tpu
-
-            return tpu.detect()
-    return None
+    return facts(platform)
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
@@ -49,12 +41,12 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
             started = processor(threads, devices)
             _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
     if _serving.platform != platform:
-        raise backend_error(
+        raise refusal(
             "AOTC-E758",
             "load",
-            f"a process whose bundles are for {_serving.platform}",
             f"one for {platform}",
-            "load it in another process",
+            expected=f"a process whose bundles are for {_serving.platform}",
+            hint="load it in another process",
         )
     if platform == cpu.PLATFORM:
         return processor(threads, devices)
@@ -63,20 +55,9 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
 
 
 def _accelerated(platform: str, started: Processor) -> XlaDevice:
-    """started: the processor, without which no plugin runs."""
-    try:
-        match platform:
-            case "cuda":
-                from aotc_runtime.engines.xla.cuda.device import CudaDevice
+    from aotc_runtime.engines.xla.platforms import accelerated
 
-                return CudaDevice()
-            case "tpu":
-                from aotc_runtime.engines.xla.tpu.device import TpuDevice
-
-                return TpuDevice()
-    except (OSError, started.error) as error:
-        raise no_device(platform, first_line(error)) from error
-    raise no_device(platform, "a platform that this runtime cannot start")
+    return accelerated(platform, started)
 
 
 def processor(threads: int | None = None, devices: int | None = None) -> Processor:
@@ -96,14 +77,12 @@ def processor(threads: int | None = None, devices: int | None = None) -> Process
                 _processor = Processor(threads, devices or 1)
             current = _processor
     if threads is not None and threads != current.threads:
-        raise ResourceError(
-            Finding(
-                code="AOTC-E552",
-                where="load",
-                expected=f"{threads} threads for XLA",
-                found=f"{current.threads}, with which XLA was started in this process",
-                hint="pass `threads` to the first load of the process",
-            )
+        raise refusal(
+            "AOTC-E552",
+            "load",
+            f"{current.threads}, with which XLA was started in this process",
+            expected=f"{threads} threads for XLA",
+            hint="pass `threads` to the first load of the process",
         )
     current.require_unforked()
     return current

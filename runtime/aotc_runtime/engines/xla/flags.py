@@ -15,7 +15,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import refusal
 
 SECONDS = 30.0
 """The longest that is waited for an answer, which takes 0.15 s. One that never comes is none, such
@@ -36,14 +36,11 @@ def require(reading: str, jaxlib: str) -> None:
     said = _refusal(os.environ["XLA_FLAGS"], reading)
     if not said:
         return
-    raise BackendError(
-        Finding(
-            code="AOTC-E750",
-            where="XLA_FLAGS in the environment of this process",
-            expected=f"flags that jaxlib {jaxlib} has, or the path of a file with such flags",
-            found=said[:CHARACTERS_SHOWN],
-            hint="correct the variable or unset it; executables of bundles do not depend on it",
-        )
+    raise refusal(
+        "AOTC-E750",
+        "XLA_FLAGS in the environment of this process",
+        said[:CHARACTERS_SHOWN],
+        expected=f"flags that jaxlib {jaxlib} has, or the path of a file with such flags",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Array, Aval, Buffer
+from aotc_runtime.engines.device import Array, Aval, Buffer
 
 BUILT_IN = 1
 """numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""

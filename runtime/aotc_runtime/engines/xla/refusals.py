@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.errors import AotcError, refusal
 
 
-def backend_error(code: str, where: str, expected: str, found: str, hint: str) -> BackendError:
-    """A BackendError with one finding."""
-    return BackendError(Finding(code=code, where=where, expected=expected, found=found, hint=hint))
-
-
-def no_device(platform: str, found: str) -> BackendError:
+def no_device(platform: str, found: str) -> AotcError:
     """AOTC-E758. found: what there is instead of devices."""
-    return backend_error(
+    return refusal(
         "AOTC-E758",
         platform,
-        "devices that XLA can use",
         found,
-        "`aotc targets check` and the driver's own tools say more",
+        expected="devices that XLA can use",
+        hint="`aotc targets check` and the driver's own tools say more",
     )
 
 

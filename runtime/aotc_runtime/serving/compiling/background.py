@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc_runtime.errors import AotcError, Finding, ShapeError
+from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tallies import SizesKey
@@ -62,15 +62,16 @@ class BackgroundCompiler:
             ready.calls += 1
             return ready.served
 
-    def request(self, sizes: SizesKey) -> ShapeError:
+    def request(self, sizes: SizesKey) -> AotcError:
         """Have one compiled, and return the error for a call that cannot wait for it.
 
         AOTC-E614: it is being compiled, or will be when others are done; E615: that failed.
         """
+        where = f"{self._name} {sizes_text(dict(sizes))}"
         with self._lock:
             self._give_up_late()
             if sizes in self._failed:
-                return self._error(sizes, "AOTC-E615", self._failed[sizes])
+                return refusal("AOTC-E615", where, self._failed[sizes])
             if sizes not in self._waiting and len(self._waiting) < self._most:
                 self._waiting[sizes] = None
                 if not self._is_working and self._compile is not None:
@@ -79,7 +80,7 @@ class BackgroundCompiler:
                     # process.
                     threading.Thread(target=self._work, name="aotc-compile").start()
             state = "being compiled" if sizes in self._waiting else "waiting for others to compile"
-            return self._error(sizes, "AOTC-E614", state)
+            return refusal("AOTC-E614", where, state)
 
     def close(self) -> None:
         """Give every executable back and start no other compilation."""
@@ -158,17 +159,3 @@ class BackgroundCompiler:
         self._failed[sizes] = reason
         if len(self._failed) > FAILURES_MAX:
             self._failed.popitem(last=False)
-
-    def _error(self, sizes: SizesKey, code: str, found: str) -> ShapeError:
-        return ShapeError(
-            Finding(
-                code=code,
-                where=f"{self._name} {sizes_text(dict(sizes))}",
-                expected="an executable that was compiled for these sizes",
-                found=found,
-                hint="call again later, or with sizes of a profile; sizes that are asked for often "
-                "should be `profiles`"
-                if code == "AOTC-E614"
-                else "add these sizes to `profiles` and build again",
-            )
-        )

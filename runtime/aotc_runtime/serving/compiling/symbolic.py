@@ -11,21 +11,20 @@ from __future__ import annotations
 from math import prod
 from typing import NoReturn
 
-from aotc_runtime.engines.protocol import Device
-from aotc_runtime.errors import BackendError, Finding
+from aotc_runtime.engines.device import Device
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
 from aotc_runtime.serving.resident import (
     ResidentExecutable,
-    ResidentSymbolic,
-    avals,
     direct_call,
 )
 from aotc_runtime.serving.routing.masks import masks_of, on_device
-from aotc_runtime.serving.routing.sizes import shapes_at
+from aotc_runtime.serving.routing.sizes import avals, shapes_at
 from aotc_runtime.serving.served import Served
-from aotc_runtime.serving.weights import tensor_views
+from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system import host
 
 
@@ -109,5 +108,4 @@ class SymbolicCompiler:
 
 
 def _refuse(where: str, expected: str, found: str) -> NoReturn:
-    hint = "call with sizes of a profile, or add these to `profiles` and build again"
-    raise BackendError(Finding("AOTC-E756", where, expected, found, hint))
+    raise refusal("AOTC-E756", where, found, expected=expected)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.protocol import Aval, Buffer, Device
+from aotc_runtime.engines.device import Aval, Buffer, Device
 from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.execution import Execution
 from aotc_runtime.serving.routing.masks import Length, Mask

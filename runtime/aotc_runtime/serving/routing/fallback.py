@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from aotc_runtime.errors import ShapeError
+from aotc_runtime.errors import AotcError, ShapeError
 from aotc_runtime.schema.labels import passed_leaves, policies_of, sizes_text, without_compiling
 from aotc_runtime.schema.manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.execution import Execution
-from aotc_runtime.serving.resident import ResidentEntryPoint, avals
+from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.routing.calls import (
     ExactCall,
     PaddedCall,
@@ -31,6 +31,7 @@ from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
 from aotc_runtime.serving.routing.sizes import (
     Shapes,
     Sizes,
+    avals,
     check_accepted,
     no_profile,
     shapes_at,
@@ -183,7 +184,7 @@ class FallbackCalls:
             self._execution, served, self._spec, record, call.sizes, self._fills, self._masks
         )
 
-    def _refusal(self, shapes: Shapes, sizes: Sizes) -> ShapeError:
+    def _refusal(self, shapes: Shapes, sizes: Sizes) -> AotcError:
         refused = no_profile(self._name, self._spec, self._tensors, shapes, sizes)
         works = [
             f"{dimension} in calls of {' and '.join(map(str, sorted(pieces)))}"

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.protocol import Aval, Device
+from aotc_runtime.engines.device import Aval, Device
 from aotc_runtime.schema.labels import masks_and_lengths, without_compiling
 from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.routing import padding
+from aotc_runtime.serving.tensors import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -79,3 +80,12 @@ def on_device(
         aval = Aval(array.shape, array.dtype)
         found.append((mask.leaf, DeviceArray(device, device.put(array, aval), aval)))
     return found
+
+
+def masks_by_profile(resident: ResidentEntryPoint) -> dict[int, list[tuple[int, DeviceArray]]]:
+    """By number of the profile, the masks and lengths for calls of exactly its sizes."""
+    masks = masks_of(resident.spec)
+    return {
+        number: on_device(resident.device, masks, profile.record.input_shapes, profile.record.sizes)
+        for number, profile in enumerate(resident.profiles)
+    }

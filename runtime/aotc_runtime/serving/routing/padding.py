@@ -12,7 +12,7 @@ import numpy as np
 
 from aotc_runtime.schema.fills import parse_fill
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

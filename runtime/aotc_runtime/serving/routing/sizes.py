@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from aotc_runtime.errors import Finding, ShapeError
+from aotc_runtime.engines.device import Aval
+from aotc_runtime.errors import AotcError, Finding, ShapeError, finding, refusal
 from aotc_runtime.schema.expressions import parse_expression, parse_relation
-from aotc_runtime.schema.labels import data_text, policies_of, sizes_text
-from aotc_runtime.schema.manifest import Dimension, EntryPoint, OutOfProfilePolicy, TensorSpec
+from aotc_runtime.schema.labels import policies_of, sizes_text
+from aotc_runtime.schema.manifest import (
+    Dimension,
+    DType,
+    EntryPoint,
+    OutOfProfilePolicy,
+    TensorSpec,
+)
+from aotc_runtime.schema.tensor_text import data_text
+from aotc_runtime.serving.tensors import numpy_dtype
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
@@ -68,7 +77,7 @@ def check_accepted(
 
 def no_profile(
     name: str, spec: EntryPoint, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
-) -> ShapeError:
+) -> AotcError:
     """The error (AOTC-E611) for sizes that are accepted and that nothing serves."""
     policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
     profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
@@ -78,15 +87,13 @@ def no_profile(
         for tensor, shape in zip(tensors, shapes, strict=True)
         if any(isinstance(axis, str) for axis in tensor.shape)
     )
-    return ShapeError(
-        Finding(
-            code="AOTC-E611",
-            where=name,
-            expected=f"one of the profiles {profiles}; calls outside of them "
-            + (policies or OutOfProfilePolicy.FAIL.value),
-            found=f"{asked} ({given})" if asked else given,
-            hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and build again",
-        )
+    return refusal(
+        "AOTC-E611",
+        name,
+        f"{asked} ({given})" if asked else given,
+        expected=f"one of the profiles {profiles}; calls outside of them "
+        + (policies or OutOfProfilePolicy.FAIL.value),
+        hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and build again",
     )
 
 
@@ -100,8 +107,7 @@ def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
 
 
 def _refused(where: str, expected: str, found: str) -> Finding:
-    hint = "call with sizes that the build manifest states, or widen it and build again"
-    return Finding("AOTC-E613", where, expected, found, hint)
+    return finding("AOTC-E613", where, found, expected=expected)
 
 
 def _impossible(
@@ -113,18 +119,18 @@ def _impossible(
     if len(shape) != len(tensor.shape):
         axes = len(tensor.shape)
         hint = f"pass an array with {axes} {'axis' if axes == 1 else 'axes'}"
-        return Finding("AOTC-E612", where, data_text(tensor), found, hint)
+        return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
     if shape in compiled:
         return None
     for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
         if isinstance(wanted, int) and wanted != size:
             hint = f"axis {axis} has to be {wanted}: the program was captured so"
-            return Finding("AOTC-E612", where, data_text(tensor), found, hint)
+            return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
         if isinstance(wanted, str) and wanted != "?":
             linear = parse_expression(wanted).linear()
             if linear is not None and linear.solve(size) is None:
                 hint = f"no {linear.dimension} makes axis {axis}, {wanted}, {size} long"
-                return Finding("AOTC-E612", where, data_text(tensor), found, hint)
+                return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
     return None
 
 
@@ -152,22 +158,22 @@ def _other_axes(
                 continue
             expression = parse_expression(wanted)
             if expression.names() <= sizes.keys() and expression.value(sizes) != size:
-                yield Finding(
-                    code="AOTC-E612",
-                    where=f"{name} {tensor.path}",
+                yield finding(
+                    "AOTC-E612",
+                    f"{name} {tensor.path}",
+                    f"{tensor.dtype.value}{list(shape)}",
                     expected=f"{expression.value(sizes)} on axis {axis}: {wanted} at "
                     f"{sizes_text(sizes)}",
-                    found=f"{tensor.dtype.value}{list(shape)}",
                     hint="pass inputs that belong together",
                 )
 
 
 def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -> Finding:
-    return Finding(
-        code="AOTC-E612",
-        where=f"{name} {dimension}",
+    return finding(
+        "AOTC-E612",
+        f"{name} {dimension}",
+        ", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users)),
         expected=f"inputs that agree on {dimension}",
-        found=", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users)),
         hint="pass inputs that belong together",
     )
 
@@ -187,3 +193,10 @@ def shapes_at(
         )
         for axes, shape in zip(tensors, profile, strict=True)
     ]
+
+
+def avals(dtypes: Sequence[DType], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
+    """Shapes and dtypes on one device."""
+    return tuple(
+        Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
+    )

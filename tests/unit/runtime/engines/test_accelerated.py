@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc_runtime.engines.protocol import Aval
+from aotc_runtime.engines.device import Aval
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.engines.xla.accelerated import Accelerated
 from aotc_runtime.errors import BackendError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.engines.facts import accelerator
+from aotc_runtime.engines.registry import accelerator
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.engines.xla.cuda import facts as cuda
 from aotc_runtime.engines.xla.cuda.device import CudaDevice

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.backends.tpu.topologies import GENERATIONS
-from aotc_runtime.engines.facts import accelerator, accelerators
+from aotc_runtime.engines.registry import accelerator, accelerators
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.engines.xla.tpu import facts as tpu
 from aotc_runtime.engines.xla.tpu.device import TpuDevice

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotc.packing import descriptors
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats import dsse, oci
+from aotc_runtime.formats import in_toto, oci
 from aotc_runtime.formats.foreign import check_keys, decode_foreign
-from aotc_runtime.formats.statement import Statement
+from aotc_runtime.formats.in_toto import Statement
 
 
 def test_dsse_signs_what_its_specification_gives_as_an_example() -> None:
     """https://github.com/secure-systems-lab/dsse/blob/v1.0.2/protocol.md, test vectors."""
-    encoded = dsse.pre_authentication_encoding("http://example.com/HelloWorld", b"hello world")
+    encoded = in_toto.pre_authentication_encoding("http://example.com/HelloWorld", b"hello world")
     assert encoded == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 
 
@@ -26,15 +27,15 @@ def test_dsse_signs_what_its_specification_gives_as_an_example() -> None:
 def test_no_two_payloads_are_signed_as_the_same_bytes(
     kind: str, payload: bytes, other_kind: str, other_payload: bytes
 ) -> None:
-    same = dsse.pre_authentication_encoding(kind, payload) == dsse.pre_authentication_encoding(
-        other_kind, other_payload
-    )
+    same = in_toto.pre_authentication_encoding(
+        kind, payload
+    ) == in_toto.pre_authentication_encoding(other_kind, other_payload)
     assert same == ((kind, payload) == (other_kind, other_payload))
 
 
 @given(st.binary(max_size=50))
 def test_base64_is_read_in_its_canonical_spelling(data: bytes) -> None:
-    assert dsse.decode_base64(base64.b64encode(data).decode(), where="x") == data
+    assert in_toto.decode_base64(base64.b64encode(data).decode(), where="x") == data
 
 
 @pytest.mark.parametrize(
@@ -42,14 +43,14 @@ def test_base64_is_read_in_its_canonical_spelling(data: bytes) -> None:
 )
 def test_base64_in_another_spelling_is_refused(text: str) -> None:
     with pytest.raises(BundleFormatError) as refused:
-        dsse.decode_base64(text, where="x")
+        in_toto.decode_base64(text, where="x")
     assert refused.value.code == "AOTC-E107"
 
 
 def test_an_envelope_may_hold_fields_we_do_not_know() -> None:
     data = b'{"payload":"","payloadType":"x","signatures":[{"sig":"","cert":"y"}],"more":1}'
-    envelope = decode_foreign(data, dsse.Envelope, where="x")
-    assert envelope.signatures == (dsse.Signature(sig=""),)
+    envelope = decode_foreign(data, in_toto.Envelope, where="x")
+    assert envelope.signatures == (in_toto.Signature(sig=""),)
 
 
 def test_a_statement_keeps_its_predicate_as_it_stands() -> None:
@@ -91,7 +92,7 @@ def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
 
 
 def test_a_descriptor_refers_to_bytes_by_type_digest_and_size() -> None:
-    reference = oci.descriptor(b"abc", "x/y", annotations={"a": "b"})
+    reference = descriptors.descriptor(b"abc", "x/y", annotations={"a": "b"})
     assert (reference.mediaType, reference.digest, reference.size) == ("x/y", sha256(b"abc"), 3)
     assert canonical.encode(reference) == (
         b'{"annotations":{"a":"b"},"digest":"' + sha256(b"abc").encode() + b'",'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
-from aotc_runtime.engines.protocol import Aval
+from aotc_runtime.engines.device import Aval
 from aotc_runtime.schema.shardings import mesh_of
 
 

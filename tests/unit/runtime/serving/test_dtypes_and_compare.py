@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.serving.compare import Difference, compare, over_all
-from aotc_runtime.serving.dtypes import numpy_dtype
+from aotc_runtime.serving.tensors import numpy_dtype
 
 FLOATS = [
     np.float16,

@@ -17,19 +17,18 @@ import pytest
 import aotc_runtime
 from aotc.packing.weights import write_shards
 from aotc_runtime.digest import sha256
-from aotc_runtime.engines.facts import detect
-from aotc_runtime.engines.protocol import Aval
+from aotc_runtime.engines.device import Aval
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.xla import client
 from aotc_runtime.engines.xla.engine import processor
 from aotc_runtime.errors import AotcError, BundleFormatError, IntegrityError
 from aotc_runtime.formats import tar
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
-from aotc_runtime.schema.choice import Choice
 from aotc_runtime.schema.manifest import BlobRef, DType, WeightSet, WeightTensor
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving import resident
 from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.serving.weights import weight_arrays
+from aotc_runtime.serving.tensors import weight_arrays
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import verify

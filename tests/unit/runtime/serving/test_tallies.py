@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotc_runtime.serving.served import CallCounter
 from aotc_runtime.serving.tallies import (
     SHAPES_MAX,
     Exact,
@@ -10,7 +11,6 @@ from aotc_runtime.serving.tallies import (
     ShapeCounts,
     Tallies,
 )
-from aotc_runtime.serving.telemetry import CallCounter
 
 
 def test_calls_are_counted_by_path_and_executable() -> None:

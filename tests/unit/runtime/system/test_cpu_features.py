@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.cpu_features import processor
 
 X86 = """processor\t: 0

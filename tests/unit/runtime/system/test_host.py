@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.schema.manifest import FORMAT_VERSION
 from aotc_runtime.system.host import available_memory, libc
 from aotc_runtime.version import VERSION

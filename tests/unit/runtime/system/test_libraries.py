@@ -52,7 +52,7 @@ def test_a_program_with_lapack_is_refused_where_scipy_was_left_out_and_others_lo
 
 def test_looking_for_a_library_does_not_import_it() -> None:
     code = (
-        "import sys\nfrom aotc_runtime.engines.facts import detect\n"
+        "import sys\nfrom aotc_runtime.engines.registry import detect\n"
         "print(detect().libraries, 'scipy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from importlib import metadata
 
 import pytest
 
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.system import processor
 
 TOO_OLD = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from aotc_runtime.schema.choice_report import choice_report
 from aotc_runtime.verification.choosing import choose_target
 
 from ..samples import host, manifest
@@ -63,11 +64,11 @@ def test_a_target_that_was_left_out_is_told_from_one_that_never_was() -> None:
 
 def test_a_choice_tells_every_candidate_best_first_with_the_reasons_against_it() -> None:
     bundle = targets(v2=["sse2"], v3=["sse2", "avx2"], v4=["avx512f", "avx512bw"])
-    document = json.loads(json.dumps(choose_target(bundle, host(), None, ["v5"]).to_json()))
+    document = json.loads(json.dumps(choice_report(choose_target(bundle, host(), None, ["v5"]))))
     assert document["rule"] == "most processor features"
     assert document["absent"] == ["v5"]
     told = [(c["target"], c["fits"], c["features"]) for c in document["candidates"]]
     assert told == [("v3", True, 2), ("v2", True, 1), ("v4", False, 2)]
     (reason,) = document["candidates"][-1]["findings"]
     assert reason["code"] == "AOTC-E502" and "avx512bw, avx512f" in reason["expected"]
-    assert choose_target(bundle, host(), "v3").to_json()["rule"] == "named"
+    assert choice_report(choose_target(bundle, host(), "v3"))["rule"] == "named"

@@ -18,7 +18,6 @@ from aotc_runtime.schema.facts import Accelerator
 from aotc_runtime.schema.manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.verification.compatibility import (
     CHECKS,
-    IGNORED,
     READS_STABLEHLO,
     check_host,
 )
@@ -276,6 +275,18 @@ def test_the_hint_for_another_jaxlib_is_a_command_and_names_both_versions() -> N
     assert "0.11.2 or 0.12.0" in finding.expected and "0.13.0" in finding.found
     assert "pip install jaxlib==0.12.0" in finding.hint
 
+
+IGNORED = {
+    "built_with.aotc": "wrote the files, left nothing in the executables",
+    "built_with.jax": "traces programs, is not loaded by the server",
+    "built_with.jaxlib": "accepts_jaxlib says which versions are accepted",
+    "built_with.jaxlib_commit": "the version stands for it; kept for reports",
+    "built_with.xla": "follows from the jaxlib version",
+    "built_with.ifrt": "follows from the jaxlib version",
+    "built_with.stablehlo": "that of the builder; symbolic.stablehlo is that of a module",
+    "built_with.tools": "requires.device says which versions of the plugin are accepted",
+}
+"""Fields of the manifest that decide nothing on a host, each with the reason."""
 
 UNMET: dict[str, Any] = {
     "platform": "tpu",

@@ -27,7 +27,7 @@ from aotc.workshops.attest.openssf import (
 )
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 SIGNER = LocalSigner.ephemeral(KeyType.ECDSA_P256)
@@ -46,10 +46,10 @@ def payload_of(data: bytes) -> Document:
     return statement
 
 
-def signed(payload: bytes, kind: str = dsse.PAYLOAD_TYPE, signer: LocalSigner = SIGNER) -> bytes:
+def signed(payload: bytes, kind: str = in_toto.PAYLOAD_TYPE, signer: LocalSigner = SIGNER) -> bytes:
     """A bundle around any payload, with a good signature."""
     document = json.loads(GOOD)
-    signature = signer.sign(dsse.pre_authentication_encoding(kind, payload))
+    signature = signer.sign(in_toto.pre_authentication_encoding(kind, payload))
     document["dsseEnvelope"] = {
         "payload": base64.b64encode(payload).decode(),
         "payloadType": kind,
@@ -193,7 +193,7 @@ def test_what_was_changed_after_signing_is_refused(name: str) -> None:
 def test_the_faulty_encoding_of_model_signing_0_2_is_not_accepted() -> None:
     """Its package still does: a str of bytes, signed under "DSSEV1"."""
     payload = base64.b64decode(json.loads(GOOD)["dsseEnvelope"]["payload"])
-    faulty = f"DSSEV1 {len(dsse.PAYLOAD_TYPE)} {dsse.PAYLOAD_TYPE} {len(payload)} {payload!r}"
+    faulty = f"DSSEV1 {len(in_toto.PAYLOAD_TYPE)} {in_toto.PAYLOAD_TYPE} {len(payload)} {payload!r}"
     document = json.loads(GOOD)
     signature = base64.b64encode(SIGNER.sign(faulty.encode())).decode()
     document["dsseEnvelope"]["signatures"] = [{"sig": signature, "keyid": ""}]

@@ -12,7 +12,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.workshops.certify.certify import NOT_TOLD, predicate_of
 from aotc.workshops.certify.isolated import Trial
 from aotc_runtime.formats.certificate import CRASHED, PASSED, Certificate, FixtureRun, Surroundings
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.verification.keys import load_public_key
 
 RUN = FixtureRun("f[n=1]", "sha256:1", "sha256:2", True, "0.0", "1e-07", 3, 8, "y", "0.1")

@@ -17,7 +17,7 @@ from aotc.packing.bundle import Form, form_of
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner, load_signer
 from aotc_runtime.errors import IncompatibleRuntimeError
-from aotc_runtime.formats.statement import CERTIFICATE_TYPE
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import read_unverified
 

@@ -15,7 +15,7 @@ from aotc.errors import UsageError
 from aotc.pipeline.build import build
 from aotc.review.reading import Review, review
 from aotc.workshops.explain.explain import Explained, Stage, explain, explain_lines, explain_report
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.errors import TrustError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system.store import open_bundle

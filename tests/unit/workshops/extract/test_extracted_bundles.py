@@ -17,7 +17,7 @@ from aotc.packing.parts import target_parts_of
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.extract.extract import extract
 from aotc.workshops.merge.merging import merge
-from aotc_runtime.engines.facts import detect
+from aotc_runtime.engines.registry import detect
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system.store import open_bundle

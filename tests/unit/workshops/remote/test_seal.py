@@ -14,7 +14,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.workshops.remote.seal import PAYLOAD_TYPE, Refusal, Sealed, Seals
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
-from aotc_runtime.formats import dsse
+from aotc_runtime.formats import in_toto
 from aotc_runtime.verification.keys import load_public_key
 from tests.hostile.weakening import Check, remove
 
@@ -27,40 +27,40 @@ def seals(*trusted: LocalSigner, sealer: LocalSigner | None = OURS) -> Seals:
     return Seals(sealer, {key.id: key for key in keys})
 
 
-def changed(change: Callable[[dsse.Envelope], dsse.Envelope]) -> bytes:
+def changed(change: Callable[[in_toto.Envelope], in_toto.Envelope]) -> bytes:
     """An entry whose envelope was changed."""
     head, _, data = seals().seal(KEY, DATA).partition(b"\n")
-    envelope = change(msgspec.json.decode(head, type=dsse.Envelope))
+    envelope = change(msgspec.json.decode(head, type=in_toto.Envelope))
     return canonical.encode(envelope) + b"\n" + data
 
 
 def signed(payload_type: str, payload: bytes) -> bytes:
     """An entry with what our key signed, whatever it is."""
-    signature = OURS.sign(dsse.pre_authentication_encoding(payload_type, payload))
+    signature = OURS.sign(in_toto.pre_authentication_encoding(payload_type, payload))
     return changed(
         lambda envelope: msgspec.structs.replace(
             envelope,
             payload=base64.b64encode(payload).decode(),
             payloadType=payload_type,
             signatures=(
-                dsse.Signature(sig=base64.b64encode(signature).decode(), keyid=OURS.key_id),
+                in_toto.Signature(sig=base64.b64encode(signature).decode(), keyid=OURS.key_id),
             ),
         )
     )
 
 
-def pretending(envelope: dsse.Envelope) -> dsse.Envelope:
+def pretending(envelope: in_toto.Envelope) -> in_toto.Envelope:
     """A stranger's signature under our key's id."""
     signature = STRANGER.sign(
-        dsse.pre_authentication_encoding(PAYLOAD_TYPE, base64.b64decode(envelope.payload))
+        in_toto.pre_authentication_encoding(PAYLOAD_TYPE, base64.b64decode(envelope.payload))
     )
     sig = base64.b64encode(signature).decode()
     return msgspec.structs.replace(
-        envelope, signatures=(dsse.Signature(sig=sig, keyid=OURS.key_id),)
+        envelope, signatures=(in_toto.Signature(sig=sig, keyid=OURS.key_id),)
     )
 
 
-def unsigned(envelope: dsse.Envelope) -> dsse.Envelope:
+def unsigned(envelope: in_toto.Envelope) -> in_toto.Envelope:
     return msgspec.structs.replace(envelope, signatures=())
 
 

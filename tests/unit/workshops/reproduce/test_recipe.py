@@ -10,7 +10,7 @@ import pytest
 from aotc.errors import ReproducibilityError
 from aotc.workshops.reproduce.recipe import Recipe, Revision, recipe_of
 from aotc_runtime.errors import AotcError
-from aotc_runtime.formats.statement import BUILD_TYPE, MERGE_TYPE
+from aotc_runtime.formats.in_toto import BUILD_TYPE, MERGE_TYPE
 
 COMMIT = "0123456789" * 4
 

@@ -4,21 +4,23 @@ compiled path. Private names of jaxlib beside those of `client`:
     jaxlib.xla_client.get_topology_for_devices
     jaxlib.lapack: _lapack.initialize, registrations
     LoadedExecutable.get_compiled_memory_stats
+    _jax: pjit, pytree.default_registry
+    _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotc_runtime.engines.protocol import Array, Aval, Buffer
+from aotc_runtime.engines.device import Array, Aval, Buffer
 from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
-from aotc_runtime.engines.xla.cpu.calls import Dispatcher
-from aotc_runtime.engines.xla.refusals import backend_error
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.proof import VerifiedBlob
 
 PLATFORM = "cpu"
@@ -28,6 +30,82 @@ DEVICES_MAX = 4096
 
 DLPACK_CPU = 1
 """kDLCPU in dlpack.h."""
+
+
+class _FastPath(NamedTuple):
+    """What jaxlib's dispatcher asks of a cache miss, by attribute (jaxlib/pjit.cc)."""
+
+    xla_executable: Any
+    out_pytree_def: Any
+    in_shardings: Sequence[Any]
+    out_shardings: Sequence[Any]
+    out_avals: Sequence[Aval]
+    out_committed: Sequence[bool]
+    kept_var_bitvec: Sequence[bool]
+    in_device_local_layouts: Sequence[None]
+    const_args: Sequence[Buffer]
+
+
+class Dispatcher:
+    """Makes calls in jaxlib's compiled call path, without jax. sharding: of everything, which lies
+    on one device.
+    """
+
+    def __init__(self, sharding: Any) -> None:
+        from jaxlib import _jax
+
+        self._sharding = sharding
+        self._pytrees = _jax.pytree.default_registry()
+        self._make = _jax.pjit
+        # It reads three settings that jax makes when it is imported; without jax they are made
+        # here: 64-bit types as they are, jit enabled, no hook. A jax imported later replaces them.
+        if "jax" not in sys.modules:
+            settings = _jax.jax_jit
+            settings.set_enable_x64_state(
+                settings._Config("aotc_enable_x64", True, include_in_jit_key=True)
+            )
+            settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
+            settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
+
+    def call(
+        self,
+        executable: LoadedExecutable,
+        weights: Sequence[Buffer],
+        inputs: int,
+        outputs: Sequence[Aval],
+        missed: Callable[[Sequence[Any]], list[Buffer]],
+    ) -> Callable[..., list[Buffer]]:
+        """A function of so many input leaves.
+
+        missed: runs the executable in another way, for leaves that the path has not seen yet. Each
+        leaf has to be a numpy array or a buffer of exactly its aval: the dispatcher neither sees
+        another byte order nor, under jax's 32-bit setting, a 64-bit type. Inputs are used in place
+        while the call lasts, which is until the results are there.
+        """
+        count = len(weights) + inputs
+        fast_path = _FastPath(
+            xla_executable=executable.loaded,
+            out_pytree_def=self._pytrees.flatten([0] * len(outputs))[1],
+            in_shardings=[self._sharding] * count,
+            out_shardings=[self._sharding] * len(outputs),
+            out_avals=list(outputs),
+            out_committed=[True] * len(outputs),
+            kept_var_bitvec=[True] * count,
+            in_device_local_layouts=[None] * count,
+            const_args=list(weights),
+        )
+
+        def miss(*leaves: Any) -> tuple[list[Buffer], _FastPath, bool]:
+            return missed(leaves), fast_path, False
+
+        def unknown_leaf(*_: Any) -> Any:
+            raise TypeError("a leaf that is neither a numpy array nor a buffer")
+
+        assert len(executable.handlers) == len(outputs)
+        call: Callable[..., list[Buffer]] = self._make(
+            "aotc", None, miss, [], [], object(), self._pytrees, unknown_leaf
+        )
+        return call
 
 
 class Processor(XlaDevice):
@@ -77,13 +155,7 @@ class Processor(XlaDevice):
             rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology
         )
         if match is None or features is None:
-            raise backend_error(
-                "AOTC-E752",
-                "this host's processor",
-                "a description in jaxlib's topology",
-                "none",
-                "install a jaxlib that this aotc-runtime supports",
-            )
+            raise refusal("AOTC-E752", "this host's processor", "none")
         names = features[2].decode().split(",")
         present = frozenset(name[1:] for name in names if name.startswith("+"))
         return match[1].decode(), features[1].decode(), present

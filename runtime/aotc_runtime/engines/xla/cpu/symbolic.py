@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotc_runtime.engines.xla.refusals import backend_error, first_line
+from aotc_runtime.engines.xla.refusals import first_line
+from aotc_runtime.errors import refusal
 
 
 def compiled(
@@ -38,12 +39,11 @@ def compiled(
         compile_options.env_option_overrides = sorted(options.items())
         return client.compile_and_load(refined, devices, compile_options)
     except (error_type, ImportError, AttributeError, TypeError, ValueError) as error:
-        raise backend_error(
+        raise refusal(
             "AOTC-E756",
             where,
-            "XLA to compile the bundled module for these sizes",
             first_line(error),
-            "call with sizes of a profile, or add these to `profiles` and build again",
+            expected="XLA to compile the bundled module for these sizes",
         ) from error
 
 

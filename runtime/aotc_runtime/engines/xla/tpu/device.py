@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aotc_runtime.engines.protocol import Buffer
+from aotc_runtime.engines.device import Buffer
 from aotc_runtime.engines.xla.accelerated import Accelerated, library_of, start_plugin
 from aotc_runtime.engines.xla.tpu.facts import PLATFORM, PLUGIN
 

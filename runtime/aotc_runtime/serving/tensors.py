@@ -1,22 +1,39 @@
-"""Verified safetensors blobs as arrays over their bytes, and weights sets that lie in several."""
+"""Tensors as numpy arrays: the dtypes of a manifest, verified safetensors blobs as views over their
+bytes, and weights sets that lie in several blobs. ml_dtypes is imported only for types that numpy
+lacks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.formats.tensors import TensorInfo, read_tensors
 from aotc_runtime.schema.manifest import DType, WeightSet
 from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
-from aotc_runtime.serving.dtypes import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 Tensor = tuple[str, DType, tuple[int, ...]]
 """Name, element type and shape."""
+
+_EXTENDED = frozenset(
+    dtype
+    for dtype in DType
+    if dtype in (DType.BFLOAT16, DType.INT4, DType.UINT4) or dtype.value.startswith("float8_")
+)
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy dtype of a manifest's dtype."""
+    if dtype in _EXTENDED:
+        import ml_dtypes
+
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.value))
+        return extended
+    return np.dtype(dtype.value)
 
 
 def tensor_views(blob: VerifiedBlob, where: str) -> dict[str, tuple[Array, TensorInfo]]:
@@ -45,26 +62,7 @@ def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict
             found.append((tensor, info.dtype, info.shape))
     declared = [(tensor.name, tensor.dtype, tensor.shape) for tensor in weights.tensors]
     if found != declared:
-        raise _differs(where, declared, found)
+        from aotc_runtime.serving.refusals import other_tensors
+
+        raise other_tensors(where, declared, found)
     return arrays
-
-
-def _differs(where: str, declared: Sequence[Tensor], found: Sequence[Tensor]) -> BundleFormatError:
-    pairs = enumerate(zip_longest(declared, found))
-    place, (wanted, given) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
-    return BundleFormatError(
-        Finding(
-            code="AOTC-E117",
-            where=f"{where}, tensor {place + 1}",
-            expected=_text(wanted),
-            found=_text(given),
-            hint="the bundle was put together wrongly: build it again",
-        )
-    )
-
-
-def _text(tensor: Tensor | None) -> str:
-    if tensor is None:
-        return "no more tensors"
-    name, dtype, shape = tensor
-    return f"{name}: {dtype.value}{list(shape)}"

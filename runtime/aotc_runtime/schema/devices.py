@@ -1,6 +1,13 @@
-"""What a bundle manifest says of accelerators: compiled for which, needed from a host, known how.
+"""What a bundle manifest says of devices: which engine runs a target's executables, which
+accelerators they are for, and over which mesh of devices tensors are cut.
 
-Parts of `aotc_runtime.schema.manifest`. A CPU target has none of them.
+Parts of `aotc_runtime.schema.manifest`. A target's platform says its engine: XLA's own platforms
+are cpu, cuda, rocm and tpu. Any other platform is named after the engine that runs it: `NAME` or
+`NAME-DEVICES`, such as "iree-vulkan" for devices that the engine "iree" knows as vulkan.
+
+A mesh (docs/bundle-format.md, "Mesh and shardings") is an array of devices with named axes. A
+sharding says for each axis of a tensor by which axes of the mesh it is cut, the first of them
+varying slowest; axes of the mesh that it does not name hold copies.
 """
 
 from __future__ import annotations
@@ -10,6 +17,15 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from aotc_runtime.schema.tree import INTEGER_MAX
+
+XLA = "xla"
+XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def engine_name(platform: str) -> str:
+    """The engine of a platform, under which an entry point of `aotc_runtime.engines` names it."""
+    return XLA if platform in XLA_PLATFORMS else platform.partition("-")[0]
+
 
 Bytes = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]
@@ -80,3 +96,33 @@ class Compilation(_Part, frozen=True):
     without_device: bool
     left_out: tuple[str, ...]
     claims: dict[str, str]
+
+
+DEVICES_MAX = 65536
+"""More than any machine has; a mesh of more is a mistake or an attack."""
+
+AxisName = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+
+type Sharding = tuple[tuple[AxisName, ...], ...]
+"""For each axis of a tensor, the axes of the mesh that it is cut by; () if it is not cut at all."""
+
+
+class MeshAxis(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """size: how many devices along it."""
+
+    name: AxisName
+    size: Annotated[int, Meta(ge=1, le=DEVICES_MAX)]
+
+
+class Mesh(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """devices: the number of the device, among those of the process, at each place of the mesh, the
+    last axis varying fastest.
+    """
+
+    axes: tuple[MeshAxis, ...]
+    devices: tuple[Annotated[int, Meta(ge=0, le=INTEGER_MAX)], ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Size of each axis, in their order."""
+        return {axis.name: axis.size for axis in self.axes}

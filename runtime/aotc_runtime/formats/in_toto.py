@@ -1,0 +1,78 @@
+"""in-toto attestations: signed envelopes, and the statements in them.
+
+Envelope: https://github.com/secure-systems-lab/dsse/blob/v1.0.2/envelope.md (DSSE).
+Statement: https://github.com/in-toto/attestation/blob/v1.1.0/spec/v1/statement.md (v1).
+"""
+
+import binascii
+
+import msgspec
+from msgspec import Struct
+
+from aotc_runtime.errors import refusal
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+class Signature(Struct, frozen=True, kw_only=True):
+    """sig: base64.  keyid: which key made it, by its own account; nobody signs this field."""
+
+    sig: str
+    keyid: str = ""
+
+
+class Envelope(Struct, frozen=True, kw_only=True):
+    """A signed payload. payload: base64. Unknown fields are ignored, as the specification asks."""
+
+    payload: str
+    payloadType: str
+    signatures: tuple[Signature, ...]
+
+
+def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
+    """What is signed: "DSSEv1" SP LEN(type) SP type SP LEN(payload) SP payload."""
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+def decode_base64(text: str, *, where: str) -> bytes:
+    """Standard base64 in its one canonical spelling. Raises BundleFormatError (AOTC-E107)."""
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError) as error:
+        raise refusal("AOTC-E107", where, str(error)) from error
+    if binascii.b2a_base64(data, newline=False).decode() != text:
+        raise refusal("AOTC-E107", where, "another spelling of the same bytes")
+    return data
+
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
+CERTIFICATE_TYPE = "https://aotc.dev/certificate/v1"
+SBOM_TYPE = "https://cyclonedx.org/bom"
+
+SILENT_TYPES = frozenset({CERTIFICATE_TYPE, SBOM_TYPE})
+"""Predicates that say something of a bundle and vouch for nothing; of no other type can this be
+known: a trusted key may as well have signed "do not load this"."""
+
+BUILD_TYPE = "https://aotc.dev/build/v1"
+SIGN_TYPE = "https://aotc.dev/sign/v1"
+MERGE_TYPE = "https://aotc.dev/merge/v1"
+"""Build types of our provenance. The second is that of `aotc sign`, which built nothing; the third
+that of `aotc merge`, whose sources are bundles."""
+
+
+class Subject(Struct, frozen=True):
+    """What a statement is about. digest: algorithm to hex."""
+
+    name: str
+    digest: dict[str, str]
+
+
+class Statement(Struct, frozen=True, rename={"type": "_type"}):
+    """A statement; the predicate is kept as it stands."""
+
+    type: str
+    subject: tuple[Subject, ...]
+    predicateType: str
+    predicate: msgspec.Raw

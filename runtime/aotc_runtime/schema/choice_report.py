@@ -1,0 +1,49 @@
+"""Which target was chosen, and by which certificate, as JSON for reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc_runtime.schema.certified import Certified
+from aotc_runtime.schema.proof import Choice
+
+
+def choice_report(choice: Choice) -> dict[str, Any]:
+    """JSON: why this target. rule: "named" or "most processor features"."""
+    return {
+        "rule": "named" if choice.named else "most processor features",
+        "candidates": [
+            {
+                "target": candidate.target,
+                "fits": not candidate.findings,
+                "features": candidate.features,
+                "findings": [finding.to_json() for finding in candidate.findings],
+            }
+            for candidate in choice.candidates
+        ],
+        "absent": list(choice.absent),
+    }
+
+
+def certified_report(certified: Certified | None) -> dict[str, Any] | None:
+    """JSON: the certificate by which a jaxlib is accepted; None without one."""
+    if certified is None:
+        return None
+    return {
+        "jaxlib": certified.jaxlib,
+        "built_with": certified.built_with,
+        "certificate": certified.digest,
+        "keys": list(certified.keys),
+        "names": list(certified.names),
+        "certified_on": certified.certified_on,
+        "cpu": certified.cpu,
+        "differences": [
+            {
+                "label": difference.label,
+                "max_abs": difference.max_abs,
+                "max_rel": difference.max_rel,
+                "ulp_max": difference.ulp_max,
+            }
+            for difference in certified.differences
+        ],
+    }

@@ -1,0 +1,24 @@
+"""Tensors of an entry point as text, for errors and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc_runtime.schema.manifest import TensorSpec
+
+
+def tensor_text(spec: TensorSpec) -> str:
+    """float32[batch, 64]; key<fry>[batch] for random keys."""
+    if spec.key_impl is not None:
+        return _text(spec.key_impl.dtype_name, spec.shape[:-1])
+    return _text(spec.dtype.value, spec.shape)
+
+
+def data_text(spec: TensorSpec) -> str:
+    """The array that a call takes: for random keys uint32[batch, 2], data of key<fry>[batch]."""
+    text = _text(spec.dtype.value, spec.shape)
+    return text if spec.key_impl is None else f"{text}, data of {tensor_text(spec)}"
+
+
+def _text(dtype: str, shape: Sequence[int | str]) -> str:
+    return f"{dtype}[{', '.join(map(str, shape))}]"

@@ -1,0 +1,47 @@
+"""A verified module in memory that can be compiled for more sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import UNSET, Struct
+
+from aotc_runtime.engines.device import Aval, Buffer
+from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord, WeightArgument
+from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.serving.resident import Weights, bound_arguments
+
+
+class ResidentSymbolic(Struct, frozen=True):
+    """A module that can be compiled for more sizes. arguments: as for an executable. weights: the
+    avals of those that are bound, in order. options: the compiler's, that the target was compiled
+    with. cheapest: the profile whose fixture shows whether code compiled on this host computes the
+    same.
+    """
+
+    module: VerifiedBlob
+    arguments: tuple[Buffer | int, ...]
+    weights: tuple[Aval, ...]
+    options: Mapping[str, str]
+    cheapest: ProfileRecord
+    fixture: VerifiedBlob
+
+
+def resident_symbolic(
+    verified: VerifiedBundle, spec: EntryPoint, weights: Weights
+) -> ResidentSymbolic:
+    """The module of an entry point that has one."""
+    assert spec.symbolic is not UNSET, "asked only for those that have one"
+    cheapest = min(spec.profiles, key=lambda profile: profile.cost.flops)
+    return ResidentSymbolic(
+        verified.blob(spec.symbolic.module),
+        bound_arguments(spec.symbolic.arguments, weights),
+        tuple(
+            weights[argument.set, argument.tensor].aval
+            for argument in spec.symbolic.arguments
+            if isinstance(argument, WeightArgument)
+        ),
+        verified.manifest.target.options,
+        cheapest,
+        verified.blob(cheapest.fixture),
+    )

@@ -1,0 +1,26 @@
+"""Reading pipes, such as a shell's `<(command)`."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+PIPE_BYTES = 2**16
+
+
+def read_pipe(descriptor: int, count: int) -> bytes:
+    """As much as comes, until its writers have closed it. Raises OSError if there are none."""
+    try:
+        data = os.read(descriptor, min(count, PIPE_BYTES))
+    except BlockingIOError:  # there is a writer, who has not written yet
+        data = b""
+    else:
+        if not data:
+            raise OSError(errno.EINVAL, "a pipe that nobody writes into")
+    os.set_blocking(descriptor, True)
+    parts = [data]
+    left = count - len(data)
+    while left and (data := os.read(descriptor, min(left, PIPE_BYTES))):
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)
