@@ -195,7 +195,7 @@ class Tasks:
         return tuple(sorted(left, key=lambda each: (order.index(each.kind), _by_number(each.name))))
 
     def record(self) -> Last:
-        """For the next build: the parts of every task's key."""
+        """Keep the parts of every task's key for the next build."""
         with self._lock:
             return {name: dict(done.task.parts) for name, done in sorted(self._done.items())}
 
@@ -211,7 +211,7 @@ class Tasks:
 
 
 def _by_number(text: str) -> list[tuple[int, str]]:
-    """To sort batch=8 before batch=16."""
+    """A sort key that puts batch=8 before batch=16."""
     parts = re.findall(r"\d+|\D+", text)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 

@@ -25,7 +25,7 @@ from aotc_runtime.schema.devices import Sharding
 from aotc_runtime.schema.labels import label
 
 type WeightShardings = Mapping[str, Mapping[str, Sharding]]
-"""By weights set and tensor."""
+"""Shardings by weights set and tensor."""
 
 
 def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh:

@@ -53,7 +53,7 @@ def _sharding(raw: object) -> Sharding:
 
 
 Shardings = Mapping[str, Annotated[Sharding, PlainValidator(_sharding)]]
-"""By pattern of leaf paths."""
+"""Shardings by pattern of leaf paths."""
 
 
 def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -> Iterator[Problem]:

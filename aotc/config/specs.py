@@ -230,7 +230,7 @@ class EntryPointSpec(Section):
 
     @property
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
-        """By dimension, not proven yet; `fail` for one that is not listed."""
+        """Policies by dimension, not proven yet; `fail` for a dimension that is not listed."""
         asked = {name: policy.asked() for name, policy in self.policies.items()}
         return {name: policy for name, policy in asked.items() if policy is not None}
 
@@ -246,12 +246,12 @@ class EntryPointSpec(Section):
 
     @property
     def input_shardings(self) -> Mapping[str, Sharding]:
-        """By pattern of the inputs' paths."""
+        """Shardings of inputs by pattern of their paths."""
         return self.shardings.inputs
 
     @property
     def output_shardings(self) -> Mapping[str, Sharding]:
-        """By pattern of the results' paths."""
+        """Shardings of results by pattern of their paths."""
         return self.shardings.outputs
 
 

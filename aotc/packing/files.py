@@ -27,7 +27,7 @@ OLD = ".old"
 """Suffix of a replaced folder's temporary name, where names cannot be exchanged."""
 
 LAYOUT = "layout"
-"""Its name there."""
+"""The name of a replaced folder within its temporary folder."""
 
 MKSTEMP_BYTES = 8
 """What `tempfile` puts between prefix and suffix."""

@@ -78,7 +78,7 @@ def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
 def _as_passed(
     call: PlainCall, arguments: Mapping[str, Any], *, by_name: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """By position, or by name where that is preferred or the only way."""
+    """Arguments passed by position, or by name where that is preferred or the only way."""
     named = [each.name for each in call.arguments if not each.by_position]
     if by_name:
         named = [each.name for each in call.arguments if each.by_name]

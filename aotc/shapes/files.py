@@ -18,10 +18,10 @@ from aotc_runtime.serving.compare import Difference
 from aotc_runtime.serving.tensors import numpy_dtype
 
 type Plans = dict[str, list[EntryTrials]]
-"""By target."""
+"""The trials of each entry point, by target."""
 
 type Outcomes = dict[str, list[list[Difference]]]
-"""By target, in the order of its plans and their trials."""
+"""What came of the trials, by target, in the order of its plans and their trials."""
 
 
 def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> None:

@@ -59,7 +59,7 @@ class Known(Struct, frozen=True):
 
 
 def _thinned(values: range, most: int) -> list[int]:
-    """At most so many, from the first to the last."""
+    """At most so many of these values, evenly from the first to the last."""
     if len(values) <= most:
         return list(values)
     return sorted({values[(len(values) - 1) * index // (most - 1)] for index in range(most)})

@@ -76,7 +76,7 @@ class PlainJax:
         return self._functions[where]
 
     def outputs(self, sizes: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Its results by path. inputs: by path. Whatever it raises comes through."""
+        """The function's results by path. inputs: by path. Whatever it raises comes through."""
         function = self.at(sizes)
         return function(function.arguments(inputs)).arrays
 

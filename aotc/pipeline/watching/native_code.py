@@ -48,7 +48,7 @@ UNHEARD = re.compile(
     r"_?PyTime_\w+|_PyOS_\w+"
     r"|_Py_(w?stat|fstat\w*|wreadlink|wrealpath|wgetcwd|read|open_noraise)"
 )
-"""But these."""
+"""Symbols of Python's C API whose work audit hooks do not hear."""
 
 OF_CPP = re.compile(r"_Z\w+")
 """Symbols of the C++ library."""

@@ -22,7 +22,7 @@ from aotc_runtime.schema.manifest import Target
 DIGEST_BYTES = 32
 
 type Blobs = Mapping[str, bytes]
-"""By digest, "sha256:…"."""
+"""Bytes by digest, "sha256:…"."""
 
 
 class Request(Struct, frozen=True):

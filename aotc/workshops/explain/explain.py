@@ -107,7 +107,7 @@ def _ref(executable: ReviewedExecutable, stage: Stage) -> BlobRef:
 
 
 def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str]:
-    """By digest; empty for an executable of unknown layout."""
+    """Texts by digest; empty for an executable of unknown layout."""
     if stage is Stage.STABLEHLO:
         forms = [(Form.STABLEHLO, module) for module in data.values()]
         return dict(zip(data, texts(forms, where), strict=True))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pkcs11
 
 TOKEN = "PKCS#11 token"
-"""Where findings are."""
+"""What findings name as their place."""
 
 PIN_VARIABLE = "AOTC_PKCS11_PIN"
 PIN_BYTES_MAX = 4096

@@ -24,7 +24,7 @@ from aotc.cache.store import Contents, LocalStore
 from aotc.workshops.remote.seal import Refusal, Seals
 
 FAILURES_MAX = 2
-"""In a row, of a place that answers."""
+"""Failures in a row of a place that answers, after which it is given up."""
 
 
 class Blobs(Protocol):

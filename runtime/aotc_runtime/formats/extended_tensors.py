@@ -18,7 +18,7 @@ of its own, a complex128 as a last axis of two, the rest bit by bit. The file's 
 tensors that are of such a type, under DTYPES_KEY, as a JSON object of tensor name to dtype."""
 
 PARTS = 2
-"""Of a complex number: real and imaginary."""
+"""The parts of a complex number: real and imaginary."""
 
 
 def extended_tensor(

@@ -42,8 +42,8 @@ DTYPES: dict[str, tuple[DType, int]] = {
 """safetensors' name to dtype and bytes per element."""
 
 DTYPES_KEY = "aotc.dtypes"
-"""Of the file's metadata: which tensors are of a type that the format has no name for, as a JSON
-object of tensor name to dtype (`formats.extended_tensors`)."""
+"""A key of the file's metadata: which tensors are of a type that the format has no name for, as a
+JSON object of tensor name to dtype (`formats.extended_tensors`)."""
 
 _Integer = Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]
 

@@ -66,7 +66,7 @@ def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:
 
 
 def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
-    """By dimension, how a call may be padded or split; for those that compile, until they have."""
+    """How a call may be padded or split, by dimension; until it has compiled, for one that does."""
     found: dict[str, Pad | Split] = {}
     for name, policy in entry_point.out_of_profile.items():
         now = policy.meanwhile if isinstance(policy, CompileHere) else policy

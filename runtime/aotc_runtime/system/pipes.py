@@ -9,7 +9,10 @@ PIPE_BYTES = 2**16
 
 
 def read_pipe(descriptor: int, count: int) -> bytes:
-    """As much as comes, until its writers have closed it. Raises OSError if there are none."""
+    """What a pipe gives until its writers close it, at most `count` bytes.
+
+    Raises OSError if nobody writes into it.
+    """
     try:
         data = os.read(descriptor, min(count, PIPE_BYTES))
     except BlockingIOError:  # there is a writer, who has not written yet

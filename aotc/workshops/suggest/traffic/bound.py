@@ -32,7 +32,7 @@ STEP_MIN = 0.02
 def lower_bound(
     space: Space, points: Points, counts: Counts, model: CostModel, most: int, known: float
 ) -> float:
-    """No `most` profiles serve these calls for less. known: what some profiles serve them for."""
+    """A cost below which no `most` profiles serve these calls. known: what some serve them for."""
     if any(axis.splits for axis in space.axes):
         found = candidates(space, points, counts, model, CELLS_MAX, lowers=True)
         prices = price_table(space, points, counts, found, model)

@@ -33,7 +33,7 @@ class Choice:
 
     @property
     def gap(self) -> float | None:
-        """By what part of the bound the cost exceeds it; 0 for the optimum."""
+        """The part of the bound by which the cost exceeds it; 0 for the optimum."""
         if self.bound is None:
             return None
         return max(0.0, self.cost / self.bound - 1) if self.bound else 0.0

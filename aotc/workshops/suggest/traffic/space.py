@@ -63,7 +63,7 @@ class Space:
 
     @property
     def policies(self) -> dict[str, OutOfProfilePolicy]:
-        """By dimension, what calls do at once."""
+        """What calls of no profile's sizes do at once, by dimension."""
         return {axis.name: axis.policy for axis in self.axes}
 
     @property
@@ -86,14 +86,14 @@ class Space:
         return {name: int(size) for name, size in zip(self.names, point, strict=True)}
 
     def related(self, points: Points) -> NDArray[np.bool_]:
-        """Where every relation holds."""
+        """A mask of the points at which every relation holds."""
         held = np.ones(len(points), dtype=bool)
         for text in self.relations:
             held &= _holds(parse_relation(text), self.names, points)
         return held
 
     def refused(self, points: Points) -> dict[str, NDArray[np.bool_]]:
-        """Where a call is refused whatever the profiles are, by reason; the first reason counts."""
+        """Masks of points refused whatever the profiles are, by reason; the first reason counts."""
         left = np.ones(len(points), dtype=bool)
         reasons: dict[str, NDArray[np.bool_]] = {}
 

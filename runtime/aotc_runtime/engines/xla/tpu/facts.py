@@ -44,7 +44,7 @@ CHIPS: Mapping[str, Chip] = {
     "0x006f": Chip("TPU v6 lite", 1, 32 * GIB),
     "0x0076": Chip("TPU7x", 2, 96 * GIB),
 }
-"""By PCI device number."""
+"""Chips by PCI device number."""
 
 
 def detect() -> Accelerator:
