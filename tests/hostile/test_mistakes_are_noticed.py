@@ -182,7 +182,7 @@ OTHERS = {
         "AOTC-E953",
     ),
     "the loader reads fields of each other": Mistake(
-        f"{SERVING}/trees.py",
+        f"{SERVING}/flattening.py",
         "        for field, child in zip(fields, children, strict=True)\n    ]",
         "        for field, child in zip(fields, (children[0], *children[:0:-1]))\n    ]",
         "AOTC-E959",

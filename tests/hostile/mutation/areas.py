@@ -347,7 +347,7 @@ AREAS = (
         ("serving/resident.py", "serving/sharded.py"),
         (
             "tests/unit/runtime/serving/test_resident.py",
-            "tests/unit/runtime/serving/test_accelerated.py",
+            "tests/unit/runtime/engines/test_accelerated.py",
             "tests/hostile/test_meshes.py",
             "tests/e2e/test_dtypes.py",
             "tests/e2e/test_meshes.py::test_a_mesh_of_one_device_is_a_program_on_one_device",
