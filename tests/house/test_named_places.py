@@ -4,6 +4,7 @@ otherwise be left out without a word.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,19 @@ from tests.hostile.test_mistakes_are_noticed import ALWAYS, OTHERS, Mistake
 
 ROOT = Path(__file__).parents[2]
 MISTAKES = ALWAYS | OTHERS
+
+
+PACKAGES = (ROOT, ROOT / "aotc", ROOT / "runtime", ROOT / "runtime" / "aotc_runtime")
+SHORT = ("aotc/pipeline", "aotc/config", "aotc/backends/xla", "runtime/aotc_runtime/verification")
+"""Folders whose modules the page of the architecture names by their file alone."""
+
+
+def test_the_page_of_the_architecture_names_files_that_exist() -> None:
+    folders = [*PACKAGES, *(ROOT / folder for folder in SHORT)]
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z_/.]+(?:\.py|\.toml|/))`", page))
+    missing = [name for name in named if not any((each / name).exists() for each in folders)]
+    assert len(named) > 50 and missing == []
 
 
 @pytest.mark.parametrize("area", AREAS, ids=lambda area: area.label)
