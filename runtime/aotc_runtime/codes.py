@@ -381,7 +381,6 @@ HOST = {
     "AOTC-E504": Code(
         "custom calls that this runtime cannot serve",
         "use an `aotc-runtime` that serves them",
-        hint="use an aotc-runtime that serves them",
     ),
     "AOTC-E505": Code("the bundle has no such target", "pass one that it has, or none"),
     "AOTC-E506": Code(
@@ -400,7 +399,6 @@ HOST = {
     "AOTC-E510": Code(
         "a Python package is missing that custom calls need: scipy, for LAPACK",
         "install it",
-        hint="`pip install scipy`: jaxlib requires it, but it was left out here",
     ),
 }
 

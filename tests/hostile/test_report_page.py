@@ -118,10 +118,14 @@ def test_hostile_texts_change_nothing_but_text(
 ) -> None:
     found = review(full, None, NOW)
     museum = msgspec.structs.replace(host, isa=frozenset(), jaxlib="0.0.1")
-    clean = page(found, {"here": host, "museum": museum})
-    hosts = {"here": poisoned(host, attack), "museum" + attack: poisoned(museum, attack)}
-    bad = page(poisoned_review(found, attack), hosts)
-    before, after = read_page(clean), read_page(bad)
+
+    def with_text(text: str) -> Read:
+        hosts = {"here": poisoned(host, text), "museum" + text: poisoned(museum, text)}
+        return read_page(page(poisoned_review(found, text), hosts))
+
+    # Another text changes what is told of hosts, such as that no engine has a platform of this
+    # name: so what is compared with has a harmless one at the same places.
+    before, after = with_text("zz"), with_text(attack)
     assert shapes(after) == shapes(before)
     assert after.comments == before.comments and after.declarations == before.declarations
     # It did get there, everywhere: as what it is.
