@@ -6,8 +6,12 @@ import os
 from pathlib import Path
 
 from aotc_runtime import limits
-from aotc_runtime.errors import refusal
+from aotc_runtime.errors import BundleFormatError, refusal
 from aotc_runtime.formats import oci
+from aotc_runtime.system.store import map_file
+
+READS_MAX = 16
+"""How often a folder is read that is replaced each time; what the last one gives is judged."""
 
 
 def _raise(error: OSError) -> None:
@@ -15,11 +19,34 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def read_folder(folder: Path, shown: str) -> dict[str, Path]:
-    """The files of a layout folder by their names in it. shown: the folder, for messages.
+def read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
+    """The files of a layout folder, mapped, by their names in it. shown: the folder, for messages.
+
+    A folder that is replaced meanwhile, such as by one with another signature, is read again: its
+    index and its blobs would be of two bundles.
 
     Raises BundleFormatError (AOTC-E109) for a folder that is none, and OSError.
     """
+    for _ in range(READS_MAX - 1):
+        before = _identity(folder)
+        try:
+            members = _read_once(folder, shown)
+        except (OSError, BundleFormatError):
+            if _identity(folder) == before:
+                raise
+        else:
+            if _identity(folder) == before:
+                return members
+    return _read_once(folder, shown)
+
+
+def _identity(folder: Path) -> tuple[int, int, int]:
+    """What another folder at the same place does not share; numbers alone are used again."""
+    status = folder.stat()
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def _read_once(folder: Path, shown: str) -> dict[str, memoryview]:
     if not (folder / oci.LAYOUT_FILE).is_file():
         raise refusal(
             "AOTC-E109",
@@ -28,7 +55,7 @@ def read_folder(folder: Path, shown: str) -> dict[str, Path]:
             expected=f"an OCI layout folder, which has a file {oci.LAYOUT_FILE}",
             hint="pass the .aotb file, or the folder that `aotc build --layout` wrote",
         )
-    members: dict[str, Path] = {}
+    members: dict[str, memoryview] = {}
     for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
         for name in sorted(folders + files):
             path = Path(parent, name)
@@ -50,5 +77,5 @@ def read_folder(folder: Path, shown: str) -> dict[str, Path]:
                         expected=f"at most {limits.BLOBS_MAX} files",
                         hint="rebuild",
                     )
-                members[inside] = path
+                members[inside] = map_file(path)
     return members

@@ -72,7 +72,7 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
         if location.is_dir():
             from aotc_runtime.system.layout_folder import read_folder
 
-            members = {name: map_file(path) for name, path in read_folder(location, shown).items()}
+            members = read_folder(location, shown)
         else:
             data = map_file(location)
             members = {

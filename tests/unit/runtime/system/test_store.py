@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system import layout_folder
+from aotc_runtime.system.store import map_file, open_bundle
 
 HEX = "ab" * 32
 MEMBERS = {
@@ -90,3 +92,53 @@ def test_what_is_no_path_is_refused(path: object) -> None:
     with pytest.raises(BundleFormatError) as caught:
         open_bundle(path)  # type: ignore[arg-type]
     assert caught.value.code == "AOTC-E108"
+
+
+def a_layout(folder: Path, blob: bytes) -> str:
+    """A layout folder whose index is the digest of its one blob."""
+    hexadecimal = hashlib.sha256(blob).hexdigest()
+    blobs = folder / "blobs" / "sha256"
+    blobs.mkdir(parents=True)
+    (folder / "oci-layout").write_bytes(b"{}")
+    (folder / "index.json").write_text(hexadecimal)
+    (blobs / hexadecimal).write_bytes(blob)
+    return f"sha256:{hexadecimal}"
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_layout(tmp_path / "bundle", b"old")
+    digest = a_layout(tmp_path / "other", b"new")
+    mapped: list[Path] = []
+
+    def map_and_replace(path: Path) -> memoryview:
+        mapped.append(path)
+        data = map_file(path)
+        if len(mapped) == after:
+            (tmp_path / "bundle").rename(tmp_path / "replaced")
+            (tmp_path / "other").rename(tmp_path / "bundle")
+        return data
+
+    monkeypatch.setattr(layout_folder, "map_file", map_and_replace)
+    bundle = open_bundle(tmp_path / "bundle")
+    assert bundle.digests() == {digest}
+    index = bundle.file("index.json")
+    assert index is not None and f"sha256:{bytes(index).decode()}" == digest
+
+
+def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = a_layout(tmp_path / "bundle", b"old")
+    read: list[Path] = []
+
+    def map_and_touch(path: Path) -> memoryview:
+        read.append(path)
+        (tmp_path / "bundle").chmod(0o700 | len(read) % 2)
+        return map_file(path)
+
+    monkeypatch.setattr(layout_folder, "map_file", map_and_touch)
+    assert open_bundle(tmp_path / "bundle").digests() == {digest}
+    assert len(read) == 3 * layout_folder.READS_MAX
