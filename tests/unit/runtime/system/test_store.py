@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -142,3 +143,24 @@ def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
     monkeypatch.setattr(layout_folder, "map_file", map_and_touch)
     assert open_bundle(tmp_path / "bundle").digests() == {digest}
     assert len(read) == 3 * layout_folder.READS_MAX
+
+
+def test_a_folder_whose_blobs_cannot_be_listed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is root can list everything, so the system's answer is made here."""
+    a_layout(tmp_path / "bundle", b"old")
+    scandir = os.scandir
+
+    def refusing(path: str) -> object:
+        if os.fspath(path).endswith("blobs"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(BundleFormatError) as refused:
+        open_bundle(tmp_path / "bundle")
+    assert (refused.value.code, refused.value.findings[0].found) == (
+        "AOTC-E108",
+        "Permission denied",
+    )
