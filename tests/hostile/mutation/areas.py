@@ -51,6 +51,7 @@ AREAS = (
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.
         (
+            "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/verification",
             "tests/hostile/test_archives.py",
             "tests/hostile/test_certificates.py",
