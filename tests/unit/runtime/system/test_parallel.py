@@ -38,10 +38,11 @@ def test_the_error_of_the_first_thing_is_raised_and_nothing_more_begins() -> Non
 
 
 def test_no_thread_is_left_behind() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with pytest.raises(ZeroDivisionError):
         map_on_threads(lambda number: 1 // (number - 5), range(10), 4)
-    assert threading.active_count() == before
+    # Of other tests' threads, some may have ended meanwhile.
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_process_that_may_have_no_more_threads_uses_the_one_it_has(
