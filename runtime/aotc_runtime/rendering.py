@@ -1,4 +1,4 @@
-"""Findings as text and as JSON."""
+"""Findings as text and as JSON, and what an engine's error says in one line."""
 
 from __future__ import annotations
 
@@ -37,3 +37,9 @@ def to_json(finding: Finding) -> dict[str, str]:
         "found": _encodable(finding.found),
         "hint": _encodable(finding.hint),
     }
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its type if it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -19,7 +19,6 @@ LAZY = (
     "aotc_runtime.codes",
     "aotc_runtime.engines.protocol",
     "aotc_runtime.engines.xla.platforms",
-    "aotc_runtime.engines.xla.refusals",
     "aotc_runtime.exporters",
     "aotc_runtime.formats.extended_tensors",
     "aotc_runtime.rendering",

@@ -12,6 +12,7 @@ import numpy as np
 
 from aotc_runtime.engines.device import Aval, Device
 from aotc_runtime.errors import AotcError, ReadinessError, finding, refusal
+from aotc_runtime.rendering import first_line
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.words import did_you_mean
 
@@ -37,7 +38,7 @@ def failed(device: Device, label: str, error: Exception) -> AotcError:
     return refusal(
         "AOTC-E755",
         label,
-        str(error).strip().splitlines()[0],
+        first_line(error),
         expected=f"{device.engine} to run the executable",
         hint="the bundle stays usable; if memory ran out, free some or call with less",
     )
@@ -78,7 +79,7 @@ def fixture_failed(where: str, error: Exception) -> AotcError:
     return refusal(
         "AOTC-E755",
         where,
-        str(error).strip().splitlines()[0],
+        first_line(error),
         expected="the executable to run its fixture",
         hint="rebuild the bundle with the jaxlib that is installed here",
     )

@@ -154,11 +154,6 @@ class Tallies:
         with self._lock:
             self._refusals[code] = self._refusals.get(code, 0) + 1
 
-    def forget_exact(self) -> None:
-        """Drop the counts of calls that warmed up."""
-        for each in self._exact:
-            each.counter.reset()
-
     @property
     def refusals(self) -> dict[str, int]:
         """By error code."""

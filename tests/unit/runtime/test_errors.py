@@ -21,7 +21,7 @@ from aotc_runtime.errors import (
     family_of,
     raise_if,
 )
-from aotc_runtime.rendering import render
+from aotc_runtime.rendering import first_line, render
 
 
 def finding(code: str, found: str = "f") -> Finding:
@@ -113,3 +113,10 @@ def test_json_keeps_what_json_can_hold_and_escapes_the_rest() -> None:
         "hint": "h",
     }
     json.dumps(document, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "line"), [("out of memory\n  at x", "out of memory"), (" \n", "RuntimeError")]
+)
+def test_an_engines_error_is_told_in_one_line_even_if_it_says_nothing(said: str, line: str) -> None:
+    assert first_line(RuntimeError(said)) == line

@@ -96,7 +96,7 @@ class XlaDevice(Device):
             self._collect_garbage = xla_client._xla.collect_garbage
             self.prepare(xla_client)
         except (ImportError, AttributeError, TypeError) as error:
-            from aotc_runtime.engines.xla.refusals import first_line
+            from aotc_runtime.rendering import first_line
 
             raise refusal(
                 "AOTC-E751", "jaxlib", f"{type(error).__name__}: {first_line(error)}"
@@ -177,7 +177,7 @@ class XlaDevice(Device):
         try:
             loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)
         except self.error as error:
-            from aotc_runtime.engines.xla.refusals import first_line
+            from aotc_runtime.rendering import first_line
 
             raise refusal("AOTC-E753", stored.where, first_line(error)) from error
         # Known at once: if another one fails, whoever keeps the error keeps this one alive.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu.device import Processor
-from aotc_runtime.engines.xla.refusals import first_line, no_device
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.rendering import first_line
 from aotc_runtime.schema.facts import Accelerator
 
 
@@ -35,5 +36,16 @@ def accelerated(platform: str, started: Processor) -> XlaDevice:
 
                 return TpuDevice()
     except (OSError, started.error) as error:
-        raise no_device(platform, first_line(error)) from error
-    raise no_device(platform, "a platform that this runtime cannot start")
+        raise _no_device(platform, first_line(error)) from error
+    raise _no_device(platform, "a platform that this runtime cannot start")
+
+
+def _no_device(platform: str, found: str) -> AotcError:
+    """AOTC-E758. found: what there is instead of devices."""
+    return refusal(
+        "AOTC-E758",
+        platform,
+        found,
+        expected="devices that XLA can use",
+        hint="`aotc targets check` and the driver's own tools say more",
+    )

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from aotc_runtime.engines.device import Device
 from aotc_runtime.errors import refusal
+from aotc_runtime.rendering import first_line
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.compare import compare
@@ -93,7 +94,7 @@ class SymbolicCompiler:
         try:
             results = device.execute(found.executable, arguments)
         except device.error as error:
-            _refuse(where, "the bundled module to run", str(error).strip().splitlines()[0])
+            _refuse(where, "the bundled module to run", first_line(error))
         rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
         for tensor, aval, result in zip(spec.outputs, found.outputs, results, strict=True):
             expected = views[f"outputs/{tensor.path}"][0]

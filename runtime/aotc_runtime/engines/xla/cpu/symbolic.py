@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aotc_runtime.engines.xla.refusals import first_line
 from aotc_runtime.errors import refusal
+from aotc_runtime.rendering import first_line
 
 
 def compiled(
