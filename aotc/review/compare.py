@@ -26,27 +26,22 @@ from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
 SHOWN_MAX = 72
 """Longer facts are told by their digest."""
 
-_MANIFEST = (
-    *("format_version", "name", "version"),
+_PROGRAM = ("format_version", "name", "version")
+_TARGET = (
     *("target", "requires", "mesh", "built_with", "accepts_jaxlib", "compilation", "evidence"),
-)
+)  # fmt: skip
 _WEIGHTS = ("blobs", "tensors", "origin")
 _ENTRY_POINT = (
     *("function", "parameters", "inputs", "result", "outputs", "dimensions", "relations"),
     *("bound", "static", "tolerance", "lifted", "specialized"),
 )
-_EXECUTABLE = (
-    *("module", "input_shapes", "output_shapes", "fixture", "tuned", "executable", "parity"),
-)
+_MODULE = ("module", "input_shapes", "output_shapes")
+_EXECUTABLE = ("fixture", "tuned", "executable", "parity")
 """Fields that are compared as they stand in a manifest."""
 
-_OF_TARGET = frozenset(
-    (
-        *("target", "requires", "mesh", "built_with", "accepts_jaxlib", "compilation", "evidence"),
-        *("specialized", "proofs", "profiles", "recorded results", "coverage"),
-        *("fixture", "tuned", "executable", "parity", "operations", "placement", "numbers"),
-    )
-)
+_MEASURED = ("recorded results", "coverage", "operations", "placement", "numbers")
+
+_OF_TARGET = frozenset((*_TARGET, *_EXECUTABLE, *_MEASURED, "specialized", "proofs", "profiles"))
 """What a target has of its own."""
 
 _PROVEN_PER_TARGET = "proof"
@@ -157,7 +152,7 @@ def program_texts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
 
 
 def _facts(manifest: BundleManifest) -> Facts:
-    for field in _MANIFEST:
+    for field in (*_PROGRAM, *_TARGET):
         yield Fact(Part.MANIFEST, "", field), getattr(manifest, field)
     yield Fact(Part.MANIFEST, "", "dimensions"), sorted(manifest.dimensions)
     for name, dimension in sorted(manifest.dimensions.items()):
@@ -171,7 +166,7 @@ def _facts(manifest: BundleManifest) -> Facts:
         for field, value in _entry_point(entry_point):
             yield Fact(Part.ENTRY_POINT, name, field), value
         for profile in entry_point.profiles:
-            for field in _EXECUTABLE:
+            for field in (*_MODULE, *_EXECUTABLE):
                 owner = label(name, profile.sizes)
                 yield Fact(Part.EXECUTABLE, owner, field), getattr(profile, field)
 
