@@ -14,6 +14,8 @@ from enum import Enum
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+import msgspec
+
 from aotc.backends.xla.texts import Form, texts
 from aotc.capture.packages import normalized
 from aotc.config import tuning_file
@@ -25,7 +27,7 @@ from aotc.pipeline.scratch import scratch_folder
 from aotc.pipeline.tasks import identity
 from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
 from aotc.workshops.reproduce.build_again import findings
-from aotc.workshops.reproduce.differences import Side, differences, side_of
+from aotc.workshops.reproduce.differences import differences
 from aotc.workshops.reproduce.recipe import Recipe, read_recipe
 from aotc.workshops.reproduce.source_check import check_files, find_manifest, read_elsewhere
 from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
@@ -105,7 +107,7 @@ def reproduce(
     if tuning:
         tuning_file.read(tuning)
     on_stage("reading the bundle")
-    contents, recipe = read_recipe(path, policy)
+    read, recipe = read_recipe(path, policy)
     found = manifest or find_manifest(source, recipe)
     raise_if(check_files(found, source, recipe, tuning))
     changed = _changed_packages(recipe.packages)
@@ -127,23 +129,21 @@ def reproduce(
             raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
         built, _ = read_unverified(open_bundle(again))
-        if built.root_digest != contents.root_digest:
+        if built.root_digest != read.root_digest:
             on_stage("comparing")
+            manifests = built.manifests
             present = {
-                name: built.manifests[name]
-                for name in contents.manifests
-                if name in built.manifests
+                name: manifests[name] for name in read.contents.manifests if name in manifests
             }
-            second = Side(present, built.blobs)
-            different = differences(side_of(contents), second, _module_text)
+            second = msgspec.structs.replace(built, manifests=present)
+            different = differences(read.contents, second, _module_text)
             told = [*other, *_other_values(recipe.variables)]
             raise_if([*told, *findings(different, str(path), "the new build")])
-    first = next(iter(contents.manifests.values()))
     return Reproduced(
-        name=first.name,
-        version=first.version,
-        root_digest=contents.root_digest,
-        targets=tuple(contents.manifests),
+        name=read.name,
+        version=read.version,
+        root_digest=read.root_digest,
+        targets=tuple(read.contents.manifests),
         recipe=recipe,
         manifest=found,
         installed=bool(changed),

@@ -190,7 +190,7 @@ AREAS = (
         (
             "workshops/merge/merge.py",
             "workshops/merge/merging.py",
-            "review/same_source.py",
+            "workshops/merge/same_source.py",
         ),
         (
             "tests/unit/workshops/merge/test_merged_bundles.py",
@@ -207,7 +207,7 @@ AREAS = (
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,
-        ("workshops/certify/certify.py", "bundles/compat.py", "signing/certificates.py"),
+        ("workshops/certify/certify.py", "review/hosts.py", "signing/certificates.py"),
         (
             "tests/unit/workshops/certify/test_certify_predicates.py",
             "tests/unit/workshops/certify/test_command_certify.py",
@@ -269,7 +269,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("review/documents.py", "review/modules.py"),
+        ("review/documents.py", "review/modules.py", "review/opened.py", "review/compare.py"),
         ("tests/unit/review", "tests/unit/workshops/diff/test_diff.py"),
         decisions=True,
     ),
