@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from aotc.backends.registry import backend_for
-from aotc.backends.worker_folder import Result
+from aotc.backends.results import Result
 from aotc.backends.xla import compile as compiling
 from aotc.backends.xla import objects, private, protobuf
 from aotc.backends.xla.compile import XlaBackend
@@ -82,7 +82,7 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
     """What it imported would lie in the same arena as the compiler's own memory."""
     watched = (
         "import sys, threading\n"
-        "from aotc.backends import worker_folder\n"
+        "from aotc.workers.child import answer\n"
         "from aotc.backends.xla import job, worker\n"
         "start = threading.Thread.start\n"
         "def begin(thread):\n"
@@ -95,7 +95,7 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
         "    new = sorted(set(sys.modules) - thread.before)\n"
         f"    print(*new, file=open({str(tmp_path / 'new')!r}, 'w'), flush=True)\n"
         "threading.Thread.join = end\n"
-        "worker_folder.answer(job.Job, worker.compile_apart)\n"
+        "answer(job.Job, lambda job, progress: worker.compile_apart(job))\n"
     )
     worker(watched).compile(make_job())
     assert (tmp_path / "new").read_text() == "\n"
@@ -218,14 +218,15 @@ def test_a_crash_of_the_compiler_is_reported_with_what_it_said(
 FULL_DISK = """
 import resource, signal
 from msgspec import Struct
-from aotc.backends.worker_folder import Result, answer
+from aotc.backends.results import Result
+from aotc.workers.child import answer
 
 class Any(Struct):
     pass
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-answer(Any, lambda job, artifact: (Result(), bytes(1000)))
+answer(Any, lambda job, progress: Result(serialized=bytes(1000)))
 """
 
 
@@ -239,7 +240,10 @@ def test_a_worker_without_room_for_its_result_is_understood_although_there_is_ro
 def test_what_a_crash_said_is_shown_without_the_log_of_passes(make_job: MakeJob) -> None:
     line = "I1121 13:45:33.590729 24433 hlo_pass_pipeline.cc:211]   HLO pass dce"
     error = failure(
-        worker(f"print('the end'); print({line!r}); raise SystemExit(3)"), make_job(ADD)
+        worker(
+            f"import sys; sys.stderr.write('the end\\n' + {line!r} + '\\n'); raise SystemExit(3)"
+        ),
+        make_job(ADD),
     )
     assert error.findings[0].found == "exit status 3\n| the end"
 
