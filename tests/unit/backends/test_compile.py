@@ -19,6 +19,7 @@ from aotc.backends.xla.compile import XlaBackend
 from aotc.backends.xla.protobuf import BYTES, Field
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workers.child import ANSWER
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Target
 
@@ -276,17 +277,19 @@ def test_a_feature_that_llvm_does_not_know_is_refused(make_job: MakeJob, v3: Tar
     assert "quantum" in error.findings[0].found
 
 
+def answering(serialized: bytes, folder: Path) -> XlaBackend:
+    """A backend whose worker answers with these bytes, whatever it is asked for."""
+    memory = dict.fromkeys(("argument", "output", "temp", "alias"), 0)
+    made = folder / ANSWER
+    made.write_bytes(msgspec.msgpack.encode(Result(serialized=serialized, memory=memory)))
+    return worker(f"import shutil, sys; shutil.copy({str(made)!r}, sys.argv[1])")
+
+
 def test_code_for_another_machine_than_the_target_is_refused(
     varied: Executable, make_job: MakeJob, v3: Target, tmp_path: Path
 ) -> None:
     """A jaxlib that ignored the target would be found out by what is in the executable."""
-    (tmp_path / "executable.bin").write_bytes(varied.serialized)
-    result = Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
-    (tmp_path / "result.json").write_bytes(msgspec.json.encode(result))
-    copying = worker(
-        f"import shutil; [shutil.copy({str(tmp_path)!r} + '/' + n, '.')"
-        " for n in ('executable.bin', 'result.json')]"
-    )
+    copying = answering(varied.serialized, tmp_path)
     assert copying.compile(make_job()).digest == varied.digest
     weaker = tuple(feature for feature in v3.features if feature != "avx2")
     for other in ({"features": weaker}, {"cpu": "haswell"}, {"triple": "x86_64-pc-linux-musl"}):
@@ -295,12 +298,7 @@ def test_code_for_another_machine_than_the_target_is_refused(
 
 
 def test_an_executable_of_unknown_layout_is_refused(make_job: MakeJob, tmp_path: Path) -> None:
-    result = Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
-    (tmp_path / "result.json").write_bytes(msgspec.json.encode(result))
-    copying = worker(
-        f"import shutil; shutil.copy({str(tmp_path / 'result.json')!r}, '.')\n"
-        "open('executable.bin', 'wb').write(b'something else')"
-    )
+    copying = answering(b"something else", tmp_path)
     assert failure(copying, make_job(ADD)).code == "AOTC-E906"
 
 

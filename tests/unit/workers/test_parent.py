@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -117,10 +118,9 @@ def test_any_other_end_is_a_crash_with_what_was_said_last(
 
 def test_findings_without_a_code_of_ours_are_a_crash(tmp_path: Path) -> None:
     unknown = FINDING.to_json() | {"code": "AOTC-E000"}
-    told = (
-        f"import json; (FOLDER / {FINDINGS!r}).write_text(json.dumps([{unknown!r}])); sys.exit(3)"
-    )
-    assert crash(told, tmp_path).status == 3
+    text = json.dumps([unknown])
+    code = f"(FOLDER / {FINDINGS!r}).write_text({text!r}); sys.exit(3)"
+    assert crash(code, tmp_path).status == 3
 
 
 def test_an_answer_that_is_none_says_why(tmp_path: Path) -> None:
@@ -132,9 +132,7 @@ def test_an_answer_that_is_none_says_why(tmp_path: Path) -> None:
 
 
 def test_a_crash_names_what_was_being_done(tmp_path: Path) -> None:
-    code = (
-        "def die(job, progress):\n    progress.started('a step')\n    os.abort()\nanswer(int, die)"
-    )
+    code = "answer(int, lambda job, progress: [progress.started('a step'), os.abort()])"
     assert crash(code, tmp_path).doing == "a step"
 
 

@@ -35,7 +35,8 @@ def measure(job, progress):
             print("the reason", file=sys.stderr, flush=True)
             os.abort()
     progress.finished("f")
-    return Answer("cpu", 2, "1", times=[Times(key, {{name: [1.0]}}) for name, key in job.executables])
+    times = [Times(key, {{target: [1.0]}}) for target, key in job.executables]
+    return Answer("cpu", 2, "1", times=times)
 
 answer(Job, measure)
 """
