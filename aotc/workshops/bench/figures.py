@@ -15,8 +15,13 @@ class Work(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """What a worker measures. seconds: of calls per measurement. threads: caller threads."""
+    """What a worker measures. bundle, trust: paths.  seconds: of calls per measurement.  threads:
+    numbers of caller threads; none for a cold start.
+    """
 
+    bundle: str
+    trust: str
+    target: str
     work: list[Work]
     seconds: float
     threads: list[int]
@@ -73,8 +78,7 @@ class SteadyRun(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a worker prints: one of the three."""
+    """What a worker measured: one of the two."""
 
-    failed: list[dict[str, str]] = []
     cold: Cold | None = None
     steady: SteadyRun | None = None

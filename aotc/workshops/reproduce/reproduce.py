@@ -22,10 +22,10 @@ from aotc.config import tuning_file
 from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, finding, quoted, raise_if
 from aotc.installing import install_packages
-from aotc.pipeline.children import child
 from aotc.pipeline.scratch import scratch_folder
 from aotc.pipeline.tasks import identity
-from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
+from aotc.processes import GRACE_SECONDS, Processes, describe_status
+from aotc.workers import environment
 from aotc.workshops.reproduce.build_again import findings
 from aotc.workshops.reproduce.differences import differences
 from aotc.workshops.reproduce.recipe import Recipe, read_recipe
@@ -38,7 +38,7 @@ from aotc_runtime.verification.contents import read_unverified
 
 OURS = ("aotc", "aotc-runtime")
 RUN = (
-    "from aotc.processes import end_with_parent; end_with_parent(); "
+    "from aotc.workers.child import end_with_parent; end_with_parent(); "
     "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
 )
 """Python code that runs `aotc.cli.main` and ends when the process that started it does."""
@@ -198,7 +198,7 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
     """AOTC-E946 for each variable that the recorded build read, and that is set in one of the two
     builds only. That need not make a difference.
     """
-    here = child.clean_environment({})
+    here = environment.clean({})
     for name, was_set in variables.items():
         if name != EVERYTHING and was_set != (name in here):
             yield finding(
@@ -216,7 +216,7 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
 
 def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
     """AOTC-E946 for the variables that are set in both builds, perhaps to other values."""
-    here = child.clean_environment({})
+    here = environment.clean({})
     shared = [name for name, was_set in variables.items() if was_set and name in here]
     if EVERYTHING in variables:
         shared.append("all others, which the program read together")
@@ -279,7 +279,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     """Run a build to its end, and raise its findings here. Its temporary files lie in the scratch
     folder, so that they are removed even if the build is killed.
     """
-    kept = inherited(without=("AOTC_",))
+    kept = environment.inherited(without=("AOTC_",))
     with processes.started(
         [*command, "--json", "--cache", "off"],
         # It has groups of its own to end.

@@ -12,7 +12,7 @@ from aotc import constants
 from aotc.backends.registry import backend_for
 from aotc.config import values
 from aotc.config.build_manifest import BuildManifest
-from aotc.pipeline.children.asking import ask
+from aotc.pipeline.children.child import ask
 from aotc.pipeline.tasks.workers import stopping_pool
 from aotc.stages import CompileJob, Module
 from aotc.workshops.suggest.traffic.cost import CostModel, Elements, fit, interpolate, probe_sizes

@@ -8,12 +8,10 @@ compiled unless calls are to be timed.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,8 +24,8 @@ from aotc.capture.weights import Weights, load
 from aotc.config import values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
-from aotc.pipeline.children import asking, child
-from aotc.pipeline.children.progress import Progress
+from aotc.pipeline.children.child import runs_users_code
+from aotc.workers.child import Progress, answer
 from aotc.workshops.suggest.traffic.messages import Answer, Job, KeptModule, Probe
 from aotc.workshops.suggest.xla_cost import cost_of_call
 
@@ -35,8 +33,10 @@ ROUNDS = 7
 SECONDS_PER_TURN = 0.02
 
 
+@runs_users_code
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     manifest = _with_random_inputs(values.decode(job.manifest), job.entry_point)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     spec = manifest.entry_points[job.entry_point]
@@ -125,10 +125,5 @@ def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
     return [statistics.median(mine) for mine in times]
 
 
-def main() -> int:
-    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    return asking.answer(Path(sys.argv[1]), Job, probe)
-
-
 if __name__ == "__main__":
-    child.end(main())
+    answer(Job, probe)

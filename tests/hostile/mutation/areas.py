@@ -175,6 +175,12 @@ AREAS = (
         ("parity/isolated.py", "workshops/certify/isolated.py"),
         ("tests/unit/parity/test_isolated.py", "tests/unit/workshops/certify/test_isolated.py"),
     ),
+    Area(
+        TOOLCHAIN,
+        ("workers/parent.py", "workers/child.py"),
+        ("tests/unit/workers",),
+        in_file=True,
+    ),
     Area(TOOLCHAIN, ("compat/host_files.py",), ("tests/unit/compat/test_host_files.py",)),
     Area(
         TOOLCHAIN,

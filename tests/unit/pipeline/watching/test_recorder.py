@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import py_compile
-import subprocess
 import sys
 import tempfile
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -12,30 +11,30 @@ from pathlib import Path
 
 import pytest
 
+from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.watching.import_places import path_at, place
 from aotc.pipeline.watching.reads import ABSENT, Looking, Reads, native_parts
 from aotc.pipeline.watching.recording import Recording
+from aotc.processes import Processes
+from aotc.workers import parent
 
 
 def record(root: Path, code: str, *, beside: str = "", **environment: str) -> Recording:
     """Run code as a program of this folder. beside: another folder on the import path."""
     path = os.pathsep.join(filter(None, [str(root), beside]))
     body = "".join(f"    {line}\n" for line in code.splitlines())
-    (root / "program.py").write_text(f"def main():\n{body}    return 0\n")
+    (root / "program.py").write_text(f"def work(*_):\n{body}")
     (root / "own").mkdir(exist_ok=True)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-P", "-m", "aotc.pipeline.children.recorded", "program"),
-            *(str(root / "program.toml"), str(root / "own")),
-        ],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=root,
+    parent.run(
+        parent.module("aotc.pipeline.children.recorded"),
+        Job("program", str(root / "program.toml"), str(root / "own"), b""),
+        type(None),
+        within=root / "own",
+        environment={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **environment},
+        processes=Processes(),
+        working=root,
     )
-    assert done.returncode == 0, done.stderr
     return Recording.read(root / "own", "program")
 
 
@@ -544,8 +543,9 @@ def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> 
         if value == "a":
             py_compile.compile(str(helper))
     code = "import helper\nopen(f'/{helper.value}')"
-    with pytest.raises(AssertionError, match="'/b'"):
+    with pytest.raises(parent.CrashedError) as caught:
         record(tmp_path, code)
+    assert "'/b'" in caught.value.found(1)
 
 
 def test_where_imports_lead_counts(tmp_path: Path) -> None:
