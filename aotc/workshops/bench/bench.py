@@ -24,7 +24,7 @@ from aotc.workers.environment import inherited
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.workshops.bench.worker import START
 from aotc_runtime.engines.registry import detect, detect_all
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import ExecutableKey, executable_key, label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.proof import VerifiedBundle
 from aotc_runtime.serving.refusals import no_entry_point
@@ -108,7 +108,7 @@ def _work(
             for index, tensor in enumerate(spec.inputs):
                 files.append(str(folder / f"{count}-{index}.npy"))
                 np.save(files[-1], views[f"inputs/{tensor.path}"][0])
-            yield Work(label(name, record.sizes), name, dict(record.sizes), files)
+            yield Work(executable_key(name, record.sizes), files)
             count += 1
     if not count:
         raise _no_profile(manifest, entry_point, str(profile))
@@ -168,7 +168,7 @@ def _document(
 ) -> dict[str, Any]:
     manifest = verified.manifest
     facts = detect()
-    steady = {each.label: each for each in run.steady}
+    steady = {each.executable: each for each in run.steady}
     first = [cold.first / 1e6 for cold in colds]
     stages = {stage: [cold.stages[stage] for cold in colds] for stage in colds[0].stages}
     peaks = [cold.peak_bytes for cold in colds if cold.peak_bytes is not None]
@@ -192,7 +192,11 @@ def _document(
             ),
         },
         "executables": [
-            _executable(each, [c for c in colds if c.label == each.label], steady[each.label])
+            _executable(
+                each.executable,
+                [cold for cold in colds if cold.executable == each.executable],
+                steady[each.executable],
+            )
             for each in work
         ],
         "peak_memory_bytes": {
@@ -203,11 +207,11 @@ def _document(
     }
 
 
-def _executable(work: Work, colds: Sequence[Cold], steady: Steady) -> dict[str, Any]:
+def _executable(key: ExecutableKey, colds: Sequence[Cold], steady: Steady) -> dict[str, Any]:
     return {
-        "label": work.label,
-        "entry_point": work.entry_point,
-        "sizes": work.sizes,
+        "label": key.label,
+        "entry_point": key.entry_point,
+        "sizes": dict(key.sizes),
         "first_call_us": statistics.median(cold.first for cold in colds),
         "rested_call_us": statistics.median(cold.rested for cold in colds),
         "first_to_rested": statistics.median(cold.first / cold.rested for cold in colds),

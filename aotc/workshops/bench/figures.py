@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from aotc_runtime.schema.labels import ExecutableKey
+
 
 class Work(Struct, frozen=True):
     """Calls of one executable. inputs: .npy files, in the order of the entry point's inputs."""
 
-    label: str
-    entry_point: str
-    sizes: dict[str, int]
+    executable: ExecutableKey
     inputs: list[str]
 
 
@@ -36,7 +36,7 @@ class Cold(Struct, frozen=True):
     make fewer). peak_bytes: resident memory at its highest, None where the system does not tell.
     """
 
-    label: str
+    executable: ExecutableKey
     stages: dict[str, float]
     first: float
     rested: float
@@ -64,7 +64,7 @@ class Throughput(Struct, frozen=True):
 class Steady(Struct, frozen=True):
     """One executable after its warm-up."""
 
-    label: str
+    executable: ExecutableKey
     latency: Latency
     throughput: list[Throughput]
 

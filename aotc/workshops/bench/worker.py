@@ -69,7 +69,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
     from aotc_runtime.serving.tensors import numpy_dtype
     from aotc_runtime.serving.trees import arguments_of
 
-    callable_ = bundle[work.entry_point]
+    callable_ = bundle[work.executable.entry_point]
     spec = callable_.spec
     leaves = []
     for file, tensor in zip(work.inputs, spec.inputs, strict=True):
@@ -104,7 +104,7 @@ def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
         times.append(microseconds())
     hundredth = statistics.median(times[1:][-AROUND_THE_HUNDREDTH:])
     later = statistics.median(rested() for _ in range(PAUSES))
-    return Cold(work.label, stages, first, later, hundredth, len(times), peak)
+    return Cold(work.executable, stages, first, later, hundredth, len(times), peak)
 
 
 def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
@@ -112,7 +112,7 @@ def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
 
     steady: list[Steady] = []
     for work in job.work:
-        progress.started(work.label)
+        progress.started(work.executable.label)
         call = _caller(bundle, work)
         _latency(call, job.seconds * WARM_UP_PART)
         latency = _latency(call, job.seconds)
@@ -120,7 +120,7 @@ def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
             Throughput(threads, _calls_per_second(call, threads, job.seconds))
             for threads in job.threads
         ]
-        steady.append(Steady(work.label, latency, throughput))
+        steady.append(Steady(work.executable, latency, throughput))
     return SteadyRun(steady, bundle.report()["compilations"], peak_bytes())
 
 

@@ -26,7 +26,7 @@ from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
 from aotc.pipeline.children.child import runs_users_code
 from aotc.workers.child import Progress, answer
-from aotc.workshops.suggest.traffic.messages import Answer, Job, KeptModule, Probe
+from aotc.workshops.suggest.traffic.messages import Answer, Job, Probe
 from aotc.workshops.suggest.xla_cost import cost_of_call
 
 ROUNDS = 7
@@ -56,7 +56,10 @@ def probe(job: Job, progress: Progress) -> Answer:
         seconds = _turns([_call(each, weights, manifest) for each in traced])
     return Answer(
         probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
-        modules={index: _module(traced[index]) for index in job.kept},
+        modules={
+            index: portable(traced[index].lowered[HOST].compiler_ir("stablehlo"))
+            for index in job.kept
+        },
     )
 
 
@@ -79,13 +82,6 @@ def _probe(traced: TracedProfile, seconds: float) -> Probe:
         bytes_accessed=cost.bytes_accessed,
         open_loops=cost.open_loops,
         seconds=seconds,
-    )
-
-
-def _module(traced: TracedProfile) -> KeptModule:
-    module = portable(traced.lowered[HOST].compiler_ir("stablehlo"))
-    return KeptModule(
-        module.artifact, module.digest, module.stablehlo_version, module.custom_call_targets
     )
 
 
