@@ -10,13 +10,14 @@ from msgspec import UNSET, UnsetType
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import ALIGNMENT
-from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     BundleManifest,
     DType,
     Memory,
+    Mesh,
     ProfileRecord,
+    Sharding,
     TensorSpec,
     WeightSet,
     WeightTensor,

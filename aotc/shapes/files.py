@@ -14,7 +14,7 @@ from aotc.stages import file_stem
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import TensorSpec
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 from aotc_runtime.serving.tensors import numpy_dtype
 
 type Plans = dict[str, list[EntryTrials]]

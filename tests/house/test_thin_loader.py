@@ -24,7 +24,7 @@ LAZY = (
     "aotc_runtime.rendering",
     "aotc_runtime.report",
     "aotc_runtime.schema.certified",
-    "aotc_runtime.schema.choice_report",
+    "aotc_runtime.verification.choice_report",
     "aotc_runtime.schema.expressions",
     "aotc_runtime.schema.fills",
     "aotc_runtime.schema.kernels",

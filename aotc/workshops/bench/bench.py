@@ -25,12 +25,11 @@ from aotc_runtime.engines.registry import detect, detect_all
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.proof import VerifiedBundle
 from aotc_runtime.serving.refusals import no_entry_point
 from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.verify import VerifiedBundle, verify
 from aotc_runtime.words import did_you_mean
 
 COLD_STARTS_MIN = 6

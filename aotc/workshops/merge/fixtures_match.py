@@ -17,7 +17,7 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import ProfileRecord, Tolerance
-from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.readiness import compare
 from aotc_runtime.serving.tensors import numpy_dtype
 
 type Array = np.ndarray[Any, Any]

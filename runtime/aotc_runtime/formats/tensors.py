@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from aotc_runtime import limits
-from aotc_runtime.canonical import decoder
+from aotc_runtime.canonical import check_keys, decoder
 from aotc_runtime.errors import refusal
-from aotc_runtime.formats.foreign import check_keys
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.schema.tree import INTEGER_MAX
 

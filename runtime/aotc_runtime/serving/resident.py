@@ -10,7 +10,6 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import registry
 from aotc_runtime.engines.device import Aval, Buffer, Device, Executable, Stored
-from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
@@ -18,12 +17,14 @@ from aotc_runtime.schema.manifest import (
     Dimension,
     EntryPoint,
     InputArgument,
+    Mesh,
     ProfileRecord,
+    Sharding,
     TensorSpec,
     WeightArgument,
 )
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving.tensors import numpy_dtype, weight_arrays
+from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic

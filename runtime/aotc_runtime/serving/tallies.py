@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc_runtime.serving.served import CallCounter
+from aotc_runtime.serving.entry_point import CallCounter
 
 SizesKey = tuple[tuple[str, int], ...]
 """Dimensions and their sizes, sorted."""

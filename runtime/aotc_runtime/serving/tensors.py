@@ -12,7 +12,7 @@ import numpy as np
 
 from aotc_runtime.formats.tensors import TensorInfo, read_tensors
 from aotc_runtime.schema.manifest import DType, WeightSet
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
+from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
 
 Array = np.ndarray[Any, Any]
 Tensor = tuple[str, DType, tuple[int, ...]]

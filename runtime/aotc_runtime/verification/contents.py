@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from aotc_runtime import canonical, limits
-from aotc_runtime.canonical import decoder
+from aotc_runtime.canonical import decode_foreign, decoder
 from aotc_runtime.digest import Hashing, cores, sha256, sha256_each
 from aotc_runtime.errors import (
     Finding,
@@ -21,7 +21,6 @@ from aotc_runtime.errors import (
     refusal,
 )
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import (
     AttestationManifest,
     BlobSource,

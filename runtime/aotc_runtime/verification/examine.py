@@ -9,7 +9,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Choice
+from aotc_runtime.verification.compatibility import Choice
 from aotc_runtime.verification.verify import accept, authenticate, collect, frame, judge, unpack
 
 

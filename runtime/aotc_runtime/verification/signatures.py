@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from aotc_runtime import limits
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import AotcError, raise_if, refusal
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import (
     PROVENANCE_TYPE,
     SILENT_TYPES,

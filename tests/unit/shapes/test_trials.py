@@ -13,7 +13,7 @@ from aotc.shapes.run import Array, Call, run
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import evidence, refusals, tried
 from aotc_runtime.schema.manifest import DType, TensorSpec, TrialRan
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 from aotc_runtime.serving.tensors import numpy_dtype
 
 X = TensorSpec(path="x", dtype=DType.FLOAT32, shape=("batch", "seq"), weak_type=False)

@@ -9,6 +9,7 @@ seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
     LoadedExecutable.get_parameter_shardings and
         get_output_shardings, and those in `sharding`: only for bundles with a mesh
     _jax: buffer_to_dlpack_managed_tensor, collect_garbage
+    ArrayImpl._to_np_array_did_copy: of what lies on an accelerator, or on several devices
 
 There is one client per process and platform, made on first use. Executables come from
 `VerifiedBlob`s only: from machine code, or from a symbolic module that is compiled for sizes where
@@ -17,6 +18,7 @@ a policy allows it. None of these calls imports jax.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -27,17 +29,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored, Tiles
-from aotc_runtime.engines.xla import reading
 from aotc_runtime.errors import refusal
-from aotc_runtime.schema.devices import Mesh, Sharding
+from aotc_runtime.schema.manifest import Mesh, Sharding
 from aotc_runtime.system import processor
 from aotc_runtime.system.parallel import map_on_threads
 
 if TYPE_CHECKING:
     from aotc_runtime.engines.xla.sharding import MeshPlacement, Placements
+
 
 # 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
 # jaxlib is loaded.
@@ -226,7 +229,7 @@ class XlaDevice(Device):
         """A function that reads all results of a call as `to_numpy` does; made once, called
         often.
         """
-        if not all(map(reading.is_plain, avals)):
+        if not all(map(is_plain, avals)):
             return super().reader(avals)
         as_array = self.as_array
         return lambda buffers: [as_array(buffer) for buffer in buffers]
@@ -235,7 +238,7 @@ class XlaDevice(Device):
         """A function that reads a call's only result as numpy and returns it by itself; made once,
         called often.
         """
-        if not reading.is_plain(aval):
+        if not is_plain(aval):
             return super().reader_of_one(aval)
         as_array = self.as_array
         return lambda buffers: as_array(buffers[0])
@@ -287,3 +290,57 @@ def _thread_count(threads: int | None) -> Iterator[None]:
             del os.environ[_THREADS_VARIABLE]
         elif threads is not None and before is not None:
             os.environ[_THREADS_VARIABLE] = before
+
+
+BUILT_IN = 1
+"""numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""
+
+
+def is_plain(aval: Aval) -> bool:
+    """Whether results of this kind can be read as they are: one piece, of one of numpy's types."""
+    return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
+
+
+def copied(buffer: Buffer) -> Array:
+    """A copy of what lies on an accelerator."""
+    array: Array = buffer._to_np_array_did_copy()[0]
+    return array
+
+
+def joined(buffer: Buffer) -> Array:
+    """The pieces that several devices hold, put together; read-only."""
+    array = copied(buffer)
+    array.flags.writeable = False
+    return array
+
+
+def viewed(buffer: Buffer, aval: Aval) -> Array:
+    """What lies in the host's memory: read-only and without a copy, keeping the buffer alive.
+
+    Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
+    """
+    if aval.dtype.isbuiltin == BUILT_IN:
+        return np.asarray(buffer)
+    buffer.block_until_ready()
+    count = int(np.prod(aval.shape, dtype=np.int64))
+    if count == 0:
+        return np.empty(aval.shape, aval.dtype)
+    is_packed = is_packed_in_xla(aval.dtype)
+    size = (count + 1) // 2 if is_packed else count * aval.dtype.itemsize
+    memory = bytes((ctypes.c_char * size).from_address(buffer.unsafe_buffer_pointer()))
+    del buffer
+    if is_packed:
+        memory = _unpacked(memory, count, is_signed=aval.dtype.name == "int4")
+    return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
+
+
+def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
+    """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
+    return dtype.name in ("int4", "uint4")
+
+
+def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
+    """Numbers of 4 bits, the lower half of a byte first, in a byte each."""
+    packed = np.frombuffer(memory, np.uint8)
+    numbers = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)[:count]
+    return (((numbers ^ 8) - 8) if is_signed else numbers).astype(np.uint8).tobytes()

@@ -16,15 +16,15 @@ from aotc_runtime.errors import refusal
 from aotc_runtime.rendering import first_line
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
+from aotc_runtime.serving.entry_point import Served
+from aotc_runtime.serving.readiness import compare
 from aotc_runtime.serving.resident import (
     ResidentExecutable,
     direct_call,
 )
 from aotc_runtime.serving.routing.masks import masks_of, on_device
 from aotc_runtime.serving.routing.sizes import avals, shapes_at
-from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system import host
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import aotc_runtime
-from aotc_runtime.serving.served import BUCKETS, CallCounter
+from aotc_runtime.serving.entry_point import BUCKETS, CallCounter
 
 
 def test_buckets_are_cumulative_and_end_at_the_slowest_call() -> None:
