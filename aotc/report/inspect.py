@@ -23,7 +23,7 @@ from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.signatures import SignedPayload, open_envelope
 

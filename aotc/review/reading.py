@@ -23,7 +23,8 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents, Envelopes, read_unverified
+from aotc_runtime.verification.contents import Contents, Envelopes
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.signatures import Trials, open_envelope, who_signed

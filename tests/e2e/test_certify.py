@@ -21,7 +21,7 @@ from aotc.signing.trust_file import policy_text
 from aotc.workshops.certify.environments import Environments, cache_folder
 from aotc.workshops.certify.isolated import runtime_copy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 Bundle = tuple[Path, Path]
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")

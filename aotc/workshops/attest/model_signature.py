@@ -18,7 +18,7 @@ from aotc.workshops.attest.openssf import (
 )
 from aotc_runtime.digest import sha256_each
 from aotc_runtime.system.store import MappedBundle, open_bundle, read_file
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 FILE_NAME = "model.sig"

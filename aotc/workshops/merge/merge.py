@@ -21,7 +21,8 @@ from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import Voucher
 from aotc_runtime.verification.verify import vouch
 

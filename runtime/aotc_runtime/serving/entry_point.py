@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aotc_runtime.serving.arrays import DeviceArray
     from aotc_runtime.serving.checked_calls import CheckedCalls
     from aotc_runtime.serving.loaded import Threads
-    from aotc_runtime.serving.tallies import Latency, Tallies
+    from aotc_runtime.serving.tallies import Tallies
 
 
 BUCKETS = 40
@@ -83,21 +83,11 @@ class CallCounter:
         with self._lock:
             return self._calls + len(self._pending)
 
-    def latency(self) -> Latency:
-        """A consistent picture of this moment."""
-        from aotc_runtime.serving.tallies import Latency
-
+    def gathered(self) -> tuple[int, int, list[int]]:
+        """How many calls, their nanoseconds, and how many of each bucket, all of one moment."""
         with self._lock:
             self._sort()
-            calls, nanoseconds, buckets = self._calls, self._nanoseconds, list(self._buckets)
-        used = [index for index, count in enumerate(buckets) if count]
-        shown = range(used[0], used[-1] + 1) if used else range(0)
-        return Latency(
-            calls=calls,
-            seconds=nanoseconds / 1e9,
-            bounds=tuple(2**index / 1e9 for index in shown),
-            cumulative=tuple(sum(buckets[: index + 1]) for index in shown),
-        )
+            return self._calls, self._nanoseconds, list(self._buckets)
 
 
 class Served:

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.device import Buffer, Device
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.loaded import LoadedBundle
@@ -19,7 +20,6 @@ from aotc_runtime.serving.resident import (
     ResidentEntryPoint,
     ResidentProfile,
 )
-from aotc_runtime.serving.tensors import tensor_views
 
 
 class Difference(Struct, frozen=True):
@@ -120,7 +120,7 @@ def _run(
 ) -> _Ran:
     spec = entry_point.spec
     where = f"fixture {profile.label}"
-    views = tensor_views(resident.verified.blob(profile.record.fixture), where)
+    views = tensor_views(resident.verified.blob(profile.record.fixture).data, where)
     device = resident.device
     arrays = {name: array for name, (array, *_) in views.items()}
     _require_fit(spec, profile, arrays, where)

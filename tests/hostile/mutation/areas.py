@@ -46,7 +46,6 @@ AREAS = (
             "system/layout_folder.py",
             "system/store.py",
             "serving/readiness.py",
-            "serving/tensors.py",
         ),
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from aotc_runtime.engines.device import Array, Aval, Buffer
-from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice, copied, joined
+from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
+from aotc_runtime.engines.xla.reading import copied, joined
 
 
 class Accelerated(XlaDevice):

@@ -9,7 +9,6 @@ seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
     LoadedExecutable.get_parameter_shardings and
         get_output_shardings, and those in `sharding`: only for bundles with a mesh
     _jax: buffer_to_dlpack_managed_tensor, collect_garbage
-    ArrayImpl._to_np_array_did_copy: of what lies on an accelerator, or on several devices
 
 There is one client per process and platform, made on first use. Executables come from
 `VerifiedBlob`s only: from machine code, or from a symbolic module that is compiled for sizes where
@@ -18,7 +17,6 @@ a policy allows it. None of these calls imports jax.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
@@ -301,46 +299,6 @@ def is_plain(aval: Aval) -> bool:
     return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
 
 
-def copied(buffer: Buffer) -> Array:
-    """A copy of what lies on an accelerator."""
-    array: Array = buffer._to_np_array_did_copy()[0]
-    return array
-
-
-def joined(buffer: Buffer) -> Array:
-    """The pieces that several devices hold, put together; read-only."""
-    array = copied(buffer)
-    array.flags.writeable = False
-    return array
-
-
-def viewed(buffer: Buffer, aval: Aval) -> Array:
-    """What lies in the host's memory: read-only and without a copy, keeping the buffer alive.
-
-    Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
-    """
-    if aval.dtype.isbuiltin == BUILT_IN:
-        return np.asarray(buffer)
-    buffer.block_until_ready()
-    count = int(np.prod(aval.shape, dtype=np.int64))
-    if count == 0:
-        return np.empty(aval.shape, aval.dtype)
-    is_packed = is_packed_in_xla(aval.dtype)
-    size = (count + 1) // 2 if is_packed else count * aval.dtype.itemsize
-    memory = bytes((ctypes.c_char * size).from_address(buffer.unsafe_buffer_pointer()))
-    del buffer
-    if is_packed:
-        memory = _unpacked(memory, count, is_signed=aval.dtype.name == "int4")
-    return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
-
-
 def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
     """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
     return dtype.name in ("int4", "uint4")
-
-
-def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
-    """Numbers of 4 bits, the lower half of a byte first, in a byte each."""
-    packed = np.frombuffer(memory, np.uint8)
-    numbers = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)[:count]
-    return (((numbers ^ 8) - 8) if is_signed else numbers).astype(np.uint8).tobytes()

@@ -22,8 +22,7 @@ from aotc_runtime.engines.xla.client import (
     LoadedExecutable,
     XlaDevice,
     is_packed_in_xla,
-    joined,
-    viewed,
+    is_plain,
 )
 from aotc_runtime.errors import refusal
 from aotc_runtime.system.host import Machine
@@ -191,9 +190,13 @@ class Processor(XlaDevice):
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """A result as numpy: read-only and without a copy, keeping the device buffer alive; a copy
-        where `viewed` or `joined` needs one.
+        of what lies on several devices, and of types that Python's buffer protocol does not know.
         """
-        return viewed(buffer, aval) if aval.placement is None else joined(buffer)
+        if is_plain(aval):
+            return np.asarray(buffer)
+        from aotc_runtime.engines.xla.reading import converted, joined
+
+        return converted(buffer, aval) if aval.placement is None else joined(buffer)
 
     def dlpack_device(self) -> tuple[int, int]:
         """The host's memory."""
