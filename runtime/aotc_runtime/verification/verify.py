@@ -271,21 +271,6 @@ def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fittin
     return require(judge(vouched, facts, target))
 
 
-def verify(
-    source: BlobSource,
-    policy: TrustPolicy,
-    facts: HostFacts,
-    now: float,
-    target: str | None = None,
-) -> VerifiedBundle:
-    """All stages in one, for whoever has nothing to do meanwhile.
-
-    Raises what `vouch`, `fit` and `Fitting.finish` raise.
-    """
-    with vouch(source, policy, now) as vouched:
-        return fit(vouched, facts, target).finish()
-
-
 def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
     """Blobs that were hashed, by digest."""
     return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
