@@ -202,7 +202,9 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
 
 
 class VerifiedBlob(Struct, frozen=True):
-    """Bytes whose digest and size are the signed ones. data: a read-only view, mapped."""
+    """Bytes whose digest and size are the signed ones. Engines ask for this proof, so that bytes
+    nobody verified cannot reach one. data: a read-only view, mapped.
+    """
 
     digest: str
     data: memoryview
