@@ -14,12 +14,12 @@ from pathlib import Path
 from aotc.parity.memory import Job
 from aotc.parity.peak import Unmeasurable, peak
 from aotc.workers.child import Progress, answer
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.engines.xla import engine
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
-from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
@@ -31,7 +31,7 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, entry_point in resident.entry_points.items():
         for profile in entry_point.profiles:
-            views = tensor_views(resident.verified.blob(profile.record.fixture), profile.label)
+            views = tensor_views(resident.verified.blob(profile.record.fixture).data, profile.label)
             leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
             positional, named = arguments_of(loaded[name].parameters, leaves)
             taken = peak(partial(loaded[name], *positional, **named))
@@ -46,7 +46,7 @@ def measured(job: Job, progress: Progress) -> dict[str, int]:
     """Bytes by executable. Raises AotcError for a target that this host cannot run."""
     source, trusted = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
     with vouch(source, trusted, time.time()) as vouched:
-        devices = vouched.wanted_devices(job.target)
+        devices = vouched.wanted(job.target).devices
         engine.processor(job.threads, devices)
         verified = fit(vouched, detect_all(devices), job.target).finish()
     resident = make_resident(verified)

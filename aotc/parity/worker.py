@@ -17,11 +17,10 @@ from aotc.parity.isolated import Answer, Differing, Job
 from aotc.parity.trials import try_entry
 from aotc.shapes.files import read_plans
 from aotc.workers.child import Progress, answer
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.serving.compare import Difference
-from aotc_runtime.serving.readiness import make_ready, run_fixtures
+from aotc_runtime.serving.readiness import Difference, make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
@@ -37,7 +36,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
     # A gate that does not open says nothing about the host: the build itself is broken.
     source, policy = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
     with vouch(source, policy, time.time()) as vouched:
-        facts = detect_all(vouched.wanted_devices(target))
+        facts = detect_all(vouched.wanted(target).devices)
         judged = judge(vouched, facts, target)
         manifest, findings = judged.manifest, judged.choice.findings
         if manifest is not None and findings:

@@ -28,7 +28,7 @@ from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc.workers import environment
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 type OnOutput = Callable[[str, str], None]
 """Given what a process printed that ran the user's code: the name of the process, and the text."""

@@ -19,8 +19,7 @@ from aotc_runtime.canonical import decoder
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.schema.devices import Mesh
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
 

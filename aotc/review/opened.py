@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents, Envelopes, read_unverified
+from aotc_runtime.verification.contents import Contents, Envelopes
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import Voucher, signers_of
 from aotc_runtime.verification.verify import Unpacked, attribute, unpack, vouch
 

@@ -17,13 +17,12 @@ from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc.review.opened import Opened, opened
 from aotc_runtime import canonical
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.devices import Mesh
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.keys import PublicKey

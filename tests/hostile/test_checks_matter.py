@@ -14,11 +14,11 @@ from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.facts import NOT_INSTALLED
 from aotc_runtime.schema.manifest import BundleManifest, Symbolic
 from aotc_runtime.verification import (
-    choosing,
     compatibility,
     consistency,
     contents,
     custom_calls,
+    examine,
     missing_targets,
     verify,
 )
@@ -233,7 +233,7 @@ def a_later_format(arms: Arms) -> str:
 
 
 def an_unknown_target(arms: Arms) -> Any:
-    return verify.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
+    return examine.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
 
 
 def on_host(**change: Any) -> Any:
@@ -308,9 +308,9 @@ VERIFY = [
           "AOTC-E202", "AOTC-E116"),
     Check(contents.begin_contents, ("if source.blob(ref.digest) is not None", ""),
           a_target_left_out, ACCEPTED, "AOTC-E202"),
-    Check(choosing.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
+    Check(compatibility.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
           "AOTC-E505", "KeyError"),
-    Check(choosing.choose_target, ("if best.findings", "if False"), on_host(isa=frozenset()),
+    Check(compatibility.choose_target, ("if best.findings", "if False"), on_host(isa=frozenset()),
           "AOTC-E502"),
 ]  # fmt: skip
 
@@ -382,7 +382,6 @@ def test_every_code_of_the_verification_has_its_check_here() -> None:
     modules = (
         verify,
         contents,
-        choosing,
         missing_targets,
         compatibility,
         custom_calls,

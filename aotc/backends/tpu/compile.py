@@ -13,9 +13,8 @@ from aotc.backends.xla.compile import built_with
 from aotc.errors import raise_if
 from aotc.stages import CompileJob, Executable
 from aotc.workers import environment, parent
-from aotc_runtime.schema.devices import Compilation, TpuDevice
 from aotc_runtime.schema.kernels import TPU_BUILT_IN, is_tpu_call
-from aotc_runtime.schema.manifest import BuiltWith
+from aotc_runtime.schema.manifest import BuiltWith, Compilation, TpuDevice
 
 WORKER = parent.module("aotc.backends.tpu.worker")
 

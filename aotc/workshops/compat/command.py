@@ -43,7 +43,7 @@ def compat(
     from aotc.review.hosts import judge
     from aotc.review.opened import attributed
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
-    from aotc_runtime.engines.registry import detect_all
+    from aotc_runtime.engines.survey import detect_all
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy
 

@@ -13,7 +13,7 @@ from aotc.report.text import count, printable
 from aotc.review.opened import Opened
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
-from aotc_runtime.schema.choice_report import certified_report
+from aotc_runtime.verification.choice_report import certified_report
 
 WIDTH = 80
 SHOWN_MAX = 6

@@ -15,8 +15,8 @@ from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle
 from aotc.workshops.merge.merging import merge
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy

@@ -15,9 +15,9 @@ from aotc.constants import SET
 from aotc.errors import ReproducibilityError, finding, raise_if
 from aotc.review.opened import Opened, opened
 from aotc.signing.provenance import is_variable
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
+
+VERSION = "0.1.0"
+"""The version of this package; a test holds it equal to the distribution's."""
 
 NOT_INSTALLED = "not installed"
 """In place of the version of a package that is not there."""
@@ -59,3 +64,14 @@ class HostFacts(Struct, frozen=True):
     accelerators: tuple[Accelerator, ...] = ()
     libraries: tuple[str, ...] | None = None
     devices_fixed: bool = False
+
+
+class Wanted(Struct, frozen=True):
+    """What has to be known of a host before a bundle, or one of its targets, can be judged.
+
+    devices: into how many the processor is to be divided.  platforms: of accelerators, sorted, by
+    the engine that knows them; an engine that runs executables on the processor has none.
+    """
+
+    devices: int
+    platforms: Mapping[str, tuple[str, ...]]

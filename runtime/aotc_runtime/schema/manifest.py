@@ -16,13 +16,6 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from aotc_runtime.schema.devices import (
-    Compilation,
-    DeviceRequirements,
-    Mesh,
-    Sharding,
-    TargetDevice,
-)
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
 FORMAT_VERSION = "1.1"
@@ -35,6 +28,107 @@ Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
 Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
 """A non-negative number as `repr(float)` writes it."""
+Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]
+"""A CUDA compute capability, "9.0"."""
+
+
+class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every part of the manifest: immutable, no unknown fields."""
+
+
+class CudaDevice(_Part, frozen=True, tag="cuda", tag_field="family", omit_defaults=True):
+    """An NVIDIA GPU.
+
+    description: name of the description that was compiled for.  changes: fields of it that the
+    target file sets to other values.  kinds: product names of the devices that may run the code, as
+    the driver states them.  text: the description, if it is not the one in the CUDA plugin.
+    """
+
+    description: str
+    compute_capability: Capability
+    kinds: tuple[str, ...]
+    changes: dict[str, str] = {}
+    text: str = ""
+
+
+class TpuDevice(_Part, frozen=True, tag="tpu", tag_field="family"):
+    """Chips of a TPU slice. topology: as libtpu names it, "v5e:2x2".  kinds: as jax names them."""
+
+    topology: str
+    kinds: tuple[str, ...]
+
+
+class RocmDevice(_Part, frozen=True, tag="rocm", tag_field="family"):
+    """An AMD GPU. architecture: LLVM's name for its instructions, "gfx942"."""
+
+    architecture: str
+    kinds: tuple[str, ...]
+
+
+type TargetDevice = CudaDevice | TpuDevice | RocmDevice
+
+
+class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
+    """What a host's accelerators must be.
+
+    kinds: one of these product names.  memory_bytes: free on each device.  plugin: distribution of
+    the PJRT plugin, or of another engine; accepts_plugin: its versions that the evidence covers.
+    compute_capability: of CUDA devices.  driver: the CUDA version that the driver must support at
+    least, "13.0".
+    """
+
+    kinds: tuple[str, ...]
+    memory_bytes: Size
+    plugin: str
+    accepts_plugin: tuple[str, ...]
+    compute_capability: Capability | None = None
+    driver: str | None = None
+
+
+class Compilation(_Part, frozen=True):
+    """How executables for an accelerator were compiled.
+
+    without_device: from a description, on a machine that may have none.  left_out: what the
+    compiler then cannot do, and took defaults for, such as "autotuning".  claims: versions that the
+    description states and the executables repeat; XLA refuses to load them where less is installed.
+    """
+
+    without_device: bool
+    left_out: tuple[str, ...]
+    claims: dict[str, str]
+
+
+DEVICES_MAX = 65536
+"""More than any machine has; a mesh of more is a mistake or an attack."""
+
+AxisName = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+
+type Sharding = tuple[tuple[AxisName, ...], ...]
+"""For each axis of a tensor, the axes of the mesh that it is cut by, the first of them varying
+slowest; () if it is not cut at all. Axes of the mesh that are not named hold copies."""
+
+
+class MeshAxis(_Part, frozen=True):
+    """size: how many devices along it."""
+
+    name: AxisName
+    size: Annotated[int, Meta(ge=1, le=DEVICES_MAX)]
+
+
+class Mesh(_Part, frozen=True):
+    """An array of devices with named axes (docs/bundle-format.md, "Mesh and shardings").
+
+    devices: the number of the device, among those of the process, at each place of the mesh, the
+    last axis varying fastest.
+    """
+
+    axes: tuple[MeshAxis, ...]
+    devices: tuple[Annotated[int, Meta(ge=0, le=INTEGER_MAX)], ...]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Size of each axis, in their order."""
+        return {axis.name: axis.size for axis in self.axes}
 
 
 class OutOfProfilePolicy(StrEnum):
@@ -113,10 +207,6 @@ class ParameterKind(StrEnum):
     POSITIONAL_ONLY = "positional_only"
     POSITIONAL_OR_KEYWORD = "positional_or_keyword"
     KEYWORD_ONLY = "keyword_only"
-
-
-class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every part of the manifest: immutable, no unknown fields."""
 
 
 class BlobRef(_Part, frozen=True):
@@ -467,7 +557,7 @@ class WeightSet(_Part, frozen=True):
 class Target(_Part, frozen=True, omit_defaults=True):
     """The machine that was compiled for, as the target file describes it.
 
-    platform: says which engine runs the executables (`aotc_runtime.schema.devices`).  features:
+    platform: says which engine runs the executables (`engine_name`).  features:
     LLVM feature names the code may use.  tuning: attributes that shape code generation but require
     nothing of the host.  threads: the number of threads loops are cut for.  For an accelerator, and
     for another engine than XLA, these say what its host is for: cpu is "", features and tuning are
@@ -485,6 +575,21 @@ class Target(_Part, frozen=True, omit_defaults=True):
     options: dict[str, str]
     device: TargetDevice | UnsetType = UNSET
     devices: Positive = 1
+
+
+XLA = "xla"
+XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def engine_name(target: Target) -> str:
+    """The engine that runs a target's executables, under which an entry point of
+    `aotc_runtime.engines` names it.
+
+    XLA's own platforms are cpu, cuda, rocm and tpu. Any other platform is named after its engine:
+    `NAME` or `NAME-DEVICES`, such as "iree-vulkan" for devices that the engine "iree" knows as
+    vulkan.
+    """
+    return XLA if target.platform in XLA_PLATFORMS else target.platform.partition("-")[0]
 
 
 class Requirements(_Part, frozen=True):

@@ -23,17 +23,15 @@ from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.facts import HostFacts, Wanted
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
-from aotc_runtime.verification.choosing import (
+from aotc_runtime.verification.compatibility import (
     AskCertificates,
+    Choice,
     choose_target,
-    wanted_devices,
-    wanted_engines,
-    wanted_platforms,
+    wanted_of,
 )
 from aotc_runtime.verification.contents import (
     Contents,
@@ -149,19 +147,9 @@ def unpack(signed: Signed) -> Unpacked:
 class Vouched(Unpacked, frozen=True):
     """A bundle that the policy accepts, but for what it may say of the versions that run here."""
 
-    def wanted_devices(self, target: str | None) -> int:
-        """Into how many devices the processor is to be divided, for this target or for any."""
-        return wanted_devices(self._contents.manifests, target)
-
-    def wanted_platforms(self, target: str | None) -> tuple[str, ...]:
-        """Platforms of accelerators that this target, or any, is for: the host's facts have to
-        name those that it has.
-        """
-        return wanted_platforms(self._contents.manifests, target)
-
-    def wanted_engines(self, target: str | None) -> frozenset[str]:
-        """Engines that run the executables of this target, or of any."""
-        return wanted_engines(self._contents.manifests, target)
+    def wanted(self, target: str | None) -> Wanted:
+        """What the facts of a host have to tell, for this target or for any."""
+        return wanted_of(self._contents.manifests, target)
 
 
 def accept(unpacked: Unpacked) -> Vouched:
@@ -213,6 +201,33 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     )
 
 
+class VerifiedBlob(Struct, frozen=True):
+    """Bytes whose digest and size are the signed ones. Engines ask for this proof, so that bytes
+    nobody verified cannot reach one. data: a read-only view, mapped.
+    """
+
+    digest: str
+    data: memoryview
+
+
+class VerifiedBundle(Struct, frozen=True):
+    """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
+
+    root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the
+    chosen target.  blobs: by digest.  choice: why this target.
+    """
+
+    root_digest: str
+    signers: tuple[str, ...]
+    manifest: BundleManifest
+    blobs: Mapping[str, VerifiedBlob]
+    choice: Choice
+
+    def blob(self, ref: BlobRef) -> VerifiedBlob:
+        """The verified bytes behind a reference of the manifest."""
+        return self.blobs[ref.digest]
+
+
 class Fitting(Struct, frozen=True):
     """A bundle that the policy accepts and this host can run, its weights still being hashed.
 
@@ -256,21 +271,6 @@ def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fittin
     ResourceError.
     """
     return require(judge(vouched, facts, target))
-
-
-def verify(
-    source: BlobSource,
-    policy: TrustPolicy,
-    facts: HostFacts,
-    now: float,
-    target: str | None = None,
-) -> VerifiedBundle:
-    """All stages in one, for whoever has nothing to do meanwhile.
-
-    Raises what `vouch`, `fit` and `Fitting.finish` raise.
-    """
-    with vouch(source, policy, now) as vouched:
-        return fit(vouched, facts, target).finish()
 
 
 def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:

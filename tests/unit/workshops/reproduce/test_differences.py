@@ -14,7 +14,8 @@ from aotc.workshops.reproduce.differences import Stage, differences
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_unverified
 
 replace = msgspec.structs.replace
 
