@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aotc.errors import BuildManifestError, UsageError
+from aotc.workers.child import Progress
+from aotc.workshops.init.command import init as init_command
+from aotc.workshops.init.draft import draft
+from aotc.workshops.init.draft_types import Draft
+from aotc.workshops.init.drafting import DEFAULT_TARGET, Drafted, check
+from aotc.workshops.init.look_worker import look
+from aotc.workshops.init.manifest_text import manifest_text
+from aotc.workshops.init.messages import Job
+from aotc.workshops.init.request import read_request
+
 Run = Callable[..., Any]
+Drafting = Callable[..., Draft]
 
 PROGRAM = """
 import jax
@@ -100,6 +114,60 @@ def run(aotc: Run, tmp_path: Path) -> Run:
     return aotc
 
 
+@pytest.fixture
+def drafting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drafting]:
+    """What the command drafts for its arguments, looked at in this process: a child process has
+    to import jax for each.
+    """
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "calls.py").write_text(CALLABLES)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def drafted(*arguments: str) -> Draft:
+        options = init_command.make_context("init", [*arguments]).params
+        kinds = ("inputs", "likes", "weights", "static", "dimensions")
+        request = read_request(
+            options["function"], options["example"], **{kind: options[kind] for kind in kinds}
+        )
+        job = Job(str(tmp_path), request.function, request.example, tuple(request.likes.values()))
+        return draft(
+            request,
+            look(job, Progress(io.StringIO(), tmp_path)),
+            name="program",
+            entry_point=options["entry_point"],
+            targets=(DEFAULT_TARGET,),
+            module="program_entry",
+        )
+
+    yield drafted
+    for name in ("program", "calls"):
+        sys.modules.pop(name, None)
+
+
+def entry_point_of(drafted: Draft) -> dict[str, Any]:
+    ((_, entry_point),) = tomllib.loads(manifest_text(drafted))["entry_points"].items()
+    return dict(entry_point)
+
+
+def traced(drafts: Sequence[Draft], folder: Path) -> set[str]:
+    """The entry points of a manifest with all that was drafted, which is traced once."""
+    texts = [manifest_text(drafted) for drafted in drafts]
+    sections = dict.fromkeys(section for text in texts for section in text.split("\n\n"))
+    text = "\n\n".join(section.strip() for section in sections)
+    path = folder / "all.toml"
+    path.write_text(text)
+    return set(check(Drafted(path, drafts[0], text, {})).program.entry_points)
+
+
+def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[str], str]:
+    """The exit code, the codes, and all that is said."""
+    with pytest.raises(UsageError) as refused:
+        drafting(*arguments)
+    findings = refused.value.findings
+    said = "\n".join(f"{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
+    return refused.value.exit_code, [finding.code for finding in findings], said
+
+
 def read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
 
@@ -143,14 +211,13 @@ def test_an_example_gives_dtypes_shapes_and_fixed_values(run: Run, tmp_path: Pat
     assert "--input 'temperature=float32[]'" in notes
 
 
-def test_doubles_of_an_example_are_narrowed_with_a_note(run: Run, tmp_path: Path) -> None:
-    done = run(
-        *("init", "program:predict", "--example=program:example", "--json"),
-        "--weights=params=program:weights",
+def test_doubles_of_an_example_are_narrowed_with_a_note(drafting: Drafting) -> None:
+    drafted = drafting(
+        *("program:predict", "--example=program:example", "--weights=params=program:weights")
     )
-    image = read(tmp_path / "program.toml")["entry_points"]["predict"]["inputs"]["image"]
+    image = entry_point_of(drafted)["inputs"]["image"]
     assert image == {"shape": [8, 4], "dtype": "float32"}
-    assert "image is float64 in the example" in "\n".join(done.document["notes"])
+    assert "image is float64 in the example" in "\n".join(drafted.notes)
 
 
 def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_path: Path) -> None:
@@ -168,22 +235,24 @@ def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_pa
 
 
 def test_random_keys_annotations_and_structures_of_functions_are_inputs(
-    run: Run, tmp_path: Path
+    drafting: Drafting, tmp_path: Path
 ) -> None:
-    assert run("init", "program:draw", "--example=program:draw_example").exit_code == 0
-    inputs = read(tmp_path / "program.toml")["entry_points"]["draw"]["inputs"]
-    assert inputs == {"key": {"shape": [], "dtype": "key<fry>"}}
-    assert run("init", "program:annotated", "-o", "a.toml").exit_code == 0
-    inputs = read(tmp_path / "a.toml")["entry_points"]["annotated"]["inputs"]
-    assert inputs == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
-    like = ("--like=state=program:make_state", "-o", "t.toml", "--entry-point=step")
-    assert run("init", "program:tuple_of", *like).exit_code == 0
-    inputs = read(tmp_path / "t.toml")["entry_points"]["step"]["inputs"]
-    assert inputs == {"state": {"like": "program:make_state"}}
-    sized = ("--like=state=program:sized_state", "--input=x=float32[batch]", "-o", "s.toml")
-    assert run("init", "program:step_of", *sized).exit_code == 0
-    inputs = read(tmp_path / "s.toml")["entry_points"]["step_of"]["inputs"]
-    assert inputs["state"] == {"like": "program:sized_state", "arguments": {"batch": "batch"}}
+    drafts = [
+        drafting("program:draw", "--example=program:draw_example"),
+        drafting("program:annotated"),
+        drafting("program:tuple_of", "--like=state=program:make_state", "--entry-point=step"),
+        drafting("program:step_of", "--like=state=program:sized_state", "--input=x=float32[batch]"),
+    ]
+    draw, annotated, step, step_of = (entry_point_of(drafted)["inputs"] for drafted in drafts)
+    assert draw == {"key": {"shape": [], "dtype": "key<fry>"}}
+    assert annotated == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
+    assert step == {"state": {"like": "program:make_state"}}
+    sized = {"like": "program:sized_state", "arguments": {"batch": "batch"}}
+    assert step_of["state"] == sized
+    assert traced(drafts, tmp_path) == {"draw", "annotated", "step", "step_of"}
+
+
+def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Run) -> None:
     none = ("--like=state=program:sized_state", "--input=x=float32[8]", "-o", "n.toml")
     done = run("init", "program:step_of", *none)
     assert done.codes == ["AOTC-E829"] and "arguments = { batch = … }" in done.stderr
@@ -218,14 +287,24 @@ def test_random_keys_annotations_and_structures_of_functions_are_inputs(
         ),
         (["program:predict"], "AOTC-E081", "parameter image"),
         (["program:predict", "--example=program:broken"], "AOTC-E082", "no data today"),
+        (["program:annotated", "--input=imgae=f32[3]"], "AOTC-E083", "did you mean image?"),
+    ],
+)
+def test_what_cannot_be_described_is_refused_and_nothing_is_written(
+    run: Run, tmp_path: Path, arguments: list[str], code: str, says: str
+) -> None:
+    done = run("init", *arguments)
+    assert (done.exit_code, code in done.codes) == (2, True), done.stderr
+    assert says in done.stderr
+    assert not list(tmp_path.glob("*.toml"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
         (["program:predict", "--example=program:too_many"], "AOTC-E082", "3 values"),
         (["program:predict", "--example=program:unknown_name"], "AOTC-E082", "imago"),
         (["program:tuple_of", "--example=program:tuple_example"], "AOTC-E082", "--like state="),
-        (
-            ["program:annotated", "--input=imgae=f32[3]"],
-            "AOTC-E083",
-            "did you mean image?",
-        ),
         (
             ["program:nested", "--example=program:nested_example", "--input=tokens=[a]"],
             "AOTC-E083",
@@ -242,15 +321,15 @@ def test_random_keys_annotations_and_structures_of_functions_are_inputs(
             "no such array",
         ),
         (["program:annotated", "--input=image=[a]"], "AOTC-E083", "a dtype"),
+        (["program:annotated", "--example=program:leave"], "AOTC-E082", "SystemExit"),
     ],
 )
-def test_what_cannot_be_described_is_refused_and_nothing_is_written(
-    run: Run, tmp_path: Path, arguments: list[str], code: str, says: str
+def test_what_a_look_at_the_function_does_not_explain_is_refused(
+    drafting: Drafting, arguments: list[str], code: str, says: str
 ) -> None:
-    done = run("init", *arguments)
-    assert (done.exit_code, code in done.codes) == (2, True), done.stderr
-    assert says in done.stderr
-    assert not list(tmp_path.glob("*.toml"))
+    exit_code, codes, said = refusal_of(drafting, arguments)
+    assert (exit_code, code in codes) == (2, True), said
+    assert says in said
 
 
 def test_an_existing_file_is_never_replaced(run: Run, tmp_path: Path) -> None:
@@ -278,16 +357,20 @@ def test_unknown_functions_and_targets_are_refused_before_anything_is_written(
 
 @pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])
 def test_names_that_toml_wants_quoted_are_and_the_manifests_own_rules_refuse_them(
-    run: Run, tmp_path: Path, name: str
+    drafting: Drafting, tmp_path: Path, name: str
 ) -> None:
-    done = run("init", "program:annotated", "--input=image=f32[4]", f"--entry-point={name}")
+    drafted = drafting("program:annotated", "--input=image=f32[4]", f"--entry-point={name}")
+    with pytest.raises(BuildManifestError) as refused:
+        traced([drafted], tmp_path)
+    assert [finding.code for finding in refused.value.findings] == ["AOTC-E805"]
+    assert list(tomllib.loads((tmp_path / "all.toml").read_text())["entry_points"]) == [name]
+
+
+def test_what_the_manifests_own_rules_refuse_is_left_to_correct(run: Run, tmp_path: Path) -> None:
+    done = run("init", "program:annotated", "--input=image=f32[4]", "--entry-point=a.b")
     assert (done.exit_code, done.codes) == (3, ["AOTC-E805"])
     written = tomllib.loads((tmp_path / "program.toml").read_text())
-    assert list(written["entry_points"]) == [name]
-
-
-def test_an_example_that_exits_is_one_that_fails(run: Run) -> None:
-    assert run("init", "program:annotated", "--example=program:leave").codes == ["AOTC-E082"]
+    assert list(written["entry_points"]) == ["a.b"]
 
 
 CALLABLES = """
@@ -367,35 +450,42 @@ def init(aotc: Run, tmp_path: Path) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "inputs", "static"),
-    [
-        ("plain", [X, Y], "xy", {}),
-        ("plain", [X, Y, "--static=n=3"], "xy", {"n": 3}),
-        ("any_more", [X, Y], "xy", {}),
-        ("nothing", [], "", {}),
-        ("model", [X], "x", {}),
-        ("model.predict", [X], "x", {}),
-        ("bound", [X], "x", {}),
-        ("Model.made", [X], "x", {}),
-        ("Model.kept", [X], "x", {}),
-        ("fixed", [X, Y], "xy", {}),
-        ("first", [Y], "y", {}),
-        ("jitted", [X, Y], "xy", {}),
-        ("mapped", [X, Y], "xy", {}),
-        ("graded", [X, Y], "xy", {}),
-        ("saved", [X, Y], "xy", {}),
-    ],
-)
-def test_whatever_can_be_called_by_name_is_drafted_and_traces(
-    init: Run, tmp_path: Path, name: str, options: list[str], inputs: str, static: dict[str, Any]
+CALLED: list[tuple[str, list[str], str, dict[str, Any]]] = [
+    ("plain", [X, Y], "xy", {}),
+    ("plain", [X, Y, "--static=n=3"], "xy", {"n": 3}),
+    ("any_more", [X, Y], "xy", {}),
+    ("nothing", [], "", {}),
+    ("model", [X], "x", {}),
+    ("model.predict", [X], "x", {}),
+    ("bound", [X], "x", {}),
+    ("Model.made", [X], "x", {}),
+    ("Model.kept", [X], "x", {}),
+    ("fixed", [X, Y], "xy", {}),
+    ("first", [Y], "y", {}),
+    ("jitted", [X, Y], "xy", {}),
+    ("mapped", [X, Y], "xy", {}),
+    ("graded", [X, Y], "xy", {}),
+    ("saved", [X, Y], "xy", {}),
+]
+"""A name, options, and the inputs and values that they describe."""
+
+
+@pytest.mark.parametrize(("name", "options", "inputs", "static"), CALLED)
+def test_whatever_can_be_called_by_name_is_drafted(
+    drafting: Drafting, name: str, options: list[str], inputs: str, static: dict[str, Any]
 ) -> None:
-    done = init(name, *options)
-    assert done.exit_code == 0, done.stderr
-    entry_point = read(tmp_path / "f.toml")["entry_points"]["f"]
+    entry_point = entry_point_of(drafting(f"calls:{name}", *options, "--entry-point=f"))
     assert entry_point["function"] == f"calls:{name}"
     assert set(entry_point.get("inputs", {})) == set(inputs)
     assert entry_point.get("static", {}) == static
+
+
+def test_whatever_can_be_called_by_name_traces(drafting: Drafting, tmp_path: Path) -> None:
+    drafts = {
+        f"f{number}": drafting(f"calls:{name}", *options, f"--entry-point=f{number}")
+        for number, (name, options, _, _) in enumerate(CALLED)
+    }
+    assert traced([*drafts.values()], tmp_path) == set(drafts)
 
 
 @pytest.mark.parametrize(
@@ -411,25 +501,30 @@ def test_whatever_can_be_called_by_name_is_drafted_and_traces(
         ("Model.__call__", [X], "a method"),
     ],
 )
-def test_what_no_manifest_can_call_is_refused_and_nothing_is_written(
-    init: Run, tmp_path: Path, name: str, options: list[str], says: str
+def test_what_no_manifest_can_call_is_refused(
+    drafting: Drafting, name: str, options: list[str], says: str
 ) -> None:
-    done = init(name, *options)
+    exit_code, codes, said = refusal_of(drafting, [f"calls:{name}", *options])
+    assert (exit_code, codes) == (2, ["AOTC-E085"]), said
+    assert says in said
+
+
+def test_where_nothing_can_be_called_nothing_is_written(init: Run, tmp_path: Path) -> None:
+    done = init("spread")
     assert (done.exit_code, done.codes) == (2, ["AOTC-E085"]), done.stderr
-    assert says in done.stderr
     assert not list(tmp_path.glob("*.toml"))
 
 
-def test_arguments_without_a_name_get_nothing_and_a_note_says_so(init: Run) -> None:
-    notes = init("any_more", X, Y, "--json").document["notes"]
-    assert [note.partition(" gets")[0] for note in notes] == [
+def test_arguments_without_a_name_get_nothing_and_a_note_says_so(drafting: Drafting) -> None:
+    assert [note.partition(" gets")[0] for note in drafting("calls:any_more", X, Y).notes] == [
         "the function's *rest",
         "the function's **more",
     ]
 
 
-def test_an_option_for_such_an_argument_says_where_it_would_land(init: Run) -> None:
-    done = init("any_more", X, Y, "--input=other=float32[4]")
-    assert done.codes == ["AOTC-E083"]
-    assert "other would land in *rest or **more" in done.stderr
-    assert "def f(other, ...)" in done.stderr
+def test_an_option_for_such_an_argument_says_where_it_would_land(drafting: Drafting) -> None:
+    options = ("calls:any_more", X, Y, "--input=other=float32[4]", "--entry-point=f")
+    _, codes, said = refusal_of(drafting, options)
+    assert codes == ["AOTC-E083"]
+    assert "other would land in *rest or **more" in said
+    assert "def f(other, ...)" in said
