@@ -1,15 +1,18 @@
-"""One operation, stopped at every call in turn:
-`python -m tests.faults.sweep BUNDLE NAME FAULT FOLDER STRIDE`.
+"""Operations, each stopped at every call in turn: `python -m tests.faults.sweep BUNDLE`.
 
-A process of its own, with one thread, since it forks. Prints one JSON document.
+A process of its own, with one thread, since it forks.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import os
 import re
 import sys
+import traceback
 from pathlib import Path
+from typing import NoReturn
 
 from .operations import NEW, Operation, fresh, litter, operations, whole
 from .tracer import Fault, run
@@ -63,9 +66,33 @@ def _stopped(operation: Operation, fault: Fault, at: int, work: Path) -> dict[st
     return record
 
 
-def main(bundle: str, name: str, fault: str, folder: str, stride: str) -> None:
-    operation = operations(Path(bundle))[name]
-    print(json.dumps(sweep(operation, Fault[fault], Path(folder), int(stride))))
+def main(bundle: str) -> None:
+    """Answer each line on stdin, [NAME, FAULT, FOLDER, STRIDE], by a line with an exit status.
+
+    The records are in FOLDER/records.json then, and in FOLDER/errors what was written to stderr.
+    Each sweep runs in a fork, which no other one has touched.
+    """
+    known = operations(Path(bundle))
+    gc.freeze()  # a fork's collections would copy the pages of what was made until here
+    for line in sys.stdin:
+        name, fault, folder, stride = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _record(known[name], Fault[fault], Path(folder), stride)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _record(operation: Operation, fault: Fault, folder: Path, stride: int) -> NoReturn:
+    code = 1
+    try:
+        os.dup2(os.open(folder / "errors", os.O_WRONLY | os.O_CREAT), 2)
+        records = sweep(operation, fault, folder, stride)
+        (folder / "records.json").write_text(json.dumps(records))
+        code = 0
+    except Exception:  # noqa: BLE001 - a fork must not return into its parent's code
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.waiting import started
 
 FILES = (
     "sign a file",
@@ -41,22 +44,37 @@ STRIDE = 1 if os.environ.get("AOTC_FAULTS") == "all" else 6
 MEMORY = Path("/dev/shm")
 
 
-def outcomes(bundle: Path, name: str, fault: str, tmp_path: Path) -> list[dict[str, Any]]:
-    """A record for each call that was hit."""
+type Outcomes = Callable[[str, str], list[dict[str, Any]]]
+"""Of an operation's name and a fault: a record for each call that was hit."""
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    digits_bundle: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Outcomes]:
+    """All are asked of one process, which imports the toolchain once and forks for each."""
     # In memory if there is such a place: what is asked here is not whether the disk syncs.
-    where = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path
-    stride = STRIDE if "folder" in name else 1
-    with tempfile.TemporaryDirectory(dir=where) as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.faults.sweep", bundle, name, fault, folder, str(stride)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    records: list[dict[str, Any]] = json.loads(done.stdout)
-    assert len(records) >= 5 and all(record["call"] for record in records)
-    return records
+    where = MEMORY if os.access(MEMORY, os.W_OK) else tmp_path_factory.mktemp("sweeps")
+    command = [sys.executable, "-m", "tests.faults.sweep", str(digits_bundle[0])]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as sweeper:
+        assert sweeper.stdin and sweeper.stdout
+        asked, answered = sweeper.stdin, sweeper.stdout
+
+        def records(name: str, fault: str) -> list[dict[str, Any]]:
+            stride = STRIDE if "folder" in name else 1
+            with tempfile.TemporaryDirectory(dir=where) as folder:
+                asked.write(json.dumps([name, fault, folder, stride]) + "\n")
+                asked.flush()
+                code = answered.readline()
+                errors = Path(folder, "errors").read_text("utf-8")
+                assert (code, errors) == ("0\n", ""), errors
+                records_file = Path(folder, "records.json")
+                found: list[dict[str, Any]] = json.loads(records_file.read_bytes())
+            assert len(found) >= 5 and all(record["call"] for record in found)
+            return found
+
+        yield records
+        asked.close()
 
 
 def states_of(name: str) -> set[str]:
@@ -80,9 +98,9 @@ def ends_well_when_run_again(name: str, record: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", KILLED)
 def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+    name: str, outcomes: Outcomes
 ) -> None:
-    records = outcomes(digits_bundle[0], name, "KILL", tmp_path)
+    records = outcomes(name, "KILL")
     allowed = states_of(name) | ({"aside"} if name == IN_TWO_STEPS else set())
     for record in records:
         assert record["code"] == -9
@@ -94,19 +112,19 @@ def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_ctrl_c_leaves_the_old_result_or_the_new_one_and_nothing_else(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+    name: str, outcomes: Outcomes
 ) -> None:
-    for record in outcomes(digits_bundle[0], name, "INTERRUPT", tmp_path):
+    for record in outcomes(name, "INTERRUPT"):
         assert (record["code"], record["litter"]) == (130, []), record
         assert record["state"] in states_of(name) - {*ONE_OF_TWO.values()}, record
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_full_disk_is_an_error_of_ours_and_leaves_the_old_result_and_nothing_else(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+    name: str, outcomes: Outcomes
 ) -> None:
     """Calls that tidy up may fail without harm, and the last one only makes the rename last."""
-    records = outcomes(digits_bundle[0], name, "FULL", tmp_path)
+    records = outcomes(name, "FULL")
     for record in records:
         assert record["code"] in (0, 2) and record["litter"] == [], record
         assert record["state"] in states_of(name) - {"a private key"}, record
@@ -118,10 +136,10 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_old_result_and_nothing_e
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_place_that_is_read_only_or_becomes_so_is_an_error_of_ours_and_nothing_is_half(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
+    name: str, outcomes: Outcomes
 ) -> None:
     """What cannot be removed any more has a temporary name, and the next run removes it."""
-    first, *later = outcomes(digits_bundle[0], name, "READ_ONLY", tmp_path)
+    first, *later = outcomes(name, "READ_ONLY")
     assert (first["code"], first["said"], first["litter"]) == (2, "AOTC-E003", []), first
     assert first["state"] == ("old" if "old" in states_of(name) else "none"), first
     allowed = states_of(name) | ({"aside"} if name == IN_TWO_STEPS else set())
