@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+from plain_trials import PlainTrials
 
 from aotc.errors import CaptureError, ParityError
 from aotc.pipeline.build import Built, build
-from aotc_runtime.schema.manifest import Pad, Split, TrialRan
+from aotc_runtime.schema.manifest import EntryPoint, Pad, Split, TrialRan
 
 TARGETS = Path(__file__).parents[2] / "targets"
 
@@ -82,6 +84,9 @@ def tied(x, y):
 def tied_leaky(x, y):
     return x - x.mean(0), y
 
+def pairs(x):
+    return x.reshape(-1, 2, 3).reshape(-1, 3)
+
 def branch(x):
     return x if x.shape[0] > 4 else -x
 
@@ -106,21 +111,23 @@ def tokens_largest(tokens, mask):
     return tokens.max()
 """
 
-TOKENS = """
+HEAD = """
 schema = 1
 name = "shapes"
 version = "1.0.0"
 targets = ["cpu-x86-64-v3"]
+"""
+
+SHORT = """
 [dimensions.rows]
 range = [1, 4]
 profiles = [4]
-[entry_points.f]
-function = "program:{function}"
-inputs.tokens = {{ shape = ["rows"], dtype = "int32" }}
-inputs.mask = {{ shape = ["rows"], dtype = "bool" }}
-out_of_profile.rows = {{ policy = "pad", mask = "mask" }}
-fixtures.{numbers}
 """
+TOKENS = """
+inputs.tokens = { shape = ["rows"], dtype = "int32" }
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+out_of_profile.rows = { policy = "pad", mask = "mask" }
+fixtures."""
 
 MANIFEST = """
 schema = 1
@@ -143,15 +150,31 @@ out_of_profile.rows = { policy = "pad", mask = "mask", length = "n" }
 """
 
 
+def entry(name: str, function: str, more: str) -> str:
+    return f'[entry_points.{name}]\nfunction = "program:{function}"\n{more}\n'
+
+
+def at_x(name: str, function: str, more: str) -> str:
+    return entry(name, function, f'inputs.x = {{ shape = ["rows", 3], dtype = "float32" }}\n{more}')
+
+
 def built(folder: Path, function: str, more: str, *targets: str) -> Built:
     named = ", ".join(f'"{target}"' for target in targets or ("cpu-x86-64-v3",))
     return built_by(folder, MANIFEST.format(function=function, more=more, targets=named))
 
 
-def built_by(folder: Path, manifest: str) -> Built:
+def written(folder: Path, manifest: str) -> Path:
     (folder / "program.py").write_text(PROGRAM)
     (folder / "manifest.toml").write_text(manifest)
-    return build(folder / "manifest.toml", output=folder / "b.aotb")
+    return folder / "manifest.toml"
+
+
+def built_by(folder: Path, manifest: str) -> Built:
+    return build(written(folder, manifest), output=folder / "b.aotb")
+
+
+def entries_of(done: Built) -> Mapping[str, EntryPoint]:
+    return done.bundle.manifests["cpu-x86-64-v3"].entry_points
 
 
 def refused(folder: Path, function: str, more: str) -> ParityError:
@@ -161,55 +184,55 @@ def refused(folder: Path, function: str, more: str) -> ParityError:
     return caught.value
 
 
-@pytest.mark.parametrize("numbers", ["ranges = { tokens = [0, 63] }", 'file = "tokens.npz"'])
-def test_integers_are_padded_with_numbers_that_they_are_known_to_hold(
-    tmp_path: Path, numbers: str
-) -> None:
+def test_integers_are_padded_with_numbers_that_they_are_known_to_hold(tmp_path: Path) -> None:
     np.savez(tmp_path / "tokens.npz", tokens=np.asarray([9, 63, 2, 40], np.int32))
-    manifest = built_by(tmp_path, TOKENS.format(function="encoder", numbers=numbers))
-    parts = manifest.bundle.manifests["cpu-x86-64-v3"]
-    policy = parts.entry_points["f"].out_of_profile["rows"]
-    assert isinstance(policy, Pad)
-    assert all(float(trial.max_abs) < 1e-5 for trial in policy.proof)
-    tried = {(trial.fill, trial.inputs) for trial in policy.proof}
-    assert {("largest", "low"), ("smallest", "high"), ("largest", "fixture")} <= tried
+    said = entry("said", "encoder", f"{TOKENS}ranges = {{ tokens = [0, 63] }}")
+    recorded = entry("recorded", "encoder", f'{TOKENS}file = "tokens.npz"')
+    entry_points = entries_of(built_by(tmp_path, HEAD + SHORT + said + recorded))
+    assert set(entry_points) == {"said", "recorded"}
+    for entry_point in entry_points.values():
+        policy = entry_point.out_of_profile["rows"]
+        assert isinstance(policy, Pad)
+        assert all(float(trial.max_abs) < 1e-5 for trial in policy.proof)
+        tried = {(trial.fill, trial.inputs) for trial in policy.proof}
+        assert {("largest", "low"), ("smallest", "high"), ("largest", "fixture")} <= tried
 
 
-@pytest.mark.parametrize(
-    ("function", "lowest", "highest", "filled"),
-    [
-        ("tokens_norm", 0, 63, "tokens = 0"),
-        ("tokens_softmax", 0, 63, "tokens = 0"),
-        ("tokens_below_zero", -9, 9, "tokens = 0"),
-        ("tokens_largest", 0, 1, "tokens = 1"),
-        ("encoder", 0, 64, "tokens = 64"),
-    ],
-)
+INTEGERS = {
+    "tokens_norm": (0, 63, "tokens = 0"),
+    "tokens_softmax": (0, 63, "tokens = 0"),
+    "tokens_below_zero": (-9, 9, "tokens = 0"),
+    "tokens_largest": (0, 1, "tokens = 1"),
+    "encoder": (0, 64, "tokens = 64"),
+}
+"""Of a function whose padding leaks: the lowest and highest token, and which one shows it."""
+
+
+@pytest.fixture(scope="module")
+def integers(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
+    entries = "".join(
+        entry(name, name, f"{TOKENS}ranges = {{ tokens = [{lowest}, {highest}] }}")
+        for name, (lowest, highest, _) in INTEGERS.items()
+    )
+    return PlainTrials(written(tmp_path_factory.mktemp("integers"), HEAD + SHORT + entries))
+
+
+@pytest.mark.parametrize("function", INTEGERS)
 def test_integers_that_leak_are_refused_whatever_their_range_is(
-    tmp_path: Path, function: str, lowest: int, highest: int, filled: str
+    integers: PlainTrials, function: str
 ) -> None:
-    numbers = f"ranges = {{ tokens = [{lowest}, {highest}] }}"
-    with pytest.raises(ParityError) as caught:
-        built_by(tmp_path, TOKENS.format(function=function, numbers=numbers))
-    (finding,) = caught.value.findings
+    finding = integers.refusal(function)
     assert finding.code == "AOTC-E955"
-    assert f"({filled})" in finding.found
+    assert f"({INTEGERS[function][2]})" in finding.found
     assert ("beyond its table" in finding.hint) == (function == "encoder")
 
 
-SIGNS = """
-schema = 1
-name = "shapes"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
+LONG = """
 [dimensions.rows]
 range = [5, 16]
 profiles = [8, 16]
-[entry_points.f]
-function = "program:{function}"
-tolerance = {{ rtol = 1e-4, atol = 1e-4 }}
-{more}
 """
+TOLERANCE = "tolerance = { rtol = 1e-4, atol = 1e-4 }\n"
 
 PRODUCTS = """
 inputs.a = { shape = ["rows"], dtype = "int32" }
@@ -237,44 +260,50 @@ fixtures.ranges = { pos = [0, HIGHEST] }
 """
 
 
-@pytest.mark.parametrize(
-    ("function", "more"),
-    [
-        ("ring", POSITION.replace("HIGHEST", "6")),
-        ("imax", PRODUCTS),
-        ("imin", PRODUCTS),
-        ("maxsim", SCORES),
-        ("minsim", SCORES),
-        ("diff", COLUMNS),
-        ("diff_min", COLUMNS),
-    ],
-)
+SIGNS = {
+    "ring": POSITION.replace("HIGHEST", "6"),
+    "imax": PRODUCTS,
+    "imin": PRODUCTS,
+    "maxsim": SCORES,
+    "minsim": SCORES,
+    "diff": COLUMNS,
+    "diff_min": COLUMNS,
+}
+RIGHT = {
+    "ring": POSITION.replace("HIGHEST", "4"),
+    "imax_right": PRODUCTS,
+    "maxsim_right": SCORES,
+    "diff_right": COLUMNS,
+}
+
+
+def signs_of(functions: Mapping[str, str]) -> str:
+    entries = (entry(name, name, TOLERANCE + more) for name, more in functions.items())
+    return HEAD + LONG + "".join(entries)
+
+
+@pytest.fixture(scope="module")
+def signs(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
+    return PlainTrials(written(tmp_path_factory.mktemp("signs"), signs_of(SIGNS)))
+
+
+@pytest.mark.parametrize("function", SIGNS)
 def test_numbers_that_hide_a_leak_by_their_sign_or_range_are_not_the_only_ones_tried(
-    tmp_path: Path, function: str, more: str
+    signs: PlainTrials, function: str
 ) -> None:
-    with pytest.raises(ParityError) as caught:
-        built_by(tmp_path, SIGNS.format(function=function, more=more))
-    (finding,) = caught.value.findings
-    assert finding.code == "AOTC-E955"
+    assert signs.refusal(function).code == "AOTC-E955"
 
 
-@pytest.mark.parametrize(
-    ("function", "more"),
-    [
-        ("ring", POSITION.replace("HIGHEST", "4")),
-        ("imax_right", PRODUCTS),
-        ("maxsim_right", SCORES),
-        ("diff_right", COLUMNS),
-    ],
-)
 def test_numbers_of_any_sign_and_at_the_edges_of_their_range_pass_where_nothing_leaks(
-    tmp_path: Path, function: str, more: str
+    tmp_path: Path,
 ) -> None:
-    manifest = built_by(tmp_path, SIGNS.format(function=function, more=more))
-    policy = manifest.bundle.manifests["cpu-x86-64-v3"].entry_points["f"].out_of_profile["rows"]
-    assert isinstance(policy, Pad)
-    every = {"fixture", "low", "high", "mixed", "reversed"}
-    assert {trial.inputs for trial in policy.proof} == every
+    entry_points = entries_of(built_by(tmp_path, signs_of(RIGHT)))
+    assert set(entry_points) == set(RIGHT)
+    for entry_point in entry_points.values():
+        policy = entry_point.out_of_profile["rows"]
+        assert isinstance(policy, Pad)
+        every = {"fixture", "low", "high", "mixed", "reversed"}
+        assert {trial.inputs for trial in policy.proof} == every
 
 
 @pytest.mark.parametrize("function", ["batch_norm", "softmax"])
@@ -297,16 +326,92 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(
     assert "of 52 trials differ" in finding.found
 
 
-@pytest.mark.parametrize("function", ["batch_norm", "total"])
-def test_entries_that_depend_on_each_other_are_not_split(tmp_path: Path, function: str) -> None:
-    error = refused(tmp_path, function, 'out_of_profile.rows = "split"')
+def test_entries_that_depend_on_each_other_are_not_split(
+    tmp_path: Path, leaking: PlainTrials
+) -> None:
+    error = refused(tmp_path, "batch_norm", 'out_of_profile.rows = "split"')
     (finding,) = error.findings
     assert (finding.code, error.exit_code) == ("AOTC-E956", 8)
+    assert leaking.refusal("total").code == "AOTC-E956"
 
 
-def test_a_mask_keeps_the_padding_out_and_the_proof_is_in_the_bundle(tmp_path: Path) -> None:
-    manifest = built(tmp_path, "masked", MASK).bundle.manifests["cpu-x86-64-v3"]
-    policy = manifest.entry_points["f"].out_of_profile["rows"]
+KEEP = 'inputs.keep = { shape = ["rows"], dtype = "bool" }\nout_of_profile.rows = '
+MASKED = """
+inputs.mask = { shape = ["rows"], dtype = "bool" }
+out_of_profile.rows = { policy = "pad", mask = "mask" }
+fixtures.file = "falling.npz"
+"""
+TIED = """
+inputs.y = {{ shape = ["other"], dtype = "float32" }}
+relations = [{relations}]
+profiles = [{{ rows = 4, other = 8 }}, {{ rows = 8, other = 16 }}]
+out_of_profile = {{ rows = "pad", other = "pad" }}
+"""
+OTHER = """
+[dimensions.other]
+range = [2, 40]
+"""
+RELATIONS = {
+    "equal": '"other == 2*rows"',
+    "bounded": '"other >= 2*rows", "other <= 2*rows"',
+}
+ROWS = """
+[dimensions.rows]
+range = [1, 20]
+profiles = [4, 8]
+"""
+EVEN = """
+[dimensions.even]
+range = [1, 20]
+multiple_of = 2
+profiles = [4, 8]
+"""
+
+
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Entry points of which each passes its trials, or has no policy."""
+    entries = (
+        at_x("masked", "masked", MASK),
+        at_x("kept", "kept", KEEP + '{ policy = "pad", fill = { keep = false } }'),
+        at_x("rows", "rows", 'out_of_profile.rows = "split"'),
+        at_x("branch", "branch", ""),
+        at_x("pairs", "pairs", 'out_of_profile.even = "pad"').replace('"rows", 3', '"even", 3'),
+        *(
+            at_x(f"tied_{name}", "tied", TIED.format(relations=relations))
+            for name, relations in RELATIONS.items()
+        ),
+    )
+    folder = tmp_path_factory.mktemp("proven")
+    return built_by(folder, HEAD + ROWS + EVEN + OTHER + "".join(entries))
+
+
+@pytest.fixture(scope="module")
+def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
+    """Entry points of which none may be padded or split as its policy says."""
+    folder = tmp_path_factory.mktemp("leaking")
+    numbers = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)[::-1]
+    np.savez(folder / "falling.npz", x=np.ascontiguousarray(numbers))
+    np.savez(folder / "rising.npz", x=np.arange(12, dtype=np.float32).reshape(4, 3))
+    split = 'out_of_profile.rows = "split"\n'
+    like = 'inputs.x = { like = "program:zeros", arguments = { rows = "rows" } }\n'
+    recorded = 'profiles = [{ rows = 4 }]\nfixtures.file = "rising.npz"\n'
+    entries = (
+        at_x("total", "total", split),
+        at_x("kept", "kept", f'{KEEP}"pad"'),
+        at_x("below_zero", "below_zero", MASKED),
+        at_x("repeated", "like_first", split + recorded),
+        entry("zeros", "batch_norm", like + split),
+        *(
+            at_x(f"tied_{name}", "tied_leaky", TIED.format(relations=relations))
+            for name, relations in RELATIONS.items()
+        ),
+    )
+    return PlainTrials(written(folder, HEAD + ROWS + OTHER + "".join(entries)))
+
+
+def test_a_mask_keeps_the_padding_out_and_the_proof_is_in_the_bundle(proven: Built) -> None:
+    policy = entries_of(proven)["masked"].out_of_profile["rows"]
     assert isinstance(policy, Pad)
     assert (policy.mask, policy.length) == ("mask", "n")
     assert {trial.fill for trial in policy.proof} == {
@@ -318,73 +423,40 @@ def test_a_mask_keeps_the_padding_out_and_the_proof_is_in_the_bundle(tmp_path: P
     assert all(float(trial.max_abs) < 1e-6 for trial in policy.proof)
 
 
-def test_a_mask_of_the_callers_is_safe_with_the_fill_that_it_declares(tmp_path: Path) -> None:
-    more = 'inputs.keep = { shape = ["rows"], dtype = "bool" }\nout_of_profile.rows = '
-    (tmp_path / "held").mkdir()
-    built(tmp_path / "held", "kept", more + '{ policy = "pad", fill = { keep = false } }')
-    assert refused(tmp_path, "kept", more + '"pad"').code == "AOTC-E955"
+def test_a_mask_of_the_callers_is_safe_with_the_fill_that_it_declares(
+    proven: Built, leaking: PlainTrials
+) -> None:
+    assert isinstance(entries_of(proven)["kept"].out_of_profile["rows"], Pad)
+    assert leaking.refusal("kept").code == "AOTC-E955"
 
 
-def test_independent_rows_are_split_and_what_no_row_carries_is_alike(tmp_path: Path) -> None:
-    done = built(tmp_path, "rows", 'out_of_profile.rows = "split"')
-    policy = done.bundle.manifests["cpu-x86-64-v3"].entry_points["f"].out_of_profile["rows"]
+def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Built) -> None:
+    policy = entries_of(proven)["rows"].out_of_profile["rows"]
     assert isinstance(policy, Split)
     fixtures = [trial for trial in policy.proof if trial.inputs == "fixture"]
     assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12]
     assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high"}
 
 
-def test_a_maximum_that_sees_zeros_beside_negative_numbers_is_refused(tmp_path: Path) -> None:
-    more = """
-inputs.mask = { shape = ["rows"], dtype = "bool" }
-out_of_profile.rows = { policy = "pad", mask = "mask" }
-fixtures.file = "f.npz"
-"""
-    numbers = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)[::-1]
-    np.savez(tmp_path / "f.npz", x=np.ascontiguousarray(numbers))
-    (finding,) = refused(tmp_path, "below_zero", more).findings
+def test_a_maximum_that_sees_zeros_beside_negative_numbers_is_refused(leaking: PlainTrials) -> None:
+    finding = leaking.refusal("below_zero")
     assert finding.code == "AOTC-E955" and finding.expected.endswith("its inputs all low")
 
 
-def test_a_recorded_file_that_is_repeated_proves_no_split(tmp_path: Path) -> None:
-    np.savez(tmp_path / "f.npz", x=np.arange(12, dtype=np.float32).reshape(4, 3))
-    more = 'out_of_profile.rows = "split"\nfixtures.file = "f.npz"'
-    text = MANIFEST.replace("profiles = [4, 8]", "profiles = [4]")
-    (tmp_path / "program.py").write_text(PROGRAM)
-    text = text.format(function="like_first", more=more, targets='"cpu-x86-64-v3"')
-    (tmp_path / "manifest.toml").write_text(text)
-    with pytest.raises(ParityError) as caught:
-        build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
-    assert caught.value.code == "AOTC-E956"
+def test_a_recorded_file_that_is_repeated_proves_no_split(leaking: PlainTrials) -> None:
+    assert leaking.refusal("repeated").code == "AOTC-E956"
 
 
-def test_zeros_that_a_function_returns_prove_nothing(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    more = 'out_of_profile.rows = "split"'
-    text = MANIFEST.format(function="batch_norm", more=more, targets='"cpu-x86-64-v3"')
-    like = '{ like = "program:zeros", arguments = { rows = "rows" } }'
-    text = text.replace('{ shape = ["rows", 3], dtype = "float32" }', like)
-    (tmp_path / "manifest.toml").write_text(text)
-    with pytest.raises(ParityError) as caught:
-        build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
-    assert caught.value.code == "AOTC-E956"
+def test_zeros_that_a_function_returns_prove_nothing(leaking: PlainTrials) -> None:
+    assert leaking.refusal("zeros").code == "AOTC-E956"
 
 
-TIED = """
-inputs.y = {{ shape = ["other"], dtype = "float32" }}
-relations = [{relations}]
-profiles = [{{ rows = 4, other = 8 }}, {{ rows = 8, other = 16 }}]
-out_of_profile = {{ rows = "pad", other = "pad" }}
-[dimensions.other]
-range = [2, 40]
-"""
-
-
-@pytest.mark.parametrize("relations", ['"other == 2*rows"', '"other >= 2*rows", "other <= 2*rows"'])
-def test_dimensions_that_relations_tie_are_proven_together(tmp_path: Path, relations: str) -> None:
-    more = TIED.format(relations=relations)
-    assert refused(tmp_path, "tied_leaky", more).code == "AOTC-E955"
-    entry_point = built(tmp_path, "tied", more).bundle.manifests["cpu-x86-64-v3"].entry_points["f"]
+@pytest.mark.parametrize("relations", RELATIONS)
+def test_dimensions_that_relations_tie_are_proven_together(
+    proven: Built, leaking: PlainTrials, relations: str
+) -> None:
+    assert leaking.refusal(f"tied_{relations}").code == "AOTC-E955"
+    entry_point = entries_of(proven)[f"tied_{relations}"]
     assert [tensor.shape for tensor in entry_point.inputs] == [("rows", 3), ("other",)]
     policy = entry_point.out_of_profile["rows"]
     assert isinstance(policy, Pad)
@@ -403,20 +475,15 @@ def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_pa
     assert len(policy.proof) == 52
 
 
-def test_a_size_at_which_the_function_fails_is_no_size_to_accept(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(
-        "def f(x):\n    return x.reshape(-1, 2, 3).reshape(-1, 3)\n"
-    )
-    more = 'out_of_profile.rows = "pad"'
-    text = MANIFEST.format(function="f", more=more, targets='"cpu-x86-64-v3"')
-    (tmp_path / "manifest.toml").write_text(text)
+def test_a_size_at_which_the_function_fails_is_no_size_to_accept(
+    tmp_path: Path, proven: Built
+) -> None:
     with pytest.raises(CaptureError) as caught:
-        build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
+        built(tmp_path, "pairs", 'out_of_profile.rows = "pad"')
     (finding,) = caught.value.findings
     assert (finding.code, finding.where) == ("AOTC-E829", "f[rows=1]")
     assert "multiple_of" in finding.hint
-    (tmp_path / "manifest.toml").write_text(text.replace("20]", "20]\nmultiple_of = 2"))
-    build(tmp_path / "manifest.toml", output=tmp_path / "b.aotb")
+    assert isinstance(entries_of(proven)["pairs"].out_of_profile["even"], Pad)
 
 
 def test_a_target_of_its_own_profiles_has_those_and_no_others(tmp_path: Path) -> None:
@@ -429,8 +496,7 @@ def test_a_target_of_its_own_profiles_has_those_and_no_others(tmp_path: Path) ->
     assert sizes == {"cpu-x86-64-v3": [4, 8], "cpu-x86-64-v4": [2]}
 
 
-def test_a_specialised_dimension_is_told_after_the_build(tmp_path: Path) -> None:
-    done = built(tmp_path, "branch", "")
-    assert any("asks whether rows > 4" in note for note in done.notes)
-    entry_point = done.bundle.manifests["cpu-x86-64-v3"].entry_points["f"]
-    assert entry_point.specialized["rows"].startswith("branch in program.py ")
+def test_a_specialised_dimension_is_told_after_the_build(proven: Built) -> None:
+    assert any("asks whether rows > 4" in note for note in proven.notes)
+    specialized = entries_of(proven)["branch"].specialized
+    assert specialized["rows"].startswith("branch in program.py ")

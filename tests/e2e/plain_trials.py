@@ -1,0 +1,71 @@
+"""Trials of padded and split calls in plain JAX, without the executables of a build."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aotc.cache.tasks import Tasks
+from aotc.config.build_manifest import read_build_manifest
+from aotc.errors import ParityError
+from aotc.pipeline import trials, user_code
+from aotc.pipeline.children.reference_worker import work
+from aotc.pipeline.plan import every_executable
+from aotc.pipeline.scratch import ProgramJob, Scratch
+from aotc.pipeline.tasks.failures import Failures
+from aotc.pipeline.tasks.workers import Workers
+from aotc.pipeline.user_code import Source
+from aotc.shapes import files
+from aotc.workers.child import Progress
+from aotc_runtime.errors import Finding
+
+
+class PlainTrials:
+    """The entry points of a manifest, captured once, whose trials are planned as a build plans
+    them. `program.py` and what the manifest names lie in its folder.
+    """
+
+    def __init__(self, manifest: Path) -> None:
+        self._manifest = read_build_manifest(manifest)
+        self._scratch = Scratch(manifest.parent / "scratch")
+        self._scratch.folder.mkdir()
+        wanted = {name: self._manifest.executables(name) for name in self._manifest.targets}
+        self._job = ProgramJob(self._manifest, self._manifest.targets, every_executable(wanted))
+        with Workers(1) as workers:
+            program, _ = user_code.capture(
+                Source(self._job, self._scratch),
+                Tasks(None, {}),
+                workers,
+                on_captured=lambda captured: None,
+                on_stage=lambda stage, done, total: None,
+                on_output=lambda process, text: None,
+                failures=Failures(keep_going=False),
+            )
+        trials.plan(self._manifest, program, wanted, self._scratch)
+
+    def refusal(self, name: str) -> Finding:
+        """Why one entry point is refused: by what runs plain JAX for a build, with that alone."""
+        scratch = Scratch(self._scratch.folder.with_name(f"scratch.{name}"))
+        shutil.copytree(self._scratch.folder, scratch.folder)
+        program, plans = scratch.read_program(), files.read_plans(scratch.folder)
+        alone = {name: program.entry_points[name]}
+        scratch.write_program(replace(program, entry_points=alone))
+        files.write_plans(
+            scratch.folder,
+            {t: [each for each in plan if each.entry_point == name] for t, plan in plans.items()},
+        )
+        path = [*sys.path]
+        try:
+            with pytest.raises(ParityError) as caught:
+                work(scratch, self._job.encode(), Progress(io.StringIO(), scratch.folder))
+        finally:
+            sys.path[:] = path
+            sys.modules.pop("program", None)
+        (finding,) = caught.value.findings
+        assert caught.value.exit_code == 8
+        return finding
