@@ -133,19 +133,6 @@ def building(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
     return start
 
 
-@pytest.mark.parametrize(("number", "exit_code", "line"), STOPS)
-def test_a_stopped_build_ends_the_capture_and_removes_its_folder(
-    building: Callable[..., Any], tmp_path: Path, number: int, exit_code: int, line: str
-) -> None:
-    with building(PROGRAM, (tmp_path / "traced").exists) as process:
-        process.send_signal(number)
-        assert process.communicate(timeout=SECONDS) == ("", f"capture: 0 of 1\n{line}")
-    assert process.returncode == exit_code
-    assert list((tmp_path / "temporary").iterdir()) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "traced").read_text()), 0)
-
-
 def test_a_stopped_build_ends_its_compilers_and_says_so_in_json(
     building: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -181,15 +168,6 @@ def test_ctrl_c_typed_at_a_terminal_ends_a_build_and_leaves_the_terminal_as_it_w
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_the_capture_of_a_build_that_is_killed_ends_with_it(
-    building: Callable[..., Any], tmp_path: Path
-) -> None:
-    with building(PROGRAM, (tmp_path / "traced").exists) as process:
-        process.kill()
-    capture = int((tmp_path / "traced").read_text())
-    wait_for_the_end(capture)
-
-
 def wait_for_the_end(process: int) -> None:
     def has_ended() -> bool:
         try:
@@ -205,26 +183,50 @@ LEAVING = """
 import multiprocessing, os, pathlib, subprocess, sys, time
 def wait():
     time.sleep(600)
-forked = multiprocessing.get_context("fork").Process(target=wait)
+def wait_as_a_daemon():
+    os.setsid()
+    wait()
+context = multiprocessing.get_context("fork")
+forked, daemon = context.Process(target=wait), context.Process(target=wait_as_a_daemon)
 forked.start()
+daemon.start()
 started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-pathlib.Path("writing").write_text(f"{forked.pid} {started.pid}")
+pathlib.Path("writing").write_text(f"{os.getpid()} {forked.pid} {daemon.pid} {started.pid}")
 pathlib.Path("writing").rename("left")
 def f(x):
     %s
     return x + 1
 """
-"""A program that starts processes of its own, and ends none."""
+"""A program that starts processes of its own, and ends none. It leaves its own id and theirs."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_the_program_has_started_ends_with_a_stopped_build(
-    building: Callable[..., Any], tmp_path: Path, number: int
+def ids_of(folder: Path) -> list[int]:
+    return [int(process) for process in (folder / "left").read_text("utf-8").split()]
+
+
+@pytest.mark.parametrize(("number", "exit_code", "line"), STOPS)
+def test_a_stopped_build_ends_the_capture_and_what_that_has_started_and_removes_its_folder(
+    building: Callable[..., Any], tmp_path: Path, number: int, exit_code: int, line: str
 ) -> None:
     with building(LEAVING % "time.sleep(600)", (tmp_path / "left").exists) as process:
         process.send_signal(number)
-    for left in (tmp_path / "left").read_text().split():
-        wait_for_the_end(int(left))
+        assert process.communicate(timeout=SECONDS) == ("", f"capture: 0 of 1\n{line}")
+    assert process.returncode == exit_code
+    assert list((tmp_path / "temporary").iterdir()) == []
+    capture, *left = ids_of(tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(capture, 0)
+    for each in left:
+        wait_for_the_end(each)
+
+
+def test_the_capture_of_a_build_that_is_killed_ends_with_it_and_what_it_has_started(
+    building: Callable[..., Any], tmp_path: Path
+) -> None:
+    with building(LEAVING % "time.sleep(600)", (tmp_path / "left").exists) as process:
+        process.kill()
+    for each in ids_of(tmp_path):
+        wait_for_the_end(each)
 
 
 @pytest.mark.parametrize(
@@ -238,22 +240,8 @@ def test_what_the_program_has_started_neither_delays_nor_outlives_a_build(
     with building(LEAVING % doing, (tmp_path / "left").exists, *output) as process:
         process.communicate(timeout=SECONDS)
     assert process.returncode == exit_code
-    for left in (tmp_path / "left").read_text().split():
-        wait_for_the_end(int(left))
-
-
-def test_a_daemon_of_the_program_neither_delays_nor_outlives_a_build(
-    building: Callable[..., Any], tmp_path: Path
-) -> None:
-    source = (LEAVING % "pass").replace(
-        "    time.sleep(600)\n", "    os.setsid(); time.sleep(600)\n"
-    )
-    output = ("-o", str(tmp_path / "slow.aotb"), "--cache", "off")
-    with building(source, (tmp_path / "left").exists, *output) as process:
-        process.communicate(timeout=SECONDS)
-    assert process.returncode == 0
-    for left in (tmp_path / "left").read_text().split():
-        wait_for_the_end(int(left))
+    for each in ids_of(tmp_path):
+        wait_for_the_end(each)
 
 
 IMPORTING = """
