@@ -86,7 +86,9 @@ def test_a_folder_that_others_may_write_and_a_size_that_is_none_are_refused(
     refused(["build", "tiny.toml", "--cache", filled], 2, "AOTC-E060")
 
 
-def test_explain_says_of_each_task_whether_it_ran_and_why(aotc: Run, tmp_path: Path) -> None:
+def test_explain_says_of_each_task_whether_it_ran_and_why_and_verbose_when_it_ends(
+    aotc: Run, tmp_path: Path
+) -> None:
     (tmp_path / "tiny.toml").write_text(MANIFEST)
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
     build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--explain")
@@ -94,9 +96,14 @@ def test_explain_says_of_each_task_whether_it_ran_and_why(aotc: Run, tmp_path: P
     assert "tasks       5, 0 of them cached\ncompared    with nothing: no build of this" in first
     assert "\n  run       capture\n            not built before\n" in first
     assert "run       executable f for cpu-x86-64-v3" in first
-    again = aotc(*build).stdout
-    assert "tasks       5, 4 of them cached\ncompared    with the last build of this" in again
-    assert "\n  cached    capture\n" in again
+    again = aotc(*build, "-v")
+    assert (
+        "tasks       5, 4 of them cached\ncompared    with the last build of this" in again.stdout
+    )
+    assert "\n  cached    capture\n" in again.stdout
+    lines = again.stderr.splitlines()
+    assert "executable f for cpu-x86-64-v3: cached" in lines
+    assert any(line.startswith("pack: ") and line.endswith(" s") for line in lines)
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 2\n")
     document = aotc(*build, "--json").document
     assert document["compared_with"] == "the last build of this manifest"
@@ -135,16 +142,6 @@ def test_a_build_that_fails_says_what_was_done_and_what_was_not(aotc: Run, tmp_p
     assert [finding["code"] for finding in document["findings"]] == ["AOTC-E904", "AOTC-E842"]
     assert document["compared_with"].startswith("nothing: ")
     assert "\n  not begun pack\n" in aotc(*build, "--explain").stderr
-
-
-def test_verbose_builds_have_a_line_for_each_task_as_it_ends(aotc: Run, tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(MANIFEST)
-    (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
-    build = ("build", "tiny.toml", "--cache", tmp_path / "cache")
-    assert aotc(*build).exit_code == 0
-    lines = aotc(*build, "-v").stderr.splitlines()
-    assert "executable f for cpu-x86-64-v3: cached" in lines
-    assert any(line.startswith("pack: ") and line.endswith(" s") for line in lines)
 
 
 def test_a_build_that_was_reproduced_says_so_and_how_long_plain_jax_ran(
