@@ -170,22 +170,24 @@ def test_other_values_of_weights_are_no_other_module(base: Review, make: Make) -
     assert len(broken(found, "weights")) == 1 and broken(found, "module,toolchain") == []
 
 
-def test_another_interface_is_named_by_its_field(base: Review, make: Make) -> None:
-    found = diff(base, make("rtol = 1e-4", "rtol = 1e-3"), lines_max=9)
+def test_another_interface_is_named_by_its_field_and_another_version_too(
+    base: Review, make: Make
+) -> None:
+    between = MANIFEST[MANIFEST.index('version = "1.0.0"') : MANIFEST.index("rtol = 1e-4")]
+    other = between.replace("1.0.0", "1.0.1")
+    found = diff(base, make(f"{between}rtol = 1e-4", f"{other}rtol = 1e-3"), lines_max=9)
     assert changes(found, "interface") == [(f"f for {V3} tolerance.rtol", "0.0001", "0.001")]
-    assert kinds(found) == ["interface"]
+    assert changes(found, "identity") == [("version", "1.0.0", "1.0.1")]
+    assert sorted(kinds(found)) == ["identity", "interface"]
 
 
-def test_profiles_and_versions_that_one_of_them_lacks_are_named(base: Review, make: Make) -> None:
+def test_profiles_that_one_of_them_lacks_are_named(base: Review, make: Make) -> None:
     found = diff(base, make("profiles = [4, 16]", "profiles = [4, 32]"), lines_max=9)
     assert changes(found, "profiles") == [
         (f"f for {V3} n=16", "there", "-"),
         (f"f for {V3} n=32", "-", "there"),
     ]
     assert not changes(found, "module"), "executables of other sizes are not compared"
-    found = diff(base, make('version = "1.0.0"', 'version = "1.0.1"'), lines_max=9)
-    assert changes(found, "identity") == [("version", "1.0.0", "1.0.1")]
-    assert kinds(found) == ["identity"]
 
 
 def test_a_copy_without_a_target_is_not_the_same(base: Review) -> None:
