@@ -59,13 +59,15 @@ class PlainTrials:
             scratch.folder,
             {t: [each for each in plan if each.entry_point == name] for t, plan in plans.items()},
         )
-        path = [*sys.path]
+        path, others = [*sys.path], sys.modules.pop("program", None)
         try:
             with pytest.raises(ParityError) as caught:
                 work(scratch, self._job.encode(), Progress(io.StringIO(), scratch.folder))
         finally:
             sys.path[:] = path
             sys.modules.pop("program", None)
+            if others is not None:
+                sys.modules["program"] = others
         (finding,) = caught.value.findings
         assert caught.value.exit_code == 8
         return finding

@@ -122,6 +122,8 @@ def drafting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drafti
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "calls.py").write_text(CALLABLES)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("program", "calls"):  # of another test, whose folder is gone
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
     def drafted(*arguments: str) -> Draft:
         options = init_command.make_context("init", [*arguments]).params
