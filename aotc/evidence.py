@@ -22,6 +22,9 @@ XLA = "XLA"
 RUNTIME = "XLA runtime"
 """The place of code that was written once, in XLA: copies, loops, branches, sorts."""
 
+IREE = "IREE"
+"""The place of code that IREE generated for the program."""
+
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
 
@@ -32,6 +35,7 @@ PLACES = (
     CUSTOM_CALL,
     "DUCC",
     "Eigen",
+    IREE,
     "LAPACK",
     "Triton",
     "XNN",

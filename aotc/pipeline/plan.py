@@ -16,7 +16,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.errors import refusal
 from aotc.stages import CapturedEntryPoint, CompileJob
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Target
+from aotc_runtime.schema.manifest import Target, WeightArgument
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
@@ -123,6 +123,11 @@ def compile_jobs(
                 target=target,
                 mesh=entry_point.mesh,
                 calls=entry_point.calls,
+                weights=tuple(
+                    place
+                    for place, argument in enumerate(profile.arguments)
+                    if isinstance(argument, WeightArgument)
+                ),
             )
             for key, (entry_point, profile) in captured.items()
             if key in chosen[target.name]
