@@ -50,7 +50,7 @@ def _measured(bundle: Path, policy: Path, target: str, threads: int) -> dict[str
     source, trusted = open_bundle(bundle), read_policy(policy)
     try:
         with vouch(source, trusted, time.time()) as vouched:
-            devices = vouched.wanted_devices(target)
+            devices = vouched.wanted(target).devices
             engine.processor(threads, devices)
             verified = fit(vouched, detect_all(devices), target).finish()
     except AotcError:

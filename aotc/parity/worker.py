@@ -38,7 +38,7 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> Answer:
     """
     # A gate that does not open says nothing about the host: the build itself is broken.
     with vouch(open_bundle(bundle), read_policy(policy), time.time()) as vouched:
-        facts = detect_all(vouched.wanted_devices(target))
+        facts = detect_all(vouched.wanted(target).devices)
         judged = judge(vouched, facts, target)
         manifest, findings = judged.manifest, judged.choice.findings
         if manifest is not None and findings:

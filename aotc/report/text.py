@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 from rich.console import Console
 from rich.text import Text
@@ -15,16 +16,9 @@ from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
 from aotc.report.shapes import masks_and_lengths, shapes_lines
 from aotc_runtime.formats.in_toto import SBOM_TYPE
-from aotc_runtime.schema.devices import (
-    XLA,
-    CudaDevice,
-    RocmDevice,
-    TargetDevice,
-    TpuDevice,
-    engine_name,
-)
+from aotc_runtime.schema.devices import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.labels import sizes_text
-from aotc_runtime.schema.manifest import Target
+from aotc_runtime.schema.manifest import XLA, Target, engine_name
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import Built
@@ -120,7 +114,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
 def _runs_with(target: Mapping[str, Any]) -> str:
     """The versions of the engine that may run a target's executables."""
     requires = target["requires"]
-    if engine_name(requires["platform"]) == XLA:
+    if engine_name(msgspec.convert(target["target"], Target)) == XLA:
         return f"jaxlib {' or '.join(target['accepts_jaxlib'])}"
     engine = requires["device"]
     return f"{engine['plugin']} {' or '.join(engine['accepts_plugin'])}"

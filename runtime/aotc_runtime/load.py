@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from aotc_runtime.engines import registry
-from aotc_runtime.engines.registry import detect
-from aotc_runtime.engines.xla import engine as xla
-from aotc_runtime.engines.xla.cpu.device import DEVICES_MAX
+from aotc_runtime.engines.device import DEVICES_MAX
+from aotc_runtime.engines.registry import refused_devices
 from aotc_runtime.errors import AotcError, refusal
-from aotc_runtime.schema.devices import XLA
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import load_executables, make_resident
-from aotc_runtime.system import host
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import fit, vouch
@@ -69,10 +66,11 @@ def load(
 
     path: an .aotb file or an OCI layout folder.  trust: a policy, or the path of its TOML file.
     target: one of the bundle's targets, or None for the best that this host can run.
-    threads: size of XLA's thread pool, or None for one thread per processor; the first load in a
-    process decides.
-    devices: how many devices XLA makes of the processor, or None for as many as this bundle needs;
-    the first load in a process decides, so state the most that a later bundle with a mesh needs.
+    threads: size of the engine's thread pool, or None for one thread per processor; the first load
+    in a process decides.
+    devices: how many devices the engine makes of the processor, or None for as many as this bundle
+    needs; the first load in a process decides, so state the most that a later bundle with a mesh
+    needs.
     memory_limit: bytes that the bundle may need, or None for what the process may still allocate.
     wait: with False, load in a thread, and return a handle to poll, wait for or await.
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
@@ -118,14 +116,12 @@ def _load(
     lap("open")
     with vouch(source, policy, time.time()) as vouched:
         lap("verify")
-        engines = vouched.wanted_engines(target)
-        # XLA is started only for a bundle that is trusted, and has executables for it.
-        count = _start_runtime(threads, devices, vouched.wanted_devices(target), engines)
-        facts = detect(memory_limit, count, vouched.wanted_platforms(target), engines)
+        # An engine is started only for a bundle that is trusted, and has executables for it.
+        facts = registry.prepare(vouched.wanted(target), threads, devices, memory_limit)
         lap("runtime")
         fitting = fit(vouched, facts, target)
         enter(State.LOADING)
-        device = registry.start(fitting.manifest.target.platform, threads, devices)
+        device = registry.start(fitting.manifest.target, threads, devices)
         # The weights are being hashed meanwhile; nothing runs before that is done.
         executables = load_executables(device, fitting.manifest, fitting.executables)
         lap("deserialize")
@@ -138,26 +134,6 @@ def _load(
     timings["total"] = last - started
     loaded.timings.update(timings)
     return loaded
-
-
-def _start_runtime(
-    threads: int | None, devices: int | None, wanted: int, engines: Collection[str]
-) -> int:
-    """Start XLA if it is one of the engines that the bundle needs, and is installed. Into how many
-    devices the processor is to be divided.
-
-    devices: what the caller asks for.  wanted: what the bundle needs, which counts where the caller
-    says nothing. Raises ResourceError (AOTC-E555) for more than XLA makes, or has made before.
-    """
-    count = wanted if devices is None else devices
-    if count > DEVICES_MAX:
-        raise _refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
-    # Without jaxlib, verification names the extra that is missing.
-    if XLA in engines and host.is_installed("jaxlib"):
-        started = xla.processor(threads, count)
-        if devices is not None and started.device_count < devices:
-            raise _refused_devices(f"at most {started.device_count}, which XLA has", devices)
-    return count
 
 
 def _require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
@@ -173,7 +149,7 @@ def _require_numbers(threads: int | None, devices: int | None, memory_limit: int
             "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
         )
     if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
-        raise _refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
+        raise refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
 
 
 def _policy_path(trust: object) -> Path:
@@ -195,8 +171,3 @@ def _is_number(value: Any, least: int) -> bool:
 
 def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> AotcError:
     return refusal(code, f"load {argument}", repr(found)[:80], expected=expected, hint=hint)
-
-
-def _refused_devices(expected: str, found: object) -> AotcError:
-    hint = "pass `devices` to the first load of the process, or leave it out"
-    return _refused("AOTC-E555", "devices", expected, found, hint)

@@ -72,8 +72,8 @@ def test_only_a_bundle_or_a_target_for_accelerators_wants_to_know_of_them(
     genuine: MemoryBundle, policy: TrustPolicy, both: MemoryBundle, ours: LocalSigner
 ) -> None:
     with vouch(genuine, policy, time.time()) as vouched:
-        assert vouched.wanted_platforms(None) == ()
+        assert vouched.wanted(None).platforms == {"xla": ()}
     with vouch(both, policy_for(ours), time.time()) as vouched:
-        assert vouched.wanted_platforms(None) == ("cuda",)
-        assert vouched.wanted_platforms("gpu") == ("cuda",)
-        assert vouched.wanted_platforms("no such target") == ()
+        assert vouched.wanted(None).platforms == {"xla": ("cuda",)}
+        assert vouched.wanted("gpu").platforms == {"xla": ("cuda",)}
+        assert vouched.wanted("no such target").platforms == {}

@@ -16,6 +16,10 @@ from aotc_runtime.errors import refusal
 from aotc_runtime.schema.devices import Mesh, Sharding
 from aotc_runtime.schema.proof import VerifiedBlob
 
+DEVICES_MAX = 4096
+"""The most devices that a processor is asked to be: XLA takes seconds to make so many, and for more
+the square of their number."""
+
 type Array = np.ndarray[Any, Any]
 
 type Buffer = Any

@@ -1,9 +1,10 @@
 """What the runtime needs of an engine: the library that runs the executables of a bundle.
 
 A distribution brings an engine by an entry point of the group `aotc_runtime.engines`, which names
-an `Engine` and has the engine's name. The platform of a bundle's target says which engine it needs
-(`registry.engine_name`). In the order in which a load uses an engine:
+an `Engine` and has the engine's name. A target says which engine it needs
+(`schema.manifest.engine_name`). In the order in which a load uses an engine:
 
+    Engine.machine      what it calls this host's processor and its features
     Engine.facts        what of a platform this host has; starts nothing
     Engine.start        devices of a platform, one `Device` per process and platform
     Device.deserialize  all executables of a target, from verified bytes
@@ -15,9 +16,9 @@ an `Engine` and has the engine's name. The platform of a bundle's target says wh
                         when a bundle was closed; executables and buffers that nothing refers to any
                         more give their memory back by themselves
 
-Called from several threads at once, all but `Engine.start` and `deserialize`. What an engine raises
-while an executable runs is an instance of `Device.error`, which the runtime tells as AOTC-E755.
-docs/targets.md shows a whole engine.
+Called from several threads at once, all but `Engine.machine`, `start` and `deserialize`. What an
+engine raises while an executable runs is an instance of `Device.error`, which the runtime tells as
+AOTC-E755. docs/targets.md shows a whole engine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Protocol
 
 from aotc_runtime.engines.device import Device
 from aotc_runtime.schema.facts import Accelerator
+from aotc_runtime.system.host import Machine
 
 
 class Engine(Protocol):
@@ -36,6 +38,14 @@ class Engine(Protocol):
     def platforms(self) -> Sequence[str]:
         """The platforms that `aotc_runtime host` asks about; facts are also asked for others by
         name.
+        """
+
+    def machine(self, threads: int | None, devices: int | None) -> Machine | None:
+        """This host's processor, where the engine's compiler decides what is a feature of it; the
+        engine may be started for that. None leaves it to the system, as most engines do.
+
+        threads: of its pool, None for one per processor.  devices: how many to make of the
+        processor, None if nobody says; at most `device.DEVICES_MAX`.
         """
 
     def facts(self, platform: str) -> Accelerator | None:

@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from aotc_runtime.engines.device import Device
-from aotc_runtime.errors import refusal
-from aotc_runtime.schema.devices import XLA, engine_name
-from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
+from aotc_runtime.engines.device import DEVICES_MAX, Device
+from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.schema.facts import Accelerator, HostFacts, Wanted
+from aotc_runtime.schema.manifest import XLA, Target, engine_name
 from aotc_runtime.system import host, processor
 
 if TYPE_CHECKING:
@@ -21,12 +19,16 @@ if TYPE_CHECKING:
 
 GROUP = "aotc_runtime.engines"
 
+_PROCESSOR: Mapping[str, Collection[str]] = {XLA: ()}
+
 
 @cache
 def find(name: str) -> Engine | None:
     """An engine by its name; None if no distribution brings it."""
     if name == XLA:
-        # What importlib.metadata would find costs milliseconds of every load.
+        # It imports numpy, which dies of SIGILL on processors that this refuses. What
+        # importlib.metadata would find costs milliseconds of every load.
+        processor.require()
         from aotc_runtime.engines.xla import engine as xla
 
         return xla
@@ -39,82 +41,104 @@ def find(name: str) -> Engine | None:
     return engine
 
 
-def engines() -> Iterator[Engine]:
-    """Every engine that is installed, XLA first."""
-    from importlib.metadata import entry_points
-
-    names = {point.name for point in entry_points(group=GROUP)} - {XLA}
-    for name in (XLA, *sorted(names)):
-        if (engine := find(name)) is not None:
-            yield engine
-
-
-def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
-    """The devices that bundles of a platform run on in this process.
+def start(target: Target, threads: int | None = None, devices: int | None = None) -> Device:
+    """The devices that bundles for a target run on in this process.
 
     Raises BackendError (AOTC-E758) where no engine for it is installed, and what `Engine.start`
     raises.
     """
-    name = engine_name(platform)
+    name = engine_name(target)
     engine = find(name)
     if engine is None:
         raise refusal(
             "AOTC-E758",
-            platform,
+            target.platform,
             "none installed",
-            expected=f"the engine {name}, which runs executables for {platform}",
+            expected=f"the engine {name}, which runs executables for {target.platform}",
             hint=f"install the package that brings it (an entry point of {GROUP})",
         )
-    return engine.start(platform, threads, devices)
+    return engine.start(target.platform, threads, devices)
+
+
+def prepare(
+    wanted: Wanted, threads: int | None, devices: int | None, memory_limit: int | None
+) -> HostFacts:
+    """The facts of this host for a bundle that is trusted, once the engines that describe the
+    processor were started for it.
+
+    wanted: what the bundle needs.  threads, devices, memory_limit: what the caller of `load` asks
+    for. Raises what `detect` raises, and ResourceError (AOTC-E555) for more devices than there are.
+    """
+    count = wanted.devices if devices is None else devices
+    if count > DEVICES_MAX:
+        raise refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
+    facts = detect(memory_limit, count, wanted.platforms, threads)
+    if devices is not None and facts.devices < devices:
+        raise refused_devices(f"at most {facts.devices}, which were made before", devices)
+    return facts
+
+
+def refused_devices(expected: str, found: object) -> AotcError:
+    """AOTC-E555 for the number of devices that `load` is asked for."""
+    return refusal(
+        "AOTC-E555",
+        "load devices",
+        repr(found)[:80],
+        expected=expected,
+        hint="pass `devices` to the first load of the process, or leave it out",
+    )
 
 
 def detect(
     memory_limit: int | None = None,
     devices: int | None = None,
-    platforms: Collection[str] = (),
-    engines: Collection[str] = (XLA,),
+    platforms: Mapping[str, Collection[str]] = _PROCESSOR,
+    threads: int | None = None,
 ) -> HostFacts:
     """The facts of this process' host.
 
-    Of the processor jaxlib is asked where it is installed, since its compiler decides what it calls
-    a feature; without it the system is, which is enough to verify bundles. Starts XLA on the
-    processor if it is installed; raises what `xla.engine`'s `processor` raises, and before jaxlib
-    is touched IncompatibleHostError (AOTC-E506) where it cannot run.
+    Of the processor an engine is asked, where its compiler decides what a feature is; without one
+    the system is, which is enough to verify bundles. Starts XLA on the processor if it is installed
+    and asked; raises what its start raises, and before jaxlib is touched IncompatibleHostError
+    (AOTC-E506) where it cannot run.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
-    devices: how many a bundle wants to run on here, if one does; there are then as many as XLA was
-    started with, now or before.  platforms: those beside the processor's whose devices are looked
-    for.  engines: that a bundle needs; without XLA among them, jaxlib is left alone.
+    devices: how many a bundle wants to run on here, if one does; there are then as many as the
+    processor was divided into, now or before.  platforms: of accelerators that are looked for, by
+    the engine that knows them; only these engines are asked for anything.  threads: of the engine
+    that is started.
     """
     found = accelerators(platforms)
-    if XLA not in engines or not host.is_installed("jaxlib"):
-        return host.facts(host.machine(), NOT_INSTALLED, devices or 1, memory_limit, found)
-    processor.require()
-    # It imports numpy, which dies of SIGILL on processors that the line above refuses.
-    from aotc_runtime.engines.xla import engine
-
-    device = engine.processor(devices=devices)
-    triple, cpu, features = device.machine()
-    machine = host.Machine(triple.partition("-")[0], cpu, features, device.kind)
-    facts = host.facts(machine, device.jaxlib, device.device_count, memory_limit, found)
-    return facts if devices is None else replace(facts, devices_fixed=True)
+    for name in sorted(platforms, key=lambda name: (name != XLA, name)):
+        engine = find(name)
+        machine = engine.machine(threads, devices) if engine is not None else None
+        if machine is not None:
+            return host.facts(machine, devices, memory_limit, found)
+    return host.facts(host.machine(), devices, memory_limit, found)
 
 
-def accelerator(platform: str) -> Accelerator | None:
-    """The devices of a platform that this process may use. Without devices where there are none;
-    None for a platform that no engine knows. May start the driver of these devices.
+def accelerators(platforms: Mapping[str, Collection[str]]) -> tuple[Accelerator, ...]:
+    """The devices of each of these platforms of which there is a device or a plugin, as its engine
+    says. May start the driver of these devices.
     """
-    engine = find(engine_name(platform))
-    return None if engine is None else engine.facts(platform)
-
-
-def accelerators(platforms: Collection[str]) -> tuple[Accelerator, ...]:
-    """The devices of each of these platforms of which there is a device or a plugin."""
-    found = (accelerator(platform) for platform in platforms)
+    found = (
+        engine.facts(platform)
+        for name, known in platforms.items()
+        if known and (engine := find(name)) is not None
+        for platform in known
+    )
     return tuple(each for each in found if each and (each.devices or each.plugin))
 
 
 def detect_all(devices: int | None = None) -> HostFacts:
     """The facts of this process' host, with what every installed engine has here."""
-    every = [platform for engine in engines() for platform in engine.platforms]
-    return detect(devices=devices, platforms=every)
+    return detect(devices=devices, platforms=every_platform())
+
+
+def every_platform() -> dict[str, Sequence[str]]:
+    """The platforms of every engine that is installed, XLA first."""
+    from importlib.metadata import entry_points
+
+    names = {point.name for point in entry_points(group=GROUP)} - {XLA}
+    found = ((name, find(name)) for name in (XLA, *sorted(names)))
+    return {name: engine.platforms for name, engine in found if engine is not None}

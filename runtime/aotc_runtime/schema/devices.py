@@ -1,9 +1,7 @@
-"""What a bundle manifest says of devices: which engine runs a target's executables, which
-accelerators they are for, and over which mesh of devices tensors are cut.
+"""What a bundle manifest says of devices: which accelerators a target is for, and over which mesh
+of devices tensors are cut.
 
-Parts of `aotc_runtime.schema.manifest`. A target's platform says its engine: XLA's own platforms
-are cpu, cuda, rocm and tpu. Any other platform is named after the engine that runs it: `NAME` or
-`NAME-DEVICES`, such as "iree-vulkan" for devices that the engine "iree" knows as vulkan.
+Parts of `aotc_runtime.schema.manifest`.
 
 A mesh (docs/bundle-format.md, "Mesh and shardings") is an array of devices with named axes. A
 sharding says for each axis of a tensor by which axes of the mesh it is cut, the first of them
@@ -17,15 +15,6 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from aotc_runtime.schema.tree import INTEGER_MAX
-
-XLA = "xla"
-XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-
-
-def engine_name(platform: str) -> str:
-    """The engine of a platform, under which an entry point of `aotc_runtime.engines` names it."""
-    return XLA if platform in XLA_PLATFORMS else platform.partition("-")[0]
-
 
 Bytes = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]

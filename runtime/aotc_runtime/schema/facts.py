@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 NOT_INSTALLED = "not installed"
@@ -59,3 +61,14 @@ class HostFacts(Struct, frozen=True):
     accelerators: tuple[Accelerator, ...] = ()
     libraries: tuple[str, ...] | None = None
     devices_fixed: bool = False
+
+
+class Wanted(Struct, frozen=True):
+    """What has to be known of a host before a bundle, or one of its targets, can be judged.
+
+    devices: into how many the processor is to be divided.  platforms: of accelerators, sorted, by
+    the engine that knows them; an engine that runs executables on the processor has none.
+    """
+
+    devices: int
+    platforms: Mapping[str, tuple[str, ...]]

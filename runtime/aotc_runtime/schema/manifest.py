@@ -467,7 +467,7 @@ class WeightSet(_Part, frozen=True):
 class Target(_Part, frozen=True, omit_defaults=True):
     """The machine that was compiled for, as the target file describes it.
 
-    platform: says which engine runs the executables (`aotc_runtime.schema.devices`).  features:
+    platform: says which engine runs the executables (`engine_name`).  features:
     LLVM feature names the code may use.  tuning: attributes that shape code generation but require
     nothing of the host.  threads: the number of threads loops are cut for.  For an accelerator, and
     for another engine than XLA, these say what its host is for: cpu is "", features and tuning are
@@ -485,6 +485,21 @@ class Target(_Part, frozen=True, omit_defaults=True):
     options: dict[str, str]
     device: TargetDevice | UnsetType = UNSET
     devices: Positive = 1
+
+
+XLA = "xla"
+XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+
+def engine_name(target: Target) -> str:
+    """The engine that runs a target's executables, under which an entry point of
+    `aotc_runtime.engines` names it.
+
+    XLA's own platforms are cpu, cuda, rocm and tpu. Any other platform is named after its engine:
+    `NAME` or `NAME-DEVICES`, such as "iree-vulkan" for devices that the engine "iree" knows as
+    vulkan.
+    """
+    return XLA if target.platform in XLA_PLATFORMS else target.platform.partition("-")[0]
 
 
 class Requirements(_Part, frozen=True):

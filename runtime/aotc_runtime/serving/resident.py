@@ -127,7 +127,7 @@ def make_resident(
     Raises BundleFormatError (AOTC-E117: a tensor is not what the manifest says), BackendError.
     """
     manifest = verified.manifest
-    device = registry.start(manifest.target.platform)
+    device = registry.start(manifest.target)
     if executables is None:
         executables = load_executables(device, manifest, verified.blobs)
     arrays: dict[tuple[str, str], Array] = {}

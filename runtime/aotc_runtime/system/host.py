@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc_runtime.schema.facts import Accelerator, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
 from aotc_runtime.version import VERSION
 
@@ -19,14 +19,18 @@ LIBRARIES = ("scipy",)
 
 
 class Machine(Struct, frozen=True):
-    """The processor. architecture, cpu, features: in LLVM's spelling.  kind: an engine's name for
-    it, "" without one.
+    """The processor. architecture, cpu, features: in LLVM's spelling.
+
+    What an engine that runs on it adds: kind, its name for it; jaxlib, the version that will run
+    executables; devices, how many it has made of it, 0 if nobody has.
     """
 
     architecture: str
     cpu: str
     features: frozenset[str]
     kind: str = ""
+    jaxlib: str = NOT_INSTALLED
+    devices: int = 0
 
 
 def machine() -> Machine:
@@ -39,12 +43,11 @@ def machine() -> Machine:
 
 def facts(
     machine: Machine,
-    jaxlib: str,
-    devices: int,
+    devices: int | None,
     memory_limit: int | None,
     accelerators: tuple[Accelerator, ...],
 ) -> HostFacts:
-    """The facts of this process' host. jaxlib: the version, and so on as in `HostFacts`.
+    """The facts of this process' host. devices: how many somebody wants of the processor.
 
     memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
     """
@@ -54,8 +57,8 @@ def facts(
         architecture=machine.architecture,
         cpu=machine.cpu,
         isa=machine.features,
-        jaxlib=jaxlib,
-        devices=devices,
+        jaxlib=machine.jaxlib,
+        devices=machine.devices or devices or 1,
         memory_bytes=free_memory() if memory_limit is None else memory_limit,
         os=system.sysname.lower(),
         kernel=system.release,
@@ -66,6 +69,7 @@ def facts(
         device_kind=machine.kind,
         libraries=tuple(name for name in LIBRARIES if is_installed(name)),
         accelerators=accelerators,
+        devices_fixed=machine.devices > 0 and devices is not None,
     )
 
 

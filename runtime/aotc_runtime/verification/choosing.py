@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import engine_name
-from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.facts import HostFacts, Wanted
+from aotc_runtime.schema.manifest import BundleManifest, engine_name
 from aotc_runtime.schema.proof import Candidate, Choice
 from aotc_runtime.verification.compatibility import check_host
 
@@ -73,34 +72,16 @@ def _judge(
     return Candidate(name, features, others, ruling.certified)
 
 
-def wanted_devices(manifests: Mapping[str, BundleManifest], wanted: str | None) -> int:
-    """How many devices a processor is to be divided into, for whichever target is chosen."""
-    return max(
-        (
-            manifest.requires.devices
-            for name, manifest in manifests.items()
-            if manifest.requires.device is UNSET and wanted in (None, name)
-        ),
-        default=1,
-    )
-
-
-def wanted_platforms(
-    manifests: Mapping[str, BundleManifest], wanted: str | None
-) -> tuple[str, ...]:
-    """Platforms of accelerators that the wanted target, or any of them, is for."""
-    platforms = {
-        manifest.requires.platform
-        for name, manifest in manifests.items()
-        if manifest.requires.device is not UNSET and wanted in (None, name)
-    }
-    return tuple(sorted(platforms))
-
-
-def wanted_engines(manifests: Mapping[str, BundleManifest], wanted: str | None) -> frozenset[str]:
-    """Engines that run the executables of whichever target is chosen."""
-    return frozenset(
-        engine_name(manifest.target.platform)
-        for name, manifest in manifests.items()
-        if wanted in (None, name)
-    )
+def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:
+    """What has to be known of a host to judge this target, or to choose one."""
+    devices = 1
+    platforms: dict[str, set[str]] = {}
+    for name, manifest in manifests.items():
+        if target in (None, name):
+            requires = manifest.requires
+            known = platforms.setdefault(engine_name(manifest.target), set())
+            if requires.device is UNSET:
+                devices = max(devices, requires.devices)
+            else:
+                known.add(requires.platform)
+    return Wanted(devices, {name: tuple(sorted(known)) for name, known in platforms.items()})

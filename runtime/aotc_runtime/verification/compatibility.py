@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.labels import without_compiling
-from aotc_runtime.schema.manifest import BundleManifest, Split
+from aotc_runtime.schema.manifest import XLA, BundleManifest, Split, engine_name
 
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
@@ -33,7 +32,7 @@ def _where(manifest: BundleManifest) -> str:
 
 
 def _needs_xla(manifest: BundleManifest) -> bool:
-    return engine_name(manifest.requires.platform) == XLA
+    return engine_name(manifest.target) == XLA
 
 
 def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:

@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from aotc_runtime import limits
 from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.devices import XLA, engine_name
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
+    XLA,
     Argument,
     BundleManifest,
     DType,
@@ -24,6 +24,7 @@ from aotc_runtime.schema.manifest import (
     ParameterKind,
     ProfileRecord,
     WeightArgument,
+    engine_name,
 )
 from aotc_runtime.schema.tree import (
     IntDictNode,
@@ -97,7 +98,7 @@ def _is_sharded(manifest: BundleManifest) -> bool:
 
 def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     target, requires = manifest.target, manifest.requires
-    if engine_name(target.platform) != XLA:
+    if engine_name(target) != XLA:
         yield from _check_engine(manifest, where)
         return
     family = "cpu" if target.device is UNSET else target.device.__struct_config__.tag

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import HostFacts, Wanted
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
@@ -31,9 +31,7 @@ from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.choosing import (
     AskCertificates,
     choose_target,
-    wanted_devices,
-    wanted_engines,
-    wanted_platforms,
+    wanted_of,
 )
 from aotc_runtime.verification.contents import (
     Contents,
@@ -149,19 +147,9 @@ def unpack(signed: Signed) -> Unpacked:
 class Vouched(Unpacked, frozen=True):
     """A bundle that the policy accepts, but for what it may say of the versions that run here."""
 
-    def wanted_devices(self, target: str | None) -> int:
-        """Into how many devices the processor is to be divided, for this target or for any."""
-        return wanted_devices(self._contents.manifests, target)
-
-    def wanted_platforms(self, target: str | None) -> tuple[str, ...]:
-        """Platforms of accelerators that this target, or any, is for: the host's facts have to
-        name those that it has.
-        """
-        return wanted_platforms(self._contents.manifests, target)
-
-    def wanted_engines(self, target: str | None) -> frozenset[str]:
-        """Engines that run the executables of this target, or of any."""
-        return wanted_engines(self._contents.manifests, target)
+    def wanted(self, target: str | None) -> Wanted:
+        """What the facts of a host have to tell, for this target or for any."""
+        return wanted_of(self._contents.manifests, target)
 
 
 def accept(unpacked: Unpacked) -> Vouched:

@@ -58,6 +58,10 @@ class Abacus(Device):
         return buffer.array.copy()
 
 
+def machine(threads: int | None, devices: int | None) -> None:
+    """The system knows the processor as well."""
+
+
 def facts(platform: str) -> Accelerator | None:
     """This host's abacus."""
     return Accelerator(platform, devices=1, kinds=(KIND,), plugin=version(DISTRIBUTION))

@@ -12,6 +12,8 @@ from aotc_runtime.engines.xla.cpu import device as cpu
 from aotc_runtime.engines.xla.cpu.device import Processor
 from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator
+from aotc_runtime.system import host
+from aotc_runtime.system.host import Machine
 
 platforms = ("cuda", "tpu")
 """The platforms beside the processor's of which facts can be gathered."""
@@ -27,6 +29,13 @@ def facts(platform: str) -> Accelerator | None:
     from aotc_runtime.engines.xla.platforms import facts
 
     return facts(platform)
+
+
+def machine(threads: int | None, devices: int | None) -> Machine | None:
+    """The processor as XLA sees it, whose compiler decides what it calls a feature; None without
+    jaxlib. Raises what `processor` raises.
+    """
+    return processor(threads, devices).machine() if host.is_installed("jaxlib") else None
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from aotc_runtime.engines.registry import accelerator
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.engines.xla.cuda import facts as cuda
 from aotc_runtime.engines.xla.cuda.device import CudaDevice
@@ -133,8 +132,8 @@ def test_a_driver_that_does_not_start_is_none(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_platforms_that_are_known_are_asked_about() -> None:
-    assert accelerator("rocm") is None
-    found = accelerator("cuda")
+    assert engine.facts("rocm") is None
+    found = engine.facts("cuda")
     assert found is not None and found.platform == "cuda"
 
 

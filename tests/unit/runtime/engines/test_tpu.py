@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.backends.tpu.topologies import GENERATIONS
-from aotc_runtime.engines.registry import accelerator, accelerators
+from aotc_runtime.engines.registry import accelerators
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.engines.xla.tpu import facts as tpu
 from aotc_runtime.engines.xla.tpu.device import TpuDevice
@@ -57,9 +57,9 @@ def test_kinds_and_devices_are_those_that_targets_are_compiled_for() -> None:
 
 def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tpu, "read_chips", lambda _: [V5E])
-    found = accelerator("tpu")
+    found = engine.facts("tpu")
     assert found is not None and found.devices == 1
-    assert "tpu" in [each.platform for each in accelerators(("cuda", "tpu"))]
+    assert "tpu" in [each.platform for each in accelerators({"xla": ("cuda", "tpu")})]
 
 
 def test_arrays_on_a_tpu_have_no_dlpack() -> None:

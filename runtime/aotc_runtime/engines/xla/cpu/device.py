@@ -22,11 +22,9 @@ from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
 from aotc_runtime.errors import refusal
 from aotc_runtime.schema.proof import VerifiedBlob
+from aotc_runtime.system.host import Machine
 
 PLATFORM = "cpu"
-
-DEVICES_MAX = 4096
-"""XLA takes seconds to make so many of a processor, and for more the square of their number."""
 
 DLPACK_CPU = 1
 """kDLCPU in dlpack.h."""
@@ -146,8 +144,8 @@ class Processor(XlaDevice):
 
         return self._dispatcher.call(executable, weights, len(inputs), outputs, miss)
 
-    def machine(self) -> tuple[str, str, frozenset[str]]:
-        """Triple, processor name and features of this host, in LLVM's spelling."""
+    def machine(self) -> Machine:
+        """This host's processor as XLA's compiler sees it."""
         topology = bytes(self._topology(self._client.devices()).serialize())
         # The target machine is a protobuf message {1: triple, 2: cpu, 3: features}.
         match = re.search(rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12", topology, re.DOTALL)
@@ -158,7 +156,9 @@ class Processor(XlaDevice):
             raise refusal("AOTC-E752", "this host's processor", "none")
         names = features[2].decode().split(",")
         present = frozenset(name[1:] for name in names if name.startswith("+"))
-        return match[1].decode(), features[1].decode(), present
+        architecture = match[1].decode().partition("-")[0]
+        cpu, count = features[1].decode(), self.device_count
+        return Machine(architecture, cpu, present, self.kind, self.jaxlib, count)
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Register LAPACK if any of these custom-call targets is in it."""
