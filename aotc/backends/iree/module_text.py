@@ -120,8 +120,10 @@ def require_supported(module: Any) -> None:
 
 def _element(type_: Any) -> str | None:
     """The type of a tensor's elements; None of what is no tensor."""
-    shaped = ir.RankedTensorType
-    return str(shaped(type_).element_type) if shaped.isinstance(type_) else None
+    try:
+        return str(ir.RankedTensorType(type_).element_type)
+    except (TypeError, ValueError):
+        return None
 
 
 def text_of(module: Any, weights: Collection[int], driver: str) -> str:

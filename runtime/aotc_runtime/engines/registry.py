@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
+from aotc_runtime.engines.iree.names import IREE
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.facts import Accelerator, HostFacts, Wanted
 from aotc_runtime.schema.manifest import XLA, Target, engine_name
@@ -32,6 +33,10 @@ def find(name: str) -> Engine | None:
         from aotc_runtime.engines.xla import engine as xla
 
         return xla
+    if name == IREE:
+        from aotc_runtime.engines.iree import engine as iree
+
+        return iree
     from importlib.metadata import entry_points
 
     points = [*entry_points(group=GROUP, name=name)]

@@ -26,6 +26,10 @@ def facts(platform: str) -> Accelerator | None:
     return detect()
 
 
+def machine(threads: int | None, devices: int | None) -> None:
+    """The system knows the processor as well."""
+
+
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
     """The processor, started with so many threads by the first who asks.
 
