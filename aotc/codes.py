@@ -632,7 +632,7 @@ COMPILE = {
         "the engine `iree` refused the program, at every level of optimization",
         "the message is IREE's, with the operation; list another engine behind it in `engines`",
         expected="a program that IREE compiles for this target",
-        hint='leave out the operation that the message names, or list another engine: `engines = '
+        hint="leave out the operation that the message names, or list another engine: `engines = "
         '["iree", "xla"]`',
     ),
 }

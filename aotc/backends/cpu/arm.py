@@ -26,8 +26,9 @@ FEATURES = frozenset(
     sm4 sve sve2 sve2-bitperm
     """.split()  # noqa: SIM905 - one each would be twenty lines
 )
-"""Features that numeric code may be made of, or that processors' names stand for, of those that Linux
-tells (`aotc_runtime.system.cpu_features`)."""
+"""Features that numeric code may be made of, or that processors' names stand for, of those that
+Linux tells (`aotc_runtime.system.cpu_features`).
+"""
 
 
 def is_triple(triple: str) -> bool:

@@ -149,7 +149,8 @@ def _problem(job: CompileJob, answer: Answer) -> AotcError:
     result = answer.result
     assert result.problem is Problem.PROGRAM
     if result.called:
-        return refused_calls(job, result.called, "none of IREE's")
+        instead = 'list another engine behind it: engines = ["iree", "xla"]'
+        return refused_calls(job, result.called, "of IREE none", instead)
     words = result.words or complaint(answer.said) or "no executable"
     return refusal("AOTC-E916", place_of(job), words)
 

@@ -171,8 +171,10 @@ def _function(signature: Signature, weights: Collection[int], driver: str) -> It
     yield f"    {assigned}func.call @{MAIN}({taken}) : ({kinds}) -> ({inner})"
     for value in results:
         yield from _cast(value.name, f"{value.name}_out", value.type, value.outside)
-    returned = ", ".join(_inside(value, "") if value.type == value.outside else f"%{value.name}_out"
-                         for value in results)
+    returned = ", ".join(
+        _inside(value, "") if value.type == value.outside else f"%{value.name}_out"
+        for value in results
+    )
     yield f"    return {returned}{f' : {types}' if results else ''}"
     yield "  }"
 

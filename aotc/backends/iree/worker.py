@@ -12,7 +12,14 @@ import time
 from pathlib import Path
 
 from aotc.backends.iree.job import Job
-from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, answer, problem_as_result
+from aotc.backends.worker_folder import (
+    Made,
+    Problem,
+    ProblemError,
+    Result,
+    answer,
+    problem_as_result,
+)
 from aotc.evidence import (
     IREE,
     Allocations,
@@ -55,8 +62,14 @@ def compile_job(job: Job, artifact: bytes) -> Made:
     driver = LOCAL_TASK if job.threads > 1 and cost.get("flops", 0) >= POOLED_FLOPS else LOCAL_SYNC
     text = text_of(module, job.weights, driver)
     started = time.perf_counter()
-    serialized = _compiled(text, (*job.flags, f"--iree-scheduling-dump-statistics-file={STATISTICS}",
-                                  "--iree-scheduling-dump-statistics-format=json"))
+    serialized = _compiled(
+        text,
+        (
+            *job.flags,
+            f"--iree-scheduling-dump-statistics-file={STATISTICS}",
+            "--iree-scheduling-dump-statistics-format=json",
+        ),
+    )
     if serialized is None:
         raise ProblemError(Problem.PROGRAM, "", called)
     seconds = time.perf_counter() - started

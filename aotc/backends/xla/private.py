@@ -2,8 +2,8 @@
 
 Imports jaxlib alone, never jax: the compile worker starts in a fifth of a second. Beside `NAMES`
 below: the dialects in `jaxlib.mlir._mlir_libs`, whose public modules take 40 ms more to import, and
-`jaxlib.lapack.registrations`; and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's own targets do
-without.
+`jaxlib.lapack.registrations`; and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's own
+targets do without.
 """
 
 from __future__ import annotations

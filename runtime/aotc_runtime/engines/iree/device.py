@@ -1,7 +1,7 @@
 """The processor as IREE runs it: an executable is a module of IREE's virtual machine.
 
-Private names of iree-base-runtime 3.13.0: `iree._runtime_libs._runtime`, the library that the package
-`iree.runtime` wraps; the wrapper takes 60 ms to import and 10 us for each call.
+Private names of iree-base-runtime 3.13.0: `iree._runtime_libs._runtime`, the library that the
+package `iree.runtime` wraps; the wrapper takes 60 ms to import and 10 us for each call.
 """
 
 from __future__ import annotations
@@ -277,9 +277,7 @@ class IreeDevice(Device):
     def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
         """A function that reads all results of a call."""
         viewers = tuple(map(self._viewer, avals))
-        return lambda buffers: [
-            show(buffer) for show, buffer in zip(viewers, buffers, strict=True)
-        ]
+        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
 
     def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
         """A function that reads a call's only result."""

@@ -1,4 +1,4 @@
-"""Types of elements: numpy's, MLIR's words for them at the interface of a module, and IREE's numbers."""
+"""Types of elements: numpy's, MLIR's words for them where a module is called, IREE's numbers."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ _METADATA = ("iree_base_runtime-", ".dist-info")
 def installed() -> str:
     """The version of the installed runtime; "" without one.
 
-    From the name of the folder that an installer leaves beside the package: importlib.metadata takes
-    10 ms to say the same.
+    From the name of the folder that an installer leaves beside the package: importlib.metadata
+    takes 10 ms to say the same.
     """
     spec = find_spec("iree")
     begin, end = _METADATA
