@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence
 from aotc.locations import EntryPointLines
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.devices import Compilation, Mesh, Sharding
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
+    Compilation,
     Cost,
     LiftedConstant,
     Memory,
+    Mesh,
     Parameter,
+    Sharding,
     Target,
     TensorSpec,
     Tuned,

@@ -106,7 +106,7 @@ def _target_of_this_device() -> str:
     """The known target that this machine's GPUs are for."""
     from aotc.backends.targets import list_targets, target_of
     from aotc_runtime.engines.xla.cuda import facts as cuda
-    from aotc_runtime.schema.devices import CudaDevice
+    from aotc_runtime.schema.manifest import CudaDevice
 
     kinds = set(cuda.detect().kinds)
     for model in list_targets(ROOT)[0].values():

@@ -21,7 +21,7 @@ from aotc.errors import quoted, refusal
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.devices import Compilation
+from aotc_runtime.schema.manifest import Compilation
 
 _ENTRY = re.compile(r"^ENTRY .*\n((?:.*\n)*?)\}", re.MULTILINE)
 _STEP = re.compile(r" = .*? ([a-z][a-z0-9-]*)\(")

@@ -2,7 +2,7 @@
 
 A kind reads its part of target files, says what a host must offer, and has a compiler, its
 `Backend`. The platform also says which engine of the runtime runs the executables
-(`aotc_runtime.schema.devices`). docs/targets.md shows a whole kind.
+(`aotc_runtime.schema.manifest`). docs/targets.md shows a whole kind.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from aotc.config.problem import shorten
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.devices import DeviceRequirements, TargetDevice
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.schema.manifest import BuiltWith, DeviceRequirements, Target, TargetDevice
 
 GROUP = "aotc.backends"
 """The group of entry points."""

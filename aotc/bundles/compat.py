@@ -18,7 +18,8 @@ from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import certificates, rules
-from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import attribute, unpack
 

@@ -20,7 +20,8 @@ from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
 from aotc_runtime.verification.trust import policy_keys

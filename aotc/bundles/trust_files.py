@@ -15,7 +15,7 @@ from aotc.signing.trust_file import read_public_key
 from aotc_runtime.digest import is_digest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.trust import (
     certifier_keys,

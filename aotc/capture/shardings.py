@@ -21,8 +21,8 @@ from aotc.capture.weights import Weights
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.shardings import assign
 from aotc.errors import raise_if
-from aotc_runtime.schema.devices import Sharding
 from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import Sharding
 
 type WeightShardings = Mapping[str, Mapping[str, Sharding]]
 """Shardings by weights set and tensor."""

@@ -11,7 +11,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError, finding
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
-from aotc_runtime.system.files import open_regular
+from aotc_runtime.system.store import open_regular
 
 
 def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:

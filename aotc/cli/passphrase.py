@@ -28,7 +28,7 @@ def given(file: Path | None) -> bytes | None:
     Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """
     if file is not None:
-        from aotc_runtime.system.files import read_file
+        from aotc_runtime.system.store import read_file
 
         try:
             line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]

@@ -12,7 +12,7 @@ from aotc.errors import finding, raise_if
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.host_facts import KIND, SCHEMA, HostDocument
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 SIZE_BYTES_MAX = 2**20
 """The document of a machine with eight GPUs has about 3 KB."""

@@ -18,9 +18,8 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.schema.certified import Certified
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun, ParityRan, Target
-from aotc_runtime.schema.proof import Candidate
 from aotc_runtime.system import processor
-from aotc_runtime.verification.choosing import AskCertificates, choose_target
+from aotc_runtime.verification.compatibility import AskCertificates, Candidate, choose_target
 
 VECTOR = re.compile(r"s?sse|avx|amx|fma|f16c|xop")
 """Features in which processors differ in how wide they compute; others make little difference."""

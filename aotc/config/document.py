@@ -17,7 +17,7 @@ from aotc.errors import BuildManifestError, finding, raise_if, refusal
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 SIZE_BYTES_MAX = 4 * 2**20
 """A file people write by hand; the largest of our own has about 2 KB."""

@@ -27,7 +27,7 @@ from aotc.config.problem import Problem, spell, unknown_reference
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.devices import Sharding
+from aotc_runtime.schema.manifest import Sharding
 from aotc_runtime.schema.shardings import text, untiled
 from aotc_runtime.words import closest
 

@@ -49,10 +49,9 @@ from aotc.config.shardings import Shardings
 from aotc.config.validation import Reading, Section
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.devices import DEVICES_MAX, Sharding
 from aotc_runtime.schema.expressions import parse_relation
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
-from aotc_runtime.schema.manifest import DimensionPolicy
+from aotc_runtime.schema.manifest import DEVICES_MAX, DimensionPolicy, Sharding
 
 RESERVED_WEIGHTS = "closure"
 """The weights set that a build makes of the arrays which functions close over."""

@@ -16,7 +16,7 @@ from aotc.stages import ByTarget, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import MeasuredCandidate, Tuned
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 type Positions = Mapping[ExecutableKey, int]
 """The place of each profile among those of its entry point, for all targets: what a file names it

@@ -13,7 +13,8 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry, Index
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root, read_unverified
+from aotc_runtime.verification.contents import read_root
+from aotc_runtime.verification.examine import read_unverified
 
 
 def with_attestation(path: Path, envelope: bytes) -> None:

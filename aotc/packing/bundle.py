@@ -44,7 +44,8 @@ from aotc_runtime.formats.oci import (
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_envelopes, read_root, read_unverified
+from aotc_runtime.verification.contents import read_envelopes, read_root
+from aotc_runtime.verification.examine import read_unverified
 
 type Data = bytes | memoryview
 

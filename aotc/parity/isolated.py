@@ -16,7 +16,7 @@ from aotc.processes import Processes, describe_status, inherited, last_line
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 SECONDS_MAX = 1800
 """Fixtures are one call per executable; half an hour means that one of them does not end."""

@@ -19,10 +19,10 @@ from aotc.processes import answers_only, end_with_parent
 from aotc_runtime.engines.registry import detect_all
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
-from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
@@ -34,7 +34,7 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, entry_point in resident.entry_points.items():
         for profile in entry_point.profiles:
-            views = tensor_views(resident.verified.blob(profile.record.fixture), profile.label)
+            views = tensor_views(resident.verified.blob(profile.record.fixture).data, profile.label)
             leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
             positional, named = arguments_of(loaded[name].parameters, leaves)
             taken = peak(partial(loaded[name], *positional, **named))

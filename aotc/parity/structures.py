@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from aotc.stages import file_stem
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.serving.compare import compare
+from aotc_runtime.serving.readiness import compare
 
 type Array = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from aotc.shapes.files import read_call
 from aotc.shapes.run import Array, run
 from aotc.shapes.trials import EntryTrials, Sizes
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 from aotc_runtime.serving.resident import ResidentBundle
 
 

@@ -21,8 +21,7 @@ from aotc.shapes.files import read_plans
 from aotc_runtime.engines.registry import detect_all
 from aotc_runtime.errors import AotcError, ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.serving.compare import Difference
-from aotc_runtime.serving.readiness import make_ready, run_fixtures
+from aotc_runtime.serving.readiness import Difference, make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy

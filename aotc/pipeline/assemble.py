@@ -22,7 +22,6 @@ from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Ex
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.schema.devices import Sharding
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,
@@ -32,6 +31,7 @@ from aotc_runtime.schema.manifest import (
     EntryPoint,
     ParityNotRun,
     ProfileRecord,
+    Sharding,
     Symbolic,
     Target,
     Tolerance,

@@ -11,9 +11,8 @@ import numpy as np
 
 from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProfile, CompileJob
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
 from aotc_runtime.schema.manifest import DType, WeightArgument, WeightTensor
-from aotc_runtime.serving.tensors import numpy_dtype
 
 DTYPES = frozenset(
     {DType.FLOAT32, DType.FLOAT64, DType.INT8, DType.INT16, DType.INT32, DType.INT64}

@@ -12,10 +12,9 @@ from msgspec import UNSET
 from aotc.evidence import EngineRefusal, EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProgram, Executable
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
 from aotc_runtime.schema.labels import ExecutableKey, without_compiling
 from aotc_runtime.schema.manifest import BundleManifest, Split
-from aotc_runtime.serving.tensors import numpy_dtype
 
 _OUTPUTS = "outputs/"
 

@@ -9,19 +9,19 @@ from msgspec import UNSET, UnsetType
 
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats.tensors import ALIGNMENT
-from aotc_runtime.schema.devices import Mesh, Sharding
+from aotc_runtime.formats.tensors import ALIGNMENT, numpy_dtype
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import (
     BundleManifest,
     DType,
     Memory,
+    Mesh,
     ProfileRecord,
+    Sharding,
     TensorSpec,
     WeightSet,
     WeightTensor,
 )
-from aotc_runtime.serving.tensors import numpy_dtype
 
 GRAIN = 16 * 1024
 """Bytes. A measurement counts whole pages, several at a time: smaller differences mean nothing."""

@@ -9,8 +9,14 @@ from msgspec import UNSET, UnsetType
 from aotc.backends.registry import kind_of
 from aotc.pipeline.memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc.stages import Executable
-from aotc_runtime.schema.devices import Mesh
-from aotc_runtime.schema.manifest import BuiltWith, EntryPoint, Requirements, Target, WeightSet
+from aotc_runtime.schema.manifest import (
+    BuiltWith,
+    EntryPoint,
+    Mesh,
+    Requirements,
+    Target,
+    WeightSet,
+)
 
 
 def requirements(

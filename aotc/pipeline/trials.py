@@ -18,7 +18,7 @@ from aotc.shapes.samples import ranges
 from aotc.shapes.verdict import At, evidence, refusals, tried
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.schema.manifest import TrialRan
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 
 def plan(

@@ -26,7 +26,7 @@ from aotc.pipeline.watching.remembered import Worker
 from aotc.stages import CapturedEntryPoint, CapturedProgram
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 type OnOutput = Callable[[str, str], None]
 """Given what a process printed that ran the user's code: the name of the process, and the text."""

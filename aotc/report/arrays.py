@@ -16,9 +16,9 @@ from aotc.config.dtypes import SHORT_DTYPES
 from aotc.errors import refusal
 from aotc.packing.files import write_atomically
 from aotc.packing.places import NPZ, require_file_place
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType, TensorSpec
-from aotc_runtime.serving.tensors import numpy_dtype
-from aotc_runtime.system.files import open_regular
+from aotc_runtime.system.store import open_regular
 
 Array = np.ndarray[Any, Any]
 

@@ -15,17 +15,15 @@ from aotc.pipeline.memory import call_bytes, total_bytes
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures
 from aotc.review.reading import evidence_of
-from aotc_runtime.canonical import decoder
+from aotc_runtime.canonical import decode_foreign, decoder
 from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.schema.devices import Mesh
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.signatures import SignedPayload, open_envelope
 

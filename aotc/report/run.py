@@ -14,11 +14,11 @@ from aotc.packing.places import NPZ, require_file_place
 from aotc.report.arrays import Array, filled, read_arguments, retyped, write_npz
 from aotc_runtime import LoadedBundle, load
 from aotc_runtime.errors import Finding
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import TensorSpec
 from aotc_runtime.schema.tree import Tree
-from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.flattening import flatten
-from aotc_runtime.serving.tensors import numpy_dtype
+from aotc_runtime.serving.readiness import compare
 from aotc_runtime.serving.trees import arguments_of
 
 

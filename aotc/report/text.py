@@ -16,9 +16,16 @@ from aotc.constants import EVERYTHING, NOT_SET, SET
 from aotc.report.columns import columns
 from aotc.report.shapes import masks_and_lengths, shapes_lines
 from aotc_runtime.formats.in_toto import SBOM_TYPE
-from aotc_runtime.schema.devices import CudaDevice, RocmDevice, TargetDevice, TpuDevice
 from aotc_runtime.schema.labels import sizes_text
-from aotc_runtime.schema.manifest import XLA, Target, engine_name
+from aotc_runtime.schema.manifest import (
+    XLA,
+    CudaDevice,
+    RocmDevice,
+    Target,
+    TargetDevice,
+    TpuDevice,
+    engine_name,
+)
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import Built

@@ -16,15 +16,15 @@ from aotc.errors import refusal
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
 from aotc_runtime import canonical
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.devices import Mesh
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, ProfileRecord
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents, Envelopes, read_unverified
+from aotc_runtime.verification.contents import Contents, Envelopes
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.signatures import Trials, open_envelope, who_signed

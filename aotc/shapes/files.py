@@ -11,11 +11,10 @@ import numpy as np
 from aotc.shapes.run import Array, Call
 from aotc.shapes.trials import EntryTrials, PlannedTrial
 from aotc.stages import file_stem
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
 from aotc_runtime.schema.labels import executable_key
 from aotc_runtime.schema.manifest import TensorSpec
-from aotc_runtime.serving.compare import Difference
-from aotc_runtime.serving.tensors import numpy_dtype
+from aotc_runtime.serving.readiness import Difference
 
 type Plans = dict[str, list[EntryTrials]]
 """The trials of each entry point, by target."""

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from aotc.shapes.trials import ABOUT_FLOATS, DECLARED, LARGEST, SMALLEST, EntryTrials
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.serving.routing.padding import fill_value
-from aotc_runtime.serving.tensors import numpy_dtype
 
 type Array = np.ndarray[Any, Any]
 

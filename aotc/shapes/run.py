@@ -16,7 +16,7 @@ from aotc.shapes.fills import fill_of
 from aotc.shapes.trials import DECLARED, EntryTrials, PlannedTrial, Sizes
 from aotc_runtime.schema.expressions import parse_expression
 from aotc_runtime.schema.manifest import TensorSpec
-from aotc_runtime.serving.compare import Difference, compare, over_all
+from aotc_runtime.serving.readiness import Difference, compare, over_all
 from aotc_runtime.serving.routing.padding import cut, mask, pad
 from aotc_runtime.serving.routing.splitting import axis_of, join, piece
 

@@ -21,7 +21,7 @@ from aotc.shapes.trials import (
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import sizes_text
 from aotc_runtime.schema.manifest import Trial, TrialRan
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 type Tried = Sequence[tuple[PlannedTrial, Difference]]
 

@@ -11,9 +11,9 @@ from aotc.signing.provenance import hexes
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime import canonical, limits
+from aotc_runtime.canonical import marks_in
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.foreign import marks_in
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, STATEMENT_TYPE
 
 PAYLOAD_BYTES_MAX = (limits.ENVELOPE_BYTES_MAX - 2**10) // 4 * 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, Statement
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.signatures import SignedPayload, is_signed_by, open_envelope

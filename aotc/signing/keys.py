@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from aotc.errors import refusal
 from aotc.temporaries import create_whole, prefix_of, remove_abandoned
 from aotc_runtime.errors import AotcError
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
 

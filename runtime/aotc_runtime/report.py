@@ -14,10 +14,10 @@ from msgspec import Struct
 from aotc_runtime.engines.registry import detect_all
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.formats.host_facts import host_document
-from aotc_runtime.schema.choice_report import certified_report, choice_report
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.proof import Choice
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.choice_report import certified_report, choice_report
+from aotc_runtime.verification.compatibility import Choice
 from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
 

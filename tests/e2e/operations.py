@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 
 from aotc.backends.xla import private
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 
 def operation_paths(bundle: Path, entry_point: str) -> list[Counter[str]]:

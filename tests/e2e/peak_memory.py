@@ -14,9 +14,9 @@ import numpy as np
 
 import aotc_runtime
 from aotc.parity.peak import peak
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import InputArgument
-from aotc_runtime.serving.tensors import numpy_dtype
 from aotc_runtime.serving.trees import arguments_of
 
 

@@ -21,7 +21,7 @@ from aotc.signing.trust_file import policy_text
 from aotc.workshops.certify.environments import Environments, cache_folder
 from aotc.workshops.certify.isolated import runtime_copy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 Bundle = tuple[Path, Path]
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
@@ -116,7 +116,7 @@ def test_an_environment_that_was_damaged_is_made_anew() -> None:
     lines: list[str] = []
     made = Environments(cache_folder(), False, lines.append, Processes())
     with made.environment("0.11.2") as python:
-        (victim,) = python.parents[1].glob("lib/python*/site-packages/jaxlib/version.py")
+        (victim,) = python.parents[1].glob("lib/python*/site-packages/jaxlib/schema/facts.py")
     before = victim.read_bytes()
     lines.clear()
     victim.write_bytes(before + b"# changed\n")

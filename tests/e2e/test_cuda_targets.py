@@ -20,7 +20,7 @@ from aotc.pipeline.target_check import check_target
 from aotc.review.reading import Review
 from aotc.workshops.explain.explain import Stage, explain
 from aotc_runtime.engines.registry import detect
-from aotc_runtime.schema.devices import CudaDevice
+from aotc_runtime.schema.manifest import CudaDevice
 from tests.e2e.accelerator_builds import (
     ROOT,
     built_example,

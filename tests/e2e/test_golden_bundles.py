@@ -20,7 +20,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = {"digits": "1.0", "trees": "1.0", "sizes": "1.0", "layers": "1.1"}

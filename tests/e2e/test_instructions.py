@@ -15,7 +15,7 @@ from aotc.pipeline.build import build
 from aotc.stages import CompileJob, Module
 from aotc_runtime.digest import sha256
 from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 V3, V4 = "cpu-x86-64-v3", "cpu-x86-64-v4"
 

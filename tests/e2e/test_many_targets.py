@@ -24,8 +24,7 @@ from aotc.workshops.merge.merge import merge_bundles
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
-from aotc_runtime.verification.examine import examine
+from aotc_runtime.verification.examine import examine, read_unverified
 from aotc_runtime.verification.trust import read_policy
 
 PROGRAM = """

@@ -27,7 +27,7 @@ from aotc.pipeline.memory import call_bytes, over_limit
 from aotc_runtime.schema.labels import label as label_of
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 Bundle = tuple[Path, Path]
 

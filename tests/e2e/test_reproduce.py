@@ -25,7 +25,7 @@ from aotc.workshops.reproduce.reproduce import Install, reproduce
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import TrustError
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import parse_policy
 
 # What the tests change is read when it is imported, which no provenance can record.

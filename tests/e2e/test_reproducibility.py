@@ -15,7 +15,8 @@ import pytest
 from aotc.backends.xla import private
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.contents import read_root, read_unverified
+from aotc_runtime.verification.contents import read_root
+from aotc_runtime.verification.examine import read_unverified
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 

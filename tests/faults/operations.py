@@ -31,7 +31,7 @@ from aotc_runtime.errors import AotcError
 from aotc_runtime.formats import oci
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
 
 OLD, NEW, NONE = "old", "new", "none"

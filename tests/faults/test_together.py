@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from tests.waiting import SECONDS, started, until
 
 from .operations import operations, whole

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aotc_runtime import canonical
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import AotcError, raise_if
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.formats.tar import read_members
 from aotc_runtime.formats.tensors import read_tensors

@@ -41,8 +41,8 @@ from aotc.workshops.reproduce.recipe import recipe_of
 from aotc.workshops.reproduce.source_check import check_files, find_manifest
 from aotc.workshops.suggest.traffic.log import describe_bad, read_traffic
 from aotc_runtime import canonical
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import is_digest, sha256
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.verification.keys import PublicKey, load_public_key

@@ -26,7 +26,7 @@ from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE
 from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 from .toolchain import DATA, ECDSA, KEY, NAME, TRUSTING
 

@@ -21,7 +21,7 @@ from aotc.cli.signals import Stops
 from aotc_runtime.__main__ import main
 from aotc_runtime.errors import AotcError
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 SECONDS_MAX = 20
 """Whoever takes longer is ended: the attacks took minutes once."""

@@ -20,7 +20,7 @@ import json, resource, sys
 from pathlib import Path
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.errors import AotcError
 try:
     read_unverified(open_bundle("/nowhere"))

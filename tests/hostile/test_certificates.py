@@ -14,8 +14,8 @@ from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Accepts, TrustPolicy
-from aotc_runtime.verification import choosing
-from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification import compatibility
+from aotc_runtime.verification.compatibility import choose_target
 from aotc_runtime.verification.examine import Verdict, examine
 
 from .certificates import (
@@ -179,7 +179,7 @@ def test_a_key_that_vouches_and_certifies_does_both(
 def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_jaxlib_by_itself(
     documents: Documents, host: HostFacts
 ) -> None:
-    manifest = msgspec.convert(documents.manifest, choosing.BundleManifest)
+    manifest = msgspec.convert(documents.manifest, compatibility.BundleManifest)
 
     def never(*_: object) -> Any:
         raise AssertionError("nobody asks")

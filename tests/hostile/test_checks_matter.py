@@ -14,7 +14,6 @@ from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.facts import NOT_INSTALLED
 from aotc_runtime.schema.manifest import BundleManifest, Symbolic
 from aotc_runtime.verification import (
-    choosing,
     compatibility,
     consistency,
     contents,
@@ -308,9 +307,9 @@ VERIFY = [
           "AOTC-E202", "AOTC-E116"),
     Check(contents.begin_contents, ("if source.blob(ref.digest) is not None", ""),
           a_target_left_out, ACCEPTED, "AOTC-E202"),
-    Check(choosing.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
+    Check(compatibility.choose_target, ("wanted not in manifests", "False"), an_unknown_target,
           "AOTC-E505", "KeyError"),
-    Check(choosing.choose_target, ("if best.findings", "if False"), on_host(isa=frozenset()),
+    Check(compatibility.choose_target, ("if best.findings", "if False"), on_host(isa=frozenset()),
           "AOTC-E502"),
 ]  # fmt: skip
 
@@ -382,7 +381,6 @@ def test_every_code_of_the_verification_has_its_check_here() -> None:
     modules = (
         verify,
         contents,
-        choosing,
         missing_targets,
         compatibility,
         custom_calls,

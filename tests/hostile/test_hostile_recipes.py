@@ -23,7 +23,7 @@ from aotc.workshops.reproduce.reproduce import Install, _module_text, reproduce
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import ResourceError, TrustError
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
 from tests.conftest import MANIFESTS, Bundle
 

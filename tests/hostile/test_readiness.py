@@ -16,8 +16,7 @@ from aotc.packing.weights import write_tensors
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
-from aotc_runtime.formats.tensors import read_tensors
-from aotc_runtime.serving.tensors import numpy_dtype
+from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
 
 from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer

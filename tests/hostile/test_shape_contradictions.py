@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.verification.shape_consistency import check_shapes
+from aotc_runtime.verification.consistency import check_shapes
 
 from .generator.contradictions import SPLIT, contradict, extra_input
 from .tampering import Documents

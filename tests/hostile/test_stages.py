@@ -18,11 +18,10 @@ from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import Accepts
-from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import contents, rules, verify
 from aotc_runtime.verification.examine import examine
-from aotc_runtime.verification.verify import fit, vouch
+from aotc_runtime.verification.verify import VerifiedBlob, fit, vouch
 
 from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, x25519
 from aotc.signing.signer import LocalSigner
 from aotc_runtime import limits
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification import keys, rules, signatures, trust, verify
+from aotc_runtime.verification import keys, parsed_keys, rules, signatures, trust, unvouched, verify
 
 from .tampering import (
     authenticated,
@@ -170,7 +170,7 @@ LONG = 'schema = 1\nname = "x"\n[[keys]]\npublic_key = "x"\n#' + "x" * limits.PO
 GONE = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "gone.pub"\n'
 
 COUNTED = "signatures.vouchers_for(envelopes, root, framed.policy, where, now)"
-NOBODY = "not found and not idle and not silent"
+NOBODY = "not seen.found and not seen.idle and not seen.silent"
 NUMBER = "1 <= count <= limits.SIGNATURES_MAX"
 STATED = "_statement(signed, root_digest)"
 UNASKED = "decode_foreign(signed.payload, Statement, where=signed.where)"
@@ -199,18 +199,18 @@ TRUST = [
           more_keys_than_there_are, "AOTC-E309", "AOTC-E304"),
     Check(trust._distinct, ("setdefault(key.id, key)", "setdefault(str(index), key)"),
           more_keys_than_there_are, "AOTC-E309", "KeyError"),
-    Check(keys._parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
+    Check(parsed_keys.parsed_key, ("isinstance(key.curve, ec.SECP256R1)", "True"), another_curve,
           "AOTC-E310"),
-    Check(keys._parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_in_the_block,
+    Check(parsed_keys.parsed_key, ("(ValueError, UnsupportedAlgorithm)", "()"), no_key_in_the_block,
           "AOTC-E310", "ValueError"),
-    Check(keys._ed25519_key, ("y in _SMALL_ORDER", "False"), nobodys_key, "AOTC-E310"),
+    Check(keys.ed25519_key, ("y in _SMALL_ORDER", "False"), nobodys_key, "AOTC-E310"),
     Check(keys.load_public_key, ("match is None", "False"), a_key_after_another, "AOTC-E310",
           "TypeError"),
     Check(keys.load_public_key, ("der.startswith(_ED25519_PREFIX)", "True"),
           a_key_for_something_else, "AOTC-E310", "AOTC-E302"),
-    Check(keys._public_key, ("return False", "return True"), signed_by_a_stranger,
+    Check(keys.public_key_of, ("return False", "return True"), signed_by_a_stranger,
           "AOTC-E302"),
-    Check(keys._public_key, ("return False", "return True"), claiming_a_trusted_key,
+    Check(keys.public_key_of, ("return False", "return True"), claiming_a_trusted_key,
           "AOTC-E303"),
     Check(signatures.open_envelope, (NUMBER, "True"), countless_signatures, "AOTC-E119"),
     Check(signatures.open_envelope,
@@ -218,9 +218,9 @@ TRUST = [
           a_signature_twice, "AOTC-E119"),
     Check(signatures.Trials.verify, ("self._left < 0", "False"), more_to_try_than_there_is_time,
           "AOTC-E119"),
-    Check(signatures.vouchers_for, ("not number", "False"), unsigned, "AOTC-E301",
+    Check(unvouched.reasons, ("not seen.count", "False"), unsigned, "AOTC-E301",
           "AOTC-E302"),
-    Check(signatures.vouchers_for, (NOBODY, "False"), signed_by_a_stranger, "AOTC-E302",
+    Check(unvouched.reasons, (NOBODY, "False"), signed_by_a_stranger, "AOTC-E302",
           "AOTC-E304"),
     Check(signatures.vouchers_for, ("len(found) < policy.threshold", "False"), one_key_twice,
           "AOTC-E304"),
@@ -250,4 +250,6 @@ def test_an_attack_gets_further_exactly_when_its_check_is_removed(
 
 def test_every_code_of_trust_has_its_check_here() -> None:
     of_windows = {"AOTC-E311", "AOTC-E312"}  # test_policy_checks_matter.py
-    assert codes_in(keys, signatures, trust) - of_windows <= {check.code for check in TRUST}
+    assert codes_in(keys, parsed_keys, signatures, trust, unvouched) - of_windows <= {
+        check.code for check in TRUST
+    }

@@ -17,8 +17,7 @@ from aotc.backends.xla.compile import built_with
 from aotc.errors import raise_if, refusal
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.errors import AotcError
-from aotc_runtime.schema.devices import Compilation, CudaDevice
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.schema.manifest import BuiltWith, Compilation, CudaDevice, Target
 from aotc_runtime.words import closest
 
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.cuda.worker")

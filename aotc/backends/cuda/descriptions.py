@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from aotc_runtime.schema.devices import CudaDevice
+from aotc_runtime.schema.manifest import CudaDevice
 
 _START = re.compile(rb"gpu_device_info \{\n")
 _NAME = re.compile(r'^device_description_str: "([^"]*)"', re.MULTILINE)

@@ -12,8 +12,7 @@ from aotc.backends.cuda.wheels import PLUGIN
 from aotc.backends.protocol import Backend, TargetKind, device_target, plugin_requirements
 from aotc.backends.target_model import Kinds, TargetModel, Text
 from aotc.config.fields import accepting
-from aotc_runtime.schema.devices import CudaDevice, DeviceRequirements
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.schema.manifest import BuiltWith, CudaDevice, DeviceRequirements, Target
 
 DRIVER = "13.0"
 """The first release of the CUDA version that the plugin was made for: within a major version,

@@ -7,8 +7,7 @@ from typing import Literal
 
 from aotc.backends.protocol import Backend, TargetKind, device_target, plugin_requirements
 from aotc.backends.target_model import Kinds, TargetModel, Text
-from aotc_runtime.schema.devices import DeviceRequirements, RocmDevice
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.schema.manifest import BuiltWith, DeviceRequirements, RocmDevice, Target
 
 PLATFORM = "rocm"
 PLUGIN = "jax-rocm7-pjrt"

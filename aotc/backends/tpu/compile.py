@@ -13,9 +13,8 @@ from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environmen
 from aotc.backends.xla.compile import built_with
 from aotc.errors import raise_if
 from aotc.stages import CompileJob, Executable
-from aotc_runtime.schema.devices import Compilation, TpuDevice
 from aotc_runtime.schema.kernels import TPU_BUILT_IN, is_tpu_call
-from aotc_runtime.schema.manifest import BuiltWith
+from aotc_runtime.schema.manifest import BuiltWith, Compilation, TpuDevice
 
 WORKER = (sys.executable, "-P", "-m", "aotc.backends.tpu.worker")
 

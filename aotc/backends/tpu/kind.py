@@ -12,8 +12,7 @@ from aotc.backends.tpu.wheels import PLUGIN
 from aotc.config.document import Document
 from aotc.config.problem import spell
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import DeviceRequirements, TpuDevice
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.schema.manifest import BuiltWith, DeviceRequirements, Target, TpuDevice
 
 
 class TpuModel(TargetModel):

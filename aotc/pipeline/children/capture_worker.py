@@ -45,8 +45,8 @@ from aotc.stages import (
     Module,
 )
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.devices import Mesh
 from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.manifest import Mesh
 from aotc_runtime.schema.shardings import mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")

@@ -31,7 +31,7 @@ from aotc.shapes.trials import FIXTURE, EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import At, endless, refusals, tried
 from aotc.stages import CapturedProgram
 from aotc_runtime.schema.labels import label
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50

@@ -20,7 +20,7 @@ from aotc.constants import EVERYTHING
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.watching.import_places import path_at, path_of, place, place_of, stated_path
 from aotc_runtime.digest import sha256
-from aotc_runtime.system.files import open_regular
+from aotc_runtime.system.store import open_regular
 
 NATIVE_PREFIXES = (
     "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_", "LC_",

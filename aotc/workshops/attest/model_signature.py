@@ -17,9 +17,8 @@ from aotc.workshops.attest.openssf import (
     verified_files,
 )
 from aotc_runtime.digest import sha256_each
-from aotc_runtime.system.files import read_file
-from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.system.store import MappedBundle, open_bundle, read_file
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 FILE_NAME = "model.sig"

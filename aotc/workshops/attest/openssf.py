@@ -27,10 +27,10 @@ from msgspec import Struct
 from aotc.errors import finding, refusal
 from aotc.signing.signer import Signer
 from aotc_runtime import limits
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, BundleFormatError, Finding
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import STATEMENT_TYPE, Subject
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.signatures import SignedPayload, is_signed_by

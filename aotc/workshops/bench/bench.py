@@ -23,14 +23,13 @@ from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, W
 from aotc.workshops.bench.worker import PROGRESS, START
 from aotc_runtime.engines.registry import detect, detect_all
 from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.schema.proof import VerifiedBundle
 from aotc_runtime.serving.refusals import no_entry_point
-from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.verify import VerifiedBundle, verify
 from aotc_runtime.words import did_you_mean
 
 COLD_STARTS_MIN = 6
@@ -104,7 +103,7 @@ def _work(
         for record in spec.profiles:
             if entry_point not in (None, name) or not wanted.items() <= record.sizes.items():
                 continue
-            views = tensor_views(verified.blob(record.fixture), f"fixture {name}")
+            views = tensor_views(verified.blob(record.fixture).data, f"fixture {name}")
             files = []
             for index, tensor in enumerate(spec.inputs):
                 files.append(str(folder / f"{count}-{index}.npy"))

@@ -72,7 +72,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
     """A call of one executable with its inputs, as a server makes it: numpy in, numpy out."""
     import numpy as np
 
-    from aotc_runtime.serving.tensors import numpy_dtype
+    from aotc_runtime.formats.tensors import numpy_dtype
     from aotc_runtime.serving.trees import arguments_of
 
     callable_ = bundle[work.entry_point]

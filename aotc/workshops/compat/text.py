@@ -12,7 +12,7 @@ from aotc.errors import finding
 from aotc.report.text import count, printable
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
-from aotc_runtime.schema.choice_report import certified_report
+from aotc_runtime.verification.choice_report import certified_report
 from aotc_runtime.verification.contents import Contents
 
 WIDTH = 80

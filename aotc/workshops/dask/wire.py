@@ -16,8 +16,7 @@ from msgspec import Struct
 from aotc.stages import CompileJob, Executable, Module
 from aotc_runtime.digest import sha256, sha256_bytes
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import Mesh
-from aotc_runtime.schema.manifest import Target
+from aotc_runtime.schema.manifest import Mesh, Target
 
 DIGEST_BYTES = 32
 

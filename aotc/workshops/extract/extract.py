@@ -12,7 +12,8 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.errors import raise_if
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.verification.contents import Contents, read_contents, read_envelopes, read_root
+from aotc_runtime.verification.contents import Contents, read_envelopes, read_root
+from aotc_runtime.verification.examine import read_contents
 from aotc_runtime.verification.missing_targets import missing_target
 
 

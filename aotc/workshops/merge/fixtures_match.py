@@ -14,11 +14,10 @@ import numpy as np
 from aotc.errors import finding
 from aotc.packing.parts import TargetPart
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import ProfileRecord, Tolerance
-from aotc_runtime.serving.compare import compare
-from aotc_runtime.serving.tensors import numpy_dtype
+from aotc_runtime.serving.readiness import compare
 
 type Array = np.ndarray[Any, Any]
 

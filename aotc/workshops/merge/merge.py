@@ -14,14 +14,15 @@ from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle
 from aotc.workshops.merge.merging import merge
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import Voucher
 from aotc_runtime.verification.verify import vouch
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from aotc.errors import refusal
 from aotc.signing.plugins import Ask
 from aotc.workshops.pkcs11.uri import Pkcs11Uri, parse_uri
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 
 if TYPE_CHECKING:
     import pkcs11

@@ -14,7 +14,7 @@ from aotc.pipeline.scratch import scratch_folder
 from aotc.workshops.reproduce.differences import Difference, differences, side_of, side_of_parts
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 SHOWN_MAX = 8
 

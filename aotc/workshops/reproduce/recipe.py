@@ -14,13 +14,14 @@ from msgspec import Struct
 from aotc.constants import SET
 from aotc.errors import ReproducibilityError, finding, raise_if
 from aotc.signing.provenance import is_variable
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import Contents, read_unverified
+from aotc_runtime.verification.contents import Contents
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import open_envelope
 from aotc_runtime.verification.verify import vouch
 

@@ -32,7 +32,7 @@ from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 OURS = ("aotc", "aotc-runtime")
 RUN = (

@@ -16,7 +16,7 @@ from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import finding, refusal
 from aotc.workshops.reproduce.recipe import Recipe
 from aotc_runtime.errors import Finding
-from aotc_runtime.system.files import open_regular
+from aotc_runtime.system.store import open_regular
 
 LEADS_OUT = "a path that leads out of the sources, which is not read"
 """Whoever wrote the provenance learns nothing of files that are no sources."""

@@ -12,7 +12,7 @@ from aotc.workshops.suggest.traffic.space import space_of_bundle
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.words import did_you_mean
 
 

@@ -22,13 +22,13 @@ from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.entry_point import LoadedEntryPoint
 from aotc_runtime.serving.loaded import Threads
 from aotc_runtime.serving.readiness import run_fixtures
 from aotc_runtime.serving.resident import ResidentBundle, make_resident
-from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.serving.trees import arguments_of
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
@@ -87,7 +87,7 @@ def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
     """A call of one executable with the inputs of its fixture."""
     name, entry_point = key.entry_point, resident.entry_points[key.entry_point]
     record = next(profile.record for profile in entry_point.profiles if profile.key == key)
-    views = tensor_views(resident.verified.blob(record.fixture), f"fixture {name}")
+    views = tensor_views(resident.verified.blob(record.fixture).data, f"fixture {name}")
     leaves = [views[f"inputs/{tensor.path}"][0] for tensor in entry_point.spec.inputs]
     function = LoadedEntryPoint(entry_point, Threads(f"tune-{name}"))
     positional, named = arguments_of(function.parameters, leaves)

@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.errors import refusal
-from aotc_runtime.schema.devices import Mesh, Sharding
-from aotc_runtime.schema.proof import VerifiedBlob
+from aotc_runtime.schema.manifest import Mesh, Sharding
+from aotc_runtime.verification.verify import VerifiedBlob
 
 DEVICES_MAX = 4096
 """The most devices that a processor is asked to be: XLA takes seconds to make so many, and for more

@@ -5,16 +5,17 @@ JSON object of name to {dtype, shape, data_offsets}, then the data. Tensors must
 without holes or overlaps, in the order of their offsets.
 """
 
+from functools import cache
 from math import prod
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from aotc_runtime import limits
-from aotc_runtime.canonical import decoder
+from aotc_runtime.canonical import check_keys, decoder
 from aotc_runtime.errors import refusal
-from aotc_runtime.formats.foreign import check_keys
 from aotc_runtime.schema.manifest import DType
 from aotc_runtime.schema.tree import INTEGER_MAX
 
@@ -44,6 +45,8 @@ DTYPES: dict[str, tuple[DType, int]] = {
 DTYPES_KEY = "aotc.dtypes"
 """A key of the file's metadata: which tensors are of a type that the format has no name for, as a
 JSON object of tensor name to dtype (`formats.extended_tensors`)."""
+
+Array = np.ndarray[Any, Any]
 
 _Integer = Annotated[int, Meta(ge=-INTEGER_MAX, le=INTEGER_MAX)]
 
@@ -141,3 +144,33 @@ def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DT
             "AOTC-E131", where, str(error), expected="a JSON header of tensors"
         ) from error
     return entries, extended
+
+
+_EXTENDED = frozenset(
+    dtype
+    for dtype in DType
+    if dtype in (DType.BFLOAT16, DType.INT4, DType.UINT4) or dtype.value.startswith("float8_")
+)
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy dtype of a manifest's dtype."""
+    if dtype in _EXTENDED:
+        import ml_dtypes
+
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.value))
+        return extended
+    return np.dtype(dtype.value)
+
+
+def tensor_views(data: memoryview, where: str) -> dict[str, tuple[Array, TensorInfo]]:
+    """The tensors of a safetensors blob, as views over its bytes.
+
+    Raises BundleFormatError (AOTC-E131 to E133).
+    """
+    views = {}
+    for name, info in read_tensors(data, where=where).items():
+        flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        views[name] = (flat.reshape(info.shape), info)
+    return views

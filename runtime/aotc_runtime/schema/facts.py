@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+VERSION = "0.1.0"
+"""The version of this package; a test holds it equal to the distribution's."""
+
 NOT_INSTALLED = "not installed"
 """In place of the version of a package that is not there."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from aotc_runtime.schema.devices import Mesh, MeshAxis, Sharding
+from aotc_runtime.schema.manifest import Mesh, MeshAxis, Sharding
 
 type Piece = tuple[tuple[int, int], ...]
 """A part of an array: for each axis where it begins and ends."""

@@ -21,11 +21,11 @@ from aotc_runtime.schema.tree import Leaf
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray, as_array
+from aotc_runtime.serving.entry_point import Served
 from aotc_runtime.serving.execution import Execution
 from aotc_runtime.serving.flattening import flattener
 from aotc_runtime.serving.loaded import Threads
 from aotc_runtime.serving.resident import ResidentEntryPoint
-from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.signature import bind, signature_of
 from aotc_runtime.serving.tallies import Tallies
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 Array = np.ndarray[Any, Any]
 

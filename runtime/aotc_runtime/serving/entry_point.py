@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aotc_runtime.engines.device import Aval, Buffer, Device
 from aotc_runtime.schema.labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.schema.tree import Leaf
-from aotc_runtime.serving.resident import ResidentEntryPoint
-from aotc_runtime.serving.served import Served
+from aotc_runtime.schema.tree import Leaf, Tree
+from aotc_runtime.serving import trees
+from aotc_runtime.serving.resident import ResidentEntryPoint, ResidentExecutable
 from aotc_runtime.serving.trees import arguments_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,100 @@ if TYPE_CHECKING:
     from aotc_runtime.serving.checked_calls import CheckedCalls
     from aotc_runtime.serving.loaded import Threads
     from aotc_runtime.serving.tallies import Tallies
+
+
+BUCKETS = 40
+"""Powers of two nanoseconds: the last holds everything above nine minutes."""
+
+PENDING_MAX = 1024
+"""How many latencies may wait to be sorted into buckets."""
+
+
+class CallCounter:
+    """Counts the calls that one executable served; safe to use from many threads.
+
+    A call only appends to a list, which needs no lock of ours; whoever reads, and every
+    PENDING_MAX-th call, sorts what has gathered.
+    """
+
+    __slots__ = ("_buckets", "_calls", "_lock", "_nanoseconds", "_pending")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: list[int] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        with self._lock:
+            self._pending.clear()
+            self._calls = 0
+            self._nanoseconds = 0
+            self._buckets = [0] * BUCKETS
+
+    def observe(self, nanoseconds: int) -> None:
+        """Count one call."""
+        pending = self._pending
+        pending.append(nanoseconds)
+        if len(pending) >= PENDING_MAX:
+            with self._lock:
+                self._sort()
+
+    def _sort(self) -> None:
+        """Take what has gathered by now; other threads go on appending behind it."""
+        gathered = self._pending[:]
+        del self._pending[: len(gathered)]
+        self._calls += len(gathered)
+        self._nanoseconds += sum(gathered)
+        for nanoseconds in gathered:
+            self._buckets[min(nanoseconds.bit_length(), BUCKETS - 1)] += 1
+
+    @property
+    def calls(self) -> int:
+        with self._lock:
+            return self._calls + len(self._pending)
+
+    def gathered(self) -> tuple[int, int, list[int]]:
+        """How many calls, their nanoseconds, and how many of each bucket, all of one moment."""
+        with self._lock:
+            self._sort()
+            return self._calls, self._nanoseconds, list(self._buckets)
+
+
+class Served:
+    """An executable as calls use it, with its counter.
+
+    device: that it runs on.  masks: masks and lengths, which the loader passes, by leaf, for a call
+    of exactly its sizes.
+    """
+
+    __slots__ = ("counter", "direct", "executable", "finish", "label", "masks", "outputs")
+
+    def __init__(
+        self,
+        device: Device,
+        executable: ResidentExecutable,
+        result: Tree,
+        masks: Sequence[tuple[int, DeviceArray]] = (),
+    ) -> None:
+        self.executable = executable
+        self.label = executable.label
+        self.outputs = executable.outputs
+        self.direct = executable.direct
+        self.masks = masks
+        self.counter = CallCounter()
+        self.finish = _finisher(device, result, executable.outputs)
+
+
+def _finisher(
+    device: Device, result: Tree, outputs: tuple[Aval, ...]
+) -> Callable[[list[Buffer]], Any]:
+    """From device buffers to the result of a call with numpy arrays."""
+    if isinstance(result, Leaf):
+        return device.reader_of_one(outputs[0])
+    read, build = device.reader(outputs), trees.builder(result)
+    return lambda buffers: build(read(buffers))
+
 
 Shapes = tuple[tuple[int, ...], ...]
 Array = np.ndarray[Any, Any]

@@ -12,9 +12,9 @@ import numpy as np
 from aotc_runtime.engines.device import Buffer, Device
 from aotc_runtime.errors import AotcError, ShapeError, refusal
 from aotc_runtime.serving.arrays import DeviceArray
+from aotc_runtime.serving.entry_point import Served
 from aotc_runtime.serving.refusals import failed
 from aotc_runtime.serving.resident import ResidentExecutable
-from aotc_runtime.serving.served import Served
 
 Array = np.ndarray[Any, Any]
 _MODULES = sys.modules

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from aotc_runtime.schema.labels import ExecutableKey
-    from aotc_runtime.serving.compare import Difference
+    from aotc_runtime.serving.readiness import Difference
 
 
 class State(StrEnum):

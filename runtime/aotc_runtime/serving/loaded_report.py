@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.engines.device import Device
-from aotc_runtime.schema.choice_report import certified_report, choice_report
 from aotc_runtime.schema.mesh_report import mesh_report
-from aotc_runtime.schema.proof import Choice
+from aotc_runtime.verification.choice_report import certified_report, choice_report
+from aotc_runtime.verification.compatibility import Choice
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.loaded import LoadedBundle

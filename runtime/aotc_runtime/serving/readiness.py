@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+from msgspec import Struct
+
 from aotc_runtime.engines.device import Buffer, Device
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.compare import Difference, compare, over_all
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.resident import (
     Array,
@@ -17,7 +20,64 @@ from aotc_runtime.serving.resident import (
     ResidentEntryPoint,
     ResidentProfile,
 )
-from aotc_runtime.serving.tensors import tensor_views
+
+
+class Difference(Struct, frozen=True):
+    """max_abs, max_rel: largest errors (inf where only one side is finite).  ulp_max: largest
+    distance in units in the last place.  elements: numbers compared.  within: whether every element
+    satisfies |actual - expected| <= atol + rtol * |expected|; integers and booleans must be equal.
+    excess: largest error as a multiple of its allowance, for ranking.  worst: of several arrays,
+    the path of the one with the largest excess.
+    """
+
+    max_abs: float
+    max_rel: float
+    ulp_max: int
+    elements: int
+    within: bool
+    excess: float
+    worst: str = ""
+
+
+def over_all(differences: Sequence[tuple[str, Difference]]) -> Difference:
+    """The difference of several arrays together. differences: each with the array's path."""
+    every = [difference for _, difference in differences]
+    worst, _ = max(
+        differences, key=lambda each: (not each[1].within, each[1].excess), default=("", None)
+    )
+    return Difference(
+        max_abs=max((d.max_abs for d in every), default=0.0),
+        max_rel=max((d.max_rel for d in every), default=0.0),
+        ulp_max=max((d.ulp_max for d in every), default=0),
+        elements=sum(d.elements for d in every),
+        within=all(d.within for d in every),
+        excess=max((d.excess for d in every), default=0.0),
+        worst=worst,
+    )
+
+
+def compare(actual: Array, expected: Array, rtol: float, atol: float) -> Difference:
+    """Compare two arrays of one shape and dtype. NaN equals NaN, an infinity equals itself."""
+    elements = actual.size
+    differ = _differ(actual, expected)
+    if not differ.any():
+        return Difference(0.0, 0.0, 0, elements, True, 0.0)
+    # The rest is the same to the bit and adds nothing; it is often most of a large result.
+    actual, expected = actual.reshape(-1)[differ], expected.reshape(-1)[differ]
+    from aotc_runtime.serving.distance import distance
+
+    return distance(actual, expected, elements, rtol, atol)
+
+
+def _differ(actual: Array, expected: Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Flat mask of the elements whose bits differ, compared without arithmetic."""
+    size = min(actual.dtype.itemsize, 8)
+    rows = (
+        np.ascontiguousarray(array).reshape(-1, 1).view(f"u{size}") for array in (actual, expected)
+    )
+    differ: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.not_equal(*rows).any(axis=1)
+    return differ
+
 
 WARM_SECONDS_MAX = 0.01
 """An executable whose fixture takes longer is not called again to warm it up: that would save its
@@ -60,7 +120,7 @@ def _run(
 ) -> _Ran:
     spec = entry_point.spec
     where = f"fixture {profile.label}"
-    views = tensor_views(resident.verified.blob(profile.record.fixture), where)
+    views = tensor_views(resident.verified.blob(profile.record.fixture).data, where)
     device = resident.device
     arrays = {name: array for name, (array, *_) in views.items()}
     _require_fit(spec, profile, arrays, where)

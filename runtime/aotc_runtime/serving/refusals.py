@@ -17,9 +17,8 @@ from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.words import did_you_mean
 
 if TYPE_CHECKING:
-    from aotc_runtime.serving.compare import Difference
-    from aotc_runtime.serving.resident import ResidentBundle, ResidentProfile
-    from aotc_runtime.serving.tensors import Tensor
+    from aotc_runtime.serving.readiness import Difference
+    from aotc_runtime.serving.resident import ResidentBundle, ResidentProfile, Tensor
 
 
 def no_entry_point(bundle: str, name: object, known: Collection[str]) -> AotcError:

@@ -10,25 +10,31 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import registry
 from aotc_runtime.engines.device import Aval, Buffer, Device, Executable, Stored
-from aotc_runtime.schema.devices import Mesh, Sharding
+from aotc_runtime.formats.tensors import numpy_dtype, tensor_views
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
     Argument,
     BundleManifest,
     Dimension,
+    DType,
     EntryPoint,
     InputArgument,
+    Mesh,
     ProfileRecord,
+    Sharding,
     TensorSpec,
     WeightArgument,
+    WeightSet,
 )
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
-from aotc_runtime.serving.tensors import numpy_dtype, weight_arrays
+from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
 
 Array = np.ndarray[Any, Any]
+
+Tensor = tuple[str, DType, tuple[int, ...]]
+"""Name, element type and shape."""
 
 
 class Weight(Struct, frozen=True):
@@ -155,6 +161,26 @@ def make_resident(
         for name, spec in manifest.entry_points.items()
     }
     return ResidentBundle(verified, device, entry_points, arrays, weights_at)
+
+
+def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict[str, Array]:
+    """The tensors of a weights set, which are exactly those that the manifest lists.
+
+    Raises BundleFormatError: AOTC-E117 others, E131 to E133 no safetensors.
+    """
+    where = f"weights {name}"
+    arrays: dict[str, Array] = {}
+    found: list[Tensor] = []
+    for ref in weights.blobs:
+        for tensor, (array, info) in tensor_views(bundle.blob(ref).data, where).items():
+            arrays[tensor] = array
+            found.append((tensor, info.dtype, info.shape))
+    declared = [(tensor.name, tensor.dtype, tensor.shape) for tensor in weights.tensors]
+    if found != declared:
+        from aotc_runtime.serving.refusals import other_tensors
+
+        raise other_tensors(where, declared, found)
+    return arrays
 
 
 def _profile(

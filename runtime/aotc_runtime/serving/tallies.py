@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc_runtime.serving.served import CallCounter
+from aotc_runtime.serving.entry_point import CallCounter
 
 SizesKey = tuple[tuple[str, int], ...]
 """Dimensions and their sizes, sorted."""
@@ -49,6 +49,19 @@ class Latency(Struct, frozen=True):
                 for bound, count in zip(self.bounds, self.cumulative, strict=True)
             ],
         }
+
+
+def latency_of(counter: CallCounter) -> Latency:
+    """What was counted, a consistent picture of this moment."""
+    calls, nanoseconds, buckets = counter.gathered()
+    used = [index for index, count in enumerate(buckets) if count]
+    shown = range(used[0], used[-1] + 1) if used else range(0)
+    return Latency(
+        calls=calls,
+        seconds=nanoseconds / 1e9,
+        bounds=tuple(2**index / 1e9 for index in shown),
+        cumulative=tuple(sum(buckets[: index + 1]) for index in shown),
+    )
 
 
 class ServedCalls(Struct, frozen=True):
@@ -171,7 +184,7 @@ class Tallies:
     def served(self) -> list[ServedCalls]:
         """Calls served, by path and executable."""
         exact = [
-            ServedCalls(Path.EXACT, each.label, each.counter.latency()) for each in self._exact
+            ServedCalls(Path.EXACT, each.label, latency_of(each.counter)) for each in self._exact
         ]
         return [*exact, *self._outside()]
 
@@ -210,7 +223,9 @@ class Tallies:
     def _outside(self) -> list[ServedCalls]:
         with self._lock:
             counters = sorted(self._counters.items())
-        return [ServedCalls(path, label, counter.latency()) for (path, label), counter in counters]
+        return [
+            ServedCalls(path, label, latency_of(counter)) for (path, label), counter in counters
+        ]
 
     def _seen(self) -> dict[str, Any]:
         """What `aotc profiles suggest` reads: sizes with how often they were asked for."""

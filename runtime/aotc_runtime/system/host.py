@@ -8,9 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aotc_runtime.schema.facts import NOT_INSTALLED, Accelerator, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, VERSION, Accelerator, HostFacts
 from aotc_runtime.schema.manifest import FORMAT_VERSION
-from aotc_runtime.version import VERSION
 
 _UNLIMITED = 2**60
 

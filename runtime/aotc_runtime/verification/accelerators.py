@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import DeviceRequirements
 from aotc_runtime.schema.facts import Accelerator, HostFacts
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.manifest import BundleManifest, DeviceRequirements
 from aotc_runtime.verification.compatibility import version_numbers
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError, Finding, finding
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate import PASSED, Certificate
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, STATEMENT_TYPE, Statement
 from aotc_runtime.schema.certified import Certified, MeasuredDifference, Ruling
 from aotc_runtime.schema.labels import label

@@ -1,4 +1,5 @@
-"""May these executables run here? Every mismatch, found before anything is deserialized.
+"""May these executables run here, and those of which target? docs/trust.md 8 to 10: every mismatch
+is found before anything is deserialized.
 
 XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
 SIGILL, one built by another jaxlib loads and computes with other library kernels.
@@ -9,14 +10,53 @@ import: a load that succeeds judges all targets of a bundle, those that cannot r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts, Wanted
 from aotc_runtime.schema.labels import without_compiling
 from aotc_runtime.schema.manifest import XLA, BundleManifest, Split, engine_name
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.certified import Certified, Ruling
+
+
+class Candidate(Struct, frozen=True):
+    """A target that was judged. features: how many processor features its executables use.
+    findings: why it may not run here; none if it may.  certified: by which certificate, if the
+    running jaxlib is accepted by one.
+    """
+
+    target: str
+    features: int
+    findings: tuple[Finding, ...]
+    certified: Certified | None = None
+
+
+class Choice(Struct, frozen=True):
+    """The target to run, or the one that comes closest.
+
+    named: whether the caller asked for it; otherwise it is the one with the most processor features
+    among those that fit.  findings: why it may not run; if none was named and none fits, those of
+    all.  candidates: what was judged, best first.  absent: targets that were signed with the others
+    and left out of this copy of the bundle.
+    """
+
+    target: str
+    named: bool
+    findings: tuple[Finding, ...]
+    candidates: tuple[Candidate, ...]
+    absent: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> Certified | None:
+        """The certificate by which the running jaxlib is accepted for this target, if it is."""
+        found = (c.certified for c in self.candidates if c.target == self.target)
+        return next(found, None)
+
 
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)
@@ -277,3 +317,74 @@ CHECKS: tuple[Check, ...] = (
 def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
     """Every reason why the bundle's executables may not run on this host; empty if none."""
     return [finding for check in CHECKS for finding in check(manifest, host)]
+
+
+NOT_ACCEPTED = "AOTC-E401"
+
+type AskCertificates = Callable[[BundleManifest, str], Ruling]
+"""What certificates say of a target under a version of jaxlib."""
+
+
+def choose_target(
+    manifests: Mapping[str, BundleManifest],
+    host: HostFacts,
+    wanted: str | None,
+    absent: Sequence[str] = (),
+    certificates: AskCertificates | None = None,
+) -> Choice:
+    """The target to run and why it may not; a wanted one, or the best this host can run.
+
+    Best: no findings, then an accelerator, then the most processor features, then the name. If no
+    target fits, the findings of every target are returned together.  absent: what this copy of the
+    bundle lacks.
+    certificates: asked only of a target that does not accept the host's jaxlib by itself; None if
+    none may count.
+    """
+    if wanted is not None and wanted not in manifests:
+        from aotc_runtime.verification.missing_targets import missing_target
+
+        return Choice(wanted, True, (missing_target(manifests, wanted, absent),), (), tuple(absent))
+    judged = manifests if wanted is None else {wanted: manifests[wanted]}
+    ranked = sorted(
+        (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
+        key=lambda candidate: (
+            bool(candidate.findings),
+            manifests[candidate.target].target.device is UNSET,
+            -candidate.features,
+            candidate.target,
+        ),
+    )
+    best = ranked[0]
+    findings: tuple[Finding, ...] = ()
+    if best.findings:
+        findings = tuple(finding for candidate in ranked for finding in candidate.findings)
+    return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
+
+
+def _judge(
+    name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
+) -> Candidate:
+    findings = tuple(check_host(manifest, host))
+    features = len(manifest.requires.isa)
+    if certificates is None or all(finding.code != NOT_ACCEPTED for finding in findings):
+        return Candidate(name, features, findings)
+    ruling = certificates(manifest, host.jaxlib)
+    if ruling.certified is None:
+        return Candidate(name, features, (*findings, *ruling.findings))
+    others = tuple(finding for finding in findings if finding.code != NOT_ACCEPTED)
+    return Candidate(name, features, others, ruling.certified)
+
+
+def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:
+    """What has to be known of a host to judge this target, or to choose one."""
+    devices = 1
+    platforms: dict[str, set[str]] = {}
+    for name, manifest in manifests.items():
+        if target in (None, name):
+            requires = manifest.requires
+            known = platforms.setdefault(engine_name(manifest.target), set())
+            if requires.device is UNSET:
+                devices = max(devices, requires.devices)
+            else:
+                known.add(requires.platform)
+    return Wanted(devices, {name: tuple(sorted(known)) for name, known in platforms.items()})

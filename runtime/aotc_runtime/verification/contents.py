@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from aotc_runtime import canonical, limits
-from aotc_runtime.canonical import decoder
+from aotc_runtime.canonical import decode_foreign, decoder
 from aotc_runtime.digest import Hashing, cores, sha256, sha256_each
 from aotc_runtime.errors import (
     Finding,
@@ -21,7 +21,6 @@ from aotc_runtime.errors import (
     refusal,
 )
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.oci import (
     AttestationManifest,
     BlobSource,
@@ -200,15 +199,6 @@ class WeightsHashing:
         self._hashing.stop()
 
 
-def read_contents(source: BlobSource, root: Root, attested: Collection[str]) -> Contents:
-    """Everything below the root, of which every blob is the one that was signed, weights included.
-    Raises what `begin_contents` raises, and IntegrityError (AOTC-E201) for weights.
-    """
-    contents, weights = begin_contents(source, root, attested)
-    weights.finish()
-    return contents
-
-
 def begin_contents(
     source: BlobSource, root: Root, attested: Collection[str]
 ) -> tuple[Contents, WeightsHashing]:
@@ -354,13 +344,3 @@ def _hash_layers(
             where = f"{source.name} {digest} ({layers[digest].mediaType})"
             raise refusal("AOTC-E201", where, found, expected=digest)
     return data | weights, WeightsHashing(source, weights)
-
-
-def read_unverified(source: BlobSource) -> tuple[Contents, Envelopes]:
-    """What a bundle contains and its envelopes, digests checked, signatures not.
-
-    For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
-    """
-    root = read_root(source)
-    envelopes = read_envelopes(source, root)
-    return read_contents(source, root, envelopes.blobs), envelopes

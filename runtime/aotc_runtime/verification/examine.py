@@ -1,6 +1,10 @@
-"""How far a bundle gets in verification, for reports: the same stages, and what stopped it."""
+"""What people are told of a bundle: how far it gets in verification, by the same stages, and what
+it contains where nobody vouches for it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from msgspec import Struct
 
@@ -9,7 +13,15 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Choice
+from aotc_runtime.verification.compatibility import Choice
+from aotc_runtime.verification.contents import (
+    Contents,
+    Envelopes,
+    Root,
+    begin_contents,
+    read_envelopes,
+    read_root,
+)
 from aotc_runtime.verification.verify import accept, authenticate, collect, frame, judge, unpack
 
 
@@ -67,3 +79,22 @@ def examine(
     if not choice.findings:
         gates.append("host")
     return Verdict(root_digest, signers, choice, judged.manifest, tuple(gates), choice.findings)
+
+
+def read_contents(source: BlobSource, root: Root, attested: Collection[str]) -> Contents:
+    """Everything below the root, of which every blob is the one that was signed, weights included.
+    Raises what `begin_contents` raises, and IntegrityError (AOTC-E201) for weights.
+    """
+    contents, weights = begin_contents(source, root, attested)
+    weights.finish()
+    return contents
+
+
+def read_unverified(source: BlobSource) -> tuple[Contents, Envelopes]:
+    """What a bundle contains and its envelopes, digests checked, signatures not.
+
+    For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
+    """
+    root = read_root(source)
+    envelopes = read_envelopes(source, root)
+    return read_contents(source, root, envelopes.blobs), envelopes

@@ -10,7 +10,6 @@ import binascii
 import re
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from msgspec import Struct
 from aotc_runtime.digest import sha256_bytes
 from aotc_runtime.errors import AotcError, refusal
 
-_LABEL = "-----BEGIN PUBLIC KEY-----"
+PEM_LABEL = "-----BEGIN PUBLIC KEY-----"
 
 _PEM = re.compile(
     r"\A\s*-----BEGIN PUBLIC KEY-----\r?\n([A-Za-z0-9+/=\r\n]+)-----END PUBLIC KEY-----\s*\Z"
@@ -71,14 +70,16 @@ def load_public_key(pem: str, name: str, where: str) -> PublicKey:
     match = _PEM.match(pem)
     if match is None:
         hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
-        raise _refusal(where, f"one PEM public key: {_LABEL}", _found_instead(pem), hint)
+        raise key_refusal(where, f"one PEM public key: {PEM_LABEL}", _found_instead(pem), hint)
     der = _der(match[1])
     if len(der) == _ED25519_BYTES and der.startswith(_ED25519_PREFIX):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         key = Ed25519PublicKey.from_public_bytes(der[len(_ED25519_PREFIX) :])
-        return _ed25519_key(key, der, name, where)
-    return _parsed_key(pem, name, where)
+        return ed25519_key(key, der, name, where)
+    from aotc_runtime.verification.parsed_keys import parsed_key
+
+    return parsed_key(pem, name, where)
 
 
 def _found_instead(pem: str) -> str:
@@ -87,7 +88,7 @@ def _found_instead(pem: str) -> str:
     """
     if "PRIVATE KEY-----" in pem:
         return "a private key"
-    count = pem.count(_LABEL)
+    count = pem.count(PEM_LABEL)
     if count == 1:
         return "text before or behind it, or a damaged one"
     return f"{count} of them" if count else "something else"
@@ -100,7 +101,8 @@ def _der(text: str) -> bytes:
         return b""
 
 
-def _ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
+def ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
+    """A key of cryptography's, which `der` encodes. Raises TrustError (AOTC-E310) for nobody's."""
     point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
     y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
     if y in _SMALL_ORDER:
@@ -108,38 +110,14 @@ def _ed25519_key(key: Any, der: bytes, name: str, where: str) -> PublicKey:
             "a key of the large group",
             "a point of small order, which is nobody's key",
         )
-        raise _refusal(where, expected, found, "ask its owner for the key; somebody made this up")
-    return _public_key(der, name, key.verify)
+        raise key_refusal(
+            where, expected, found, "ask its owner for the key; somebody made this up"
+        )
+    return public_key_of(der, name, key.verify)
 
 
-def _parsed_key(pem: str, name: str, where: str) -> PublicKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-
-    try:
-        key = serialization.load_pem_public_key(pem.encode())
-    except (ValueError, UnsupportedAlgorithm) as error:
-        said = str(error).splitlines()[0] if str(error) else "something else"
-        hint = "use the .pub file that `aotc keygen` wrote"
-        raise _refusal(where, f"a PEM public key: {_LABEL}", said, hint) from error
-    der = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    if isinstance(key, ed25519.Ed25519PublicKey):
-        return _ed25519_key(key, der, name, where)
-    if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
-        check = partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
-        return _public_key(der, name, check)
-    expected, hint = "an Ed25519 or ECDSA P-256 key", "make one with `aotc keygen`"
-    raise _refusal(where, expected, type(key).__name__, hint)
-
-
-def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) -> None:
-    key.verify(signature, message, algorithm)
-
-
-def _public_key(der: bytes, name: str, check: Callable[[bytes, bytes], None]) -> PublicKey:
+def public_key_of(der: bytes, name: str, check: Callable[[bytes, bytes], None]) -> PublicKey:
+    """The key that `der` encodes. check: raises InvalidSignature."""
     from cryptography.exceptions import InvalidSignature
 
     def verify(signature: bytes, message: bytes) -> bool:
@@ -152,5 +130,6 @@ def _public_key(der: bytes, name: str, check: Callable[[bytes, bytes], None]) ->
     return PublicKey(sha256_bytes(der).hex(), name, verify)
 
 
-def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+def key_refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
+    """The error (AOTC-E310) for what is no key that counts."""
     return refusal("AOTC-E310", where, found, expected=expected, hint=hint)

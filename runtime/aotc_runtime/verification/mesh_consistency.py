@@ -8,8 +8,7 @@ from math import prod
 from msgspec import UNSET
 
 from aotc_runtime.errors import Finding, finding
-from aotc_runtime.schema.devices import Sharding
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.manifest import BundleManifest, Sharding
 from aotc_runtime.schema.shardings import misfits, text, untiled
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]

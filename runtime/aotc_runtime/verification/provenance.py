@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import Finding, finding
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy

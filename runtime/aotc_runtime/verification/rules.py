@@ -9,11 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import VERSION, HostFacts
 from aotc_runtime.schema.labels import policies_of
 from aotc_runtime.schema.manifest import BundleManifest, OutOfProfilePolicy
 from aotc_runtime.schema.policy import FALLBACK_UNSTATED, TrustPolicy
-from aotc_runtime.version import VERSION
 
 
 def check_limits(source: BlobSource, policy: TrustPolicy) -> Iterator[Finding]:

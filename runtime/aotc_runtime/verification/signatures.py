@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from aotc_runtime import limits
-from aotc_runtime.errors import AotcError, raise_if, refusal
+from aotc_runtime.canonical import decode_foreign
+from aotc_runtime.errors import AotcError, TrustError, refusal
 from aotc_runtime.formats import in_toto
-from aotc_runtime.formats.foreign import decode_foreign
 from aotc_runtime.formats.in_toto import (
     PROVENANCE_TYPE,
     SILENT_TYPES,
@@ -152,36 +152,14 @@ def vouchers_for(
             vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where))
         else:
             silent.setdefault(statement.predicateType, set()).update(counted)
-    if not number:
-        raise refusal(
-            "AOTC-E301",
-            where,
-            "no signature at all",
-            expected=f"a signature by {_names(keys.values())}",
-        )
     # docs/trust.md 4: k distinct keys, not k signatures.
     found = signers_of(vouchers)
-    if not found and not idle and not silent:
-        raise refusal(
-            "AOTC-E302",
-            where,
-            "signatures by keys the policy does not know: " + ", ".join(sorted(strangers)),
-            expected=f"a signature by {_names(keys.values())}",
-        )
     if len(found) < policy.threshold:
-        from aotc_runtime.verification.idle_keys import idle_findings
+        from aotc_runtime.verification import unvouched
 
-        raise_if(idle_findings(where, [idle[id] for id in sorted(idle.keys() - {*found})], now))
-        names = f": {_names(keys[signer] for signer in found)}" if found else ""
-        # A builder's bill of materials beside its provenance takes nothing away.
-        others = [type_ for type_, signers in sorted(silent.items()) if signers - {*found}]
-        more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
-        raise refusal(
-            "AOTC-E304",
-            where,
-            "; ".join([f"{len(found)} of them{names}", *more]),
-            expected=f"signatures by {policy.threshold} distinct keys of {_names(keys.values())}",
-        )
+        others = {type_: signers - {*found} for type_, signers in silent.items()}
+        seen = unvouched.Seen(number, found, idle, others, strangers)
+        raise TrustError(*unvouched.reasons(seen, keys, policy.threshold, where, now))
     return tuple(vouchers)
 
 
@@ -229,7 +207,3 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
         found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
         raise refusal("AOTC-E305", signed.where, found, expected=expected)
     return statement
-
-
-def _names(keys: Iterable[PublicKey]) -> str:
-    return ", ".join(key.label for key in keys)

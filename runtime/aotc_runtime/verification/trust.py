@@ -13,7 +13,7 @@ from aotc_runtime import limits
 from aotc_runtime.canonical import decoder
 from aotc_runtime.errors import Finding, TrustError, finding, raise_if, refusal
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
-from aotc_runtime.system.files import read_file
+from aotc_runtime.system.store import read_file
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
 _WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"

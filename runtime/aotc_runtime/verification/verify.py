@@ -24,12 +24,12 @@ from msgspec import Struct
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts, Wanted
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
 from aotc_runtime.verification import rules, signatures
-from aotc_runtime.verification.choosing import (
+from aotc_runtime.verification.compatibility import (
     AskCertificates,
+    Choice,
     choose_target,
     wanted_of,
 )
@@ -199,6 +199,31 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
         vouched,
         choose_target(contents.manifests, facts, target, contents.absent, certificates),
     )
+
+
+class VerifiedBlob(Struct, frozen=True):
+    """Bytes whose digest and size are the signed ones. data: a read-only view, mapped."""
+
+    digest: str
+    data: memoryview
+
+
+class VerifiedBundle(Struct, frozen=True):
+    """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
+
+    root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the
+    chosen target.  blobs: by digest.  choice: why this target.
+    """
+
+    root_digest: str
+    signers: tuple[str, ...]
+    manifest: BundleManifest
+    blobs: Mapping[str, VerifiedBlob]
+    choice: Choice
+
+    def blob(self, ref: BlobRef) -> VerifiedBlob:
+        """The verified bytes behind a reference of the manifest."""
+        return self.blobs[ref.digest]
 
 
 class Fitting(Struct, frozen=True):

@@ -16,8 +16,7 @@ from aotc.backends.target_model import TargetModel
 from aotc.backends.xla.compile import built_with
 from aotc.stages import CompileJob, Executable
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.devices import DeviceRequirements
-from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory, Target
+from aotc_runtime.schema.manifest import BuiltWith, Cost, DeviceRequirements, Memory, Target
 
 
 class AbacusModel(TargetModel):

@@ -46,12 +46,13 @@ AREAS = (
             "system/layout_folder.py",
             "system/store.py",
             "serving/readiness.py",
-            "serving/tensors.py",
         ),
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.
         (
+            "tests/unit/runtime/serving/test_dtypes_and_compare.py",
             "tests/unit/runtime/system/test_store.py",
+            "tests/unit/runtime/system/test_store_files.py",
             "tests/unit/runtime/verification",
             "tests/hostile/test_archives.py",
             "tests/hostile/test_certificates.py",
@@ -142,11 +143,7 @@ AREAS = (
         ("backends/xla/elf.py", "backends/xla/records.py"),
         ("tests/unit/backends/test_records.py",),
     ),
-    Area(
-        RUNTIME,
-        ("system/files.py", "system/pipes.py"),
-        ("tests/unit/runtime/system/test_files.py",),
-    ),
+    Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
     Area(
         RUNTIME,
@@ -155,11 +152,6 @@ AREAS = (
         decisions=True,
     ),
     Area(RUNTIME, ("serving/loading.py",), ("tests/unit/runtime/serving/test_loading.py",)),
-    Area(
-        RUNTIME,
-        ("serving/compare.py",),
-        ("tests/unit/runtime/serving/test_dtypes_and_compare.py",),
-    ),
     Area(TOOLCHAIN, ("locations.py",), ("tests/unit/test_locations.py",)),
     Area(
         TOOLCHAIN,
@@ -321,12 +313,11 @@ AREAS = (
             "serving/entry_point.py",
             "serving/execution.py",
             "serving/foreign_arrays.py",
-            "serving/served.py",
         ),
         (
             "tests/unit/runtime/serving/test_loaded.py",
             "tests/unit/runtime/serving/test_processes.py",
-            "tests/unit/runtime/serving/test_served.py",
+            "tests/unit/runtime/serving/test_entry_point.py",
             "tests/e2e/test_dtypes.py",
             "tests/e2e/test_keys.py",
             "tests/e2e/test_shapes_serving.py",

@@ -31,7 +31,7 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "what is the same has no differences; it only takes longer to see",
     ("gates.py", "not any(gates.stated())"): "no gate finds nothing; it only takes longer",
     ("padding.py", "isinstance(name, str)"): "a number is no name of a dimension",
-    ("served.py", "isinstance(result, Leaf)"): "one array is read as a tree of one; slower",
+    ("entry_point.py", "isinstance(result, Leaf)"): "one array is read as a tree of one; slower",
     ("execution.py", "raise"): "in `claim`, whoever reads the used-up array next refuses it, too",
     ("resident.py", "not in_order"): "a buffer is no number of an input, but for jax",
     (

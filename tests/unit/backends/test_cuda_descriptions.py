@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from aotc.backends.cuda.descriptions import ASSUMED, changed, claims, complete, texts
-from aotc_runtime.schema.devices import CudaDevice
+from aotc_runtime.schema.manifest import CudaDevice
 
 TEXT = """\
 gpu_device_info {

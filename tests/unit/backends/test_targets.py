@@ -12,7 +12,7 @@ from aotc.backends.target_model import TRIPLES
 from aotc.backends.targets import find_target, list_targets, read_target
 from aotc.errors import BuildManifestError
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import CudaDevice, RocmDevice, TpuDevice
+from aotc_runtime.schema.manifest import CudaDevice, RocmDevice, TpuDevice
 
 ROOT = Path(__file__).parents[3]
 

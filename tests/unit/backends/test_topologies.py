@@ -9,7 +9,7 @@ import pytest
 from aotc.backends.targets import read_target
 from aotc.backends.tpu import topologies
 from aotc.errors import BuildManifestError
-from aotc_runtime.schema.devices import TpuDevice
+from aotc_runtime.schema.manifest import TpuDevice
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = sorted(path.stem for path in (ROOT / "targets").glob("tpu*.toml"))

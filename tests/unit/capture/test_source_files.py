@@ -13,7 +13,7 @@ from aotc.capture.source_files import changed, read_source
 from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError
 from aotc_runtime.digest import sha256
-from aotc_runtime.system.files import open_regular
+from aotc_runtime.system.store import open_regular
 
 
 class Written:

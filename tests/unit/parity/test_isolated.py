@@ -17,7 +17,7 @@ from aotc.parity import isolated
 from aotc.processes import Processes
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 FINDING = {
     "code": "AOTC-E503",

@@ -14,7 +14,7 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 MANIFEST = """
 schema = 1

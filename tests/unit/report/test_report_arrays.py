@@ -11,8 +11,8 @@ import pytest
 from aotc.config.dtypes import SHORT_DTYPES
 from aotc.errors import UsageError
 from aotc.report.arrays import filled, read_arguments, retyped, write_npz
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType, TensorSpec
-from aotc_runtime.serving.tensors import numpy_dtype
 
 SPEC = TensorSpec(path="x", shape=(), dtype=DType.FLOAT32, weak_type=False)
 

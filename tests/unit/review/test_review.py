@@ -19,7 +19,7 @@ from aotc_runtime import canonical
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import oci
 from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 NOW = datetime.now(UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotc_runtime.report import Report, report_of
-from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification.compatibility import choose_target
 from aotc_runtime.verification.examine import Verdict
 
 from .samples import host, manifest

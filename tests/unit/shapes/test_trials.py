@@ -12,9 +12,9 @@ from aotc.shapes.fills import value_of
 from aotc.shapes.run import Array, Call, run
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import evidence, refusals, tried
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType, TensorSpec, TrialRan
-from aotc_runtime.serving.compare import Difference
-from aotc_runtime.serving.tensors import numpy_dtype
+from aotc_runtime.serving.readiness import Difference
 
 X = TensorSpec(path="x", dtype=DType.FLOAT32, shape=("batch", "seq"), weak_type=False)
 MASK = TensorSpec(path="mask", dtype=DType.BOOL, shape=("seq",), weak_type=False)

@@ -6,7 +6,7 @@ import pytest
 
 from aotc.shapes.trials import EntryTrials, PlannedTrial
 from aotc.shapes.verdict import refusals
-from aotc_runtime.serving.compare import Difference
+from aotc_runtime.serving.readiness import Difference
 
 ENTRY = EntryTrials("encode", 1e-5, 1e-6, {}, (), {}, {}, ())
 PADDED = PlannedTrial(("seq",), {"seq": 3}, ({"seq": 8},), "declared")

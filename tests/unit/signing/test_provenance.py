@@ -15,7 +15,7 @@ from in_toto_attestation.v1 import statement_pb2
 from aotc.pipeline.tasks.identity import code_digests
 from aotc_runtime.formats import in_toto as formats
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 
 @pytest.fixture(scope="module")

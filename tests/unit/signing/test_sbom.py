@@ -14,7 +14,7 @@ from aotc.signing.sbom import sbom
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime import canonical
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 PROGRAM = CapturedProgram(
     entry_points={},

@@ -29,7 +29,7 @@ from aotc.workshops.suggest.traffic.lines import (
 )
 from aotc.workshops.suggest.traffic.space import Counts, Points
 from aotc_runtime.errors import AotcError
-from aotc_runtime.system.files import open_regular
+from aotc_runtime.system.store import open_regular
 
 BLOCK_BYTES = 8 * 2**20
 LINE_BYTES_MAX = 2**20

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from aotc_runtime.engines.device import Array, Aval, Buffer
-from aotc_runtime.engines.xla import reading
 from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
+from aotc_runtime.engines.xla.reading import copied, joined
 
 
 class Accelerated(XlaDevice):
     """Devices of a plugin. Arrays are copied to them and back; nothing is shared."""
 
-    as_array = staticmethod(reading.copied)
+    as_array = staticmethod(copied)
 
     def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
         """Run, and wait for the results."""
@@ -25,7 +25,7 @@ class Accelerated(XlaDevice):
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """A copy on the host."""
-        return reading.copied(buffer) if aval.placement is None else reading.joined(buffer)
+        return copied(buffer) if aval.placement is None else joined(buffer)
 
 
 def library_of(package: str, file: str) -> Path:

@@ -27,17 +27,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored, Tiles
-from aotc_runtime.engines.xla import reading
 from aotc_runtime.errors import refusal
-from aotc_runtime.schema.devices import Mesh, Sharding
+from aotc_runtime.schema.manifest import Mesh, Sharding
 from aotc_runtime.system import processor
 from aotc_runtime.system.parallel import map_on_threads
 
 if TYPE_CHECKING:
     from aotc_runtime.engines.xla.sharding import MeshPlacement, Placements
+
 
 # 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
 # jaxlib is loaded.
@@ -226,7 +227,7 @@ class XlaDevice(Device):
         """A function that reads all results of a call as `to_numpy` does; made once, called
         often.
         """
-        if not all(map(reading.is_plain, avals)):
+        if not all(map(is_plain, avals)):
             return super().reader(avals)
         as_array = self.as_array
         return lambda buffers: [as_array(buffer) for buffer in buffers]
@@ -235,7 +236,7 @@ class XlaDevice(Device):
         """A function that reads a call's only result as numpy and returns it by itself; made once,
         called often.
         """
-        if not reading.is_plain(aval):
+        if not is_plain(aval):
             return super().reader_of_one(aval)
         as_array = self.as_array
         return lambda buffers: as_array(buffers[0])
@@ -287,3 +288,17 @@ def _thread_count(threads: int | None) -> Iterator[None]:
             del os.environ[_THREADS_VARIABLE]
         elif threads is not None and before is not None:
             os.environ[_THREADS_VARIABLE] = before
+
+
+BUILT_IN = 1
+"""numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""
+
+
+def is_plain(aval: Aval) -> bool:
+    """Whether results of this kind can be read as they are: one piece, of one of numpy's types."""
+    return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
+
+
+def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
+    """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
+    return dtype.name in ("int4", "uint4")

@@ -1,24 +1,17 @@
-"""Results of XLA as numpy. Private names of jaxlib beside those of `client`:
+"""Results of XLA as numpy that cannot be read as they are: on an accelerator or on several devices,
+or of a type that numpy lacks. Private names of jaxlib beside those of `client`:
 
-ArrayImpl._to_np_array_did_copy: of what lies on an accelerator, or on several devices
+    ArrayImpl._to_np_array_did_copy
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 
 from aotc_runtime.engines.device import Array, Aval, Buffer
-
-BUILT_IN = 1
-"""numpy's `isbuiltin` of its own types; those of ml_dtypes, whatever their kind, have another."""
-
-
-def is_plain(aval: Aval) -> bool:
-    """Whether results of this kind can be read as they are: one piece, of one of numpy's types."""
-    return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
+from aotc_runtime.engines.xla.client import is_packed_in_xla
 
 
 def copied(buffer: Buffer) -> Array:
@@ -34,13 +27,10 @@ def joined(buffer: Buffer) -> Array:
     return array
 
 
-def viewed(buffer: Buffer, aval: Aval) -> Array:
-    """What lies in the host's memory: read-only and without a copy, keeping the buffer alive.
-
-    Element types that Python's buffer protocol does not know (bfloat16, float8) are copied.
+def converted(buffer: Buffer, aval: Aval) -> Array:
+    """A copy of what lies in the host's memory, of a type that Python's buffer protocol does not
+    know (bfloat16, float8).
     """
-    if aval.dtype.isbuiltin == BUILT_IN:
-        return np.asarray(buffer)
     buffer.block_until_ready()
     count = int(np.prod(aval.shape, dtype=np.int64))
     if count == 0:
@@ -52,11 +42,6 @@ def viewed(buffer: Buffer, aval: Aval) -> Array:
     if is_packed:
         memory = _unpacked(memory, count, is_signed=aval.dtype.name == "int4")
     return np.frombuffer(memory, aval.dtype).reshape(aval.shape)
-
-
-def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
-    """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
-    return dtype.name in ("int4", "uint4")
 
 
 def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aotc_runtime.engines.device import Array, Aval, Buffer, Tiles
-from aotc_runtime.schema.devices import Mesh, Sharding
+from aotc_runtime.schema.manifest import Mesh, Sharding
 from aotc_runtime.schema.shardings import Piece, pieces
 
 type Put = Callable[..., Buffer]

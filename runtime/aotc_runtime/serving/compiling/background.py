@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.labels import sizes_text
-from aotc_runtime.serving.served import Served
+from aotc_runtime.serving.entry_point import Served
 from aotc_runtime.serving.tallies import SizesKey
 
 FAILURES_MAX = 256

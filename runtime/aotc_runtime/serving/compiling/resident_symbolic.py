@@ -8,8 +8,8 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.engines.device import Aval, Buffer
 from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord, WeightArgument
-from aotc_runtime.schema.proof import VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving.resident import Weights, bound_arguments
+from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
 
 
 class ResidentSymbolic(Struct, frozen=True):

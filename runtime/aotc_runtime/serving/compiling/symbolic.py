@@ -13,19 +13,19 @@ from typing import NoReturn
 
 from aotc_runtime.engines.device import Device
 from aotc_runtime.errors import refusal
+from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.rendering import first_line
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import EntryPoint
-from aotc_runtime.serving.compare import compare
 from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
+from aotc_runtime.serving.entry_point import Served
+from aotc_runtime.serving.readiness import compare
 from aotc_runtime.serving.resident import (
     ResidentExecutable,
     direct_call,
 )
 from aotc_runtime.serving.routing.masks import masks_of, on_device
 from aotc_runtime.serving.routing.sizes import avals, shapes_at
-from aotc_runtime.serving.served import Served
-from aotc_runtime.serving.tensors import tensor_views
 from aotc_runtime.system import host
 
 
@@ -85,7 +85,7 @@ class SymbolicCompiler:
         found = self._compiled(self._symbolic.cheapest.sizes)
         where = f"fixture {found.label}"
         # That it has these tensors was seen when the profile's own executable ran them.
-        views = tensor_views(self._symbolic.fixture, where)
+        views = tensor_views(self._symbolic.fixture.data, where)
         leaves = [
             device.put(views[f"inputs/{tensor.path}"][0], aval)
             for tensor, aval in zip(spec.inputs, found.inputs, strict=True)

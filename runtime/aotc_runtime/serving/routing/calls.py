@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from aotc_runtime.engines.device import Aval, Buffer, Device
 from aotc_runtime.schema.manifest import EntryPoint, ProfileRecord
+from aotc_runtime.serving.entry_point import Served
 from aotc_runtime.serving.execution import Execution
 from aotc_runtime.serving.routing.masks import Length, Mask
 from aotc_runtime.serving.routing.padding import cut, pad
 from aotc_runtime.serving.routing.sizes import shapes_at
 from aotc_runtime.serving.routing.splitting import axis_of, join, piece
-from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tallies import Padding, Path
 
 Array = np.ndarray[Any, Any]

@@ -15,6 +15,7 @@ from aotc_runtime.schema.labels import passed_leaves, policies_of, sizes_text, w
 from aotc_runtime.schema.manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
 from aotc_runtime.serving import foreign_arrays, trees
 from aotc_runtime.serving.arrays import DeviceArray
+from aotc_runtime.serving.entry_point import Served
 from aotc_runtime.serving.execution import Execution
 from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.routing.calls import (
@@ -37,7 +38,6 @@ from aotc_runtime.serving.routing.sizes import (
     shapes_at,
     solve,
 )
-from aotc_runtime.serving.served import Served
 from aotc_runtime.serving.tallies import Path, SizesKey, Tallies
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.device import Aval, Device
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.labels import masks_and_lengths, without_compiling
 from aotc_runtime.schema.manifest import EntryPoint, Pad
 from aotc_runtime.schema.tree import leaves as leaf_indices
 from aotc_runtime.serving.arrays import DeviceArray
 from aotc_runtime.serving.resident import ResidentEntryPoint
 from aotc_runtime.serving.routing import padding
-from aotc_runtime.serving.tensors import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

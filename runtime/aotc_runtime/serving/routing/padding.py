@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.fills import parse_fill
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.serving.tensors import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

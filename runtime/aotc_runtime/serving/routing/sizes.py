@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aotc_runtime.engines.device import Aval
 from aotc_runtime.errors import AotcError, Finding, ShapeError, finding, refusal
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.expressions import parse_expression, parse_relation
 from aotc_runtime.schema.labels import policies_of, sizes_text
 from aotc_runtime.schema.manifest import (
@@ -20,7 +21,6 @@ from aotc_runtime.schema.manifest import (
     TensorSpec,
 )
 from aotc_runtime.schema.tensor_text import data_text
-from aotc_runtime.serving.tensors import numpy_dtype
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]

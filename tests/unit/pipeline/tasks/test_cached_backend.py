@@ -18,8 +18,7 @@ from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.cached_backend import CachedBackend, job_parts
 from aotc.stages import CompileJob, Executable, Module
 from aotc_runtime.digest import sha256
-from aotc_runtime.schema.devices import Mesh, MeshAxis
-from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
+from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")
 MODULE = Module(b"module", sha256(b"module"), "1.0.0", ())

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from aotc.packing import descriptors
 from aotc_runtime import canonical
+from aotc_runtime.canonical import check_keys, decode_foreign
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import in_toto, oci
-from aotc_runtime.formats.foreign import check_keys, decode_foreign
 from aotc_runtime.formats.in_toto import Statement
 
 

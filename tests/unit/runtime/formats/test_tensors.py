@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from aotc.packing.weights import write_tensors
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.extended_tensors import NAMES
-from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES, read_tensors
+from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES, numpy_dtype, read_tensors
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.serving.tensors import numpy_dtype
 
 
 def tensors_file(header: dict[str, Any], data: bytes) -> memoryview:

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from aotc_runtime.schema.devices import Sharding
+from aotc_runtime.schema.manifest import Sharding
 from aotc_runtime.schema.shardings import mesh_of, misfits, pieces, text, untiled
 
 SIZES = {"data": 2, "model": 2}

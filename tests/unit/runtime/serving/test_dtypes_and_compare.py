@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotc_runtime.formats.tensors import numpy_dtype
 from aotc_runtime.schema.manifest import DType
-from aotc_runtime.serving.compare import Difference, compare, over_all
-from aotc_runtime.serving.tensors import numpy_dtype
+from aotc_runtime.serving.readiness import Difference, compare, over_all
 
 FLOATS = [
     np.float16,

@@ -25,13 +25,12 @@ from aotc_runtime.errors import AotcError, BundleFormatError, IntegrityError
 from aotc_runtime.formats import tar
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
 from aotc_runtime.schema.manifest import BlobRef, DType, WeightSet, WeightTensor
-from aotc_runtime.schema.proof import Choice, VerifiedBlob, VerifiedBundle
 from aotc_runtime.serving import resident
-from aotc_runtime.serving.resident import make_resident
-from aotc_runtime.serving.tensors import weight_arrays
+from aotc_runtime.serving.resident import make_resident, weight_arrays
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.compatibility import Choice
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle, verify
 
 from ..samples import manifest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotc_runtime.serving.served import CallCounter
+from aotc_runtime.serving.entry_point import CallCounter
 from aotc_runtime.serving.tallies import (
     SHAPES_MAX,
     Exact,

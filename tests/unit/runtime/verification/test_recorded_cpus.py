@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.errors import Finding
-from aotc_runtime.verification.choosing import choose_target
-from aotc_runtime.verification.compatibility import check_host
+from aotc_runtime.verification.compatibility import check_host, choose_target
 
 from ..samples import host, manifest
 

@@ -19,7 +19,7 @@ from aotc.signing.signer import LocalSigner, load_signer
 from aotc_runtime.errors import IncompatibleRuntimeError
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 from .conftest import ELSEWHERE, Made
 

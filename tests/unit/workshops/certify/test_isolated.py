@@ -15,7 +15,7 @@ from aotc.workshops.certify import worker
 from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.trust import read_policy
 
 from .conftest import ELSEWHERE, Made

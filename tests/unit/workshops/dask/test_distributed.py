@@ -24,8 +24,7 @@ from aotc.workshops.dask import executor_backend, wire, worker
 from aotc.workshops.dask.executor_backend import SMALL_BYTES, Cluster, ExecutorBackend
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import Finding
-from aotc_runtime.schema.devices import Mesh, MeshAxis
-from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory
+from aotc_runtime.schema.manifest import BuiltWith, Cost, Memory, Mesh, MeshAxis
 from tests.hostile.weakening import Check, remove
 
 TARGET = read_target("cpu-x86-64-v3", Path(), "test")

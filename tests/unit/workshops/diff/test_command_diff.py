@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 Run = Callable[..., object]
 

@@ -22,10 +22,10 @@ from aotc.workshops.diff.changes import Change
 from aotc.workshops.diff.diff import Diff, diff
 from aotc.workshops.diff.rules import parse_rules, violations
 from aotc.workshops.diff.text import diff_document, diff_lines
-from aotc_runtime.schema.devices import Compilation
 from aotc_runtime.schema.manifest import (
     BlobRef,
     BundleManifest,
+    Compilation,
     Pad,
     ParityNotRun,
     ProfileRecord,

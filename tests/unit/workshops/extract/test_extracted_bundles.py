@@ -21,8 +21,8 @@ from aotc_runtime.engines.registry import detect
 from aotc_runtime.errors import IncompatibleHostError
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_root, read_unverified
-from aotc_runtime.verification.examine import examine
+from aotc_runtime.verification.contents import read_root
+from aotc_runtime.verification.examine import examine, read_unverified
 
 Made = Callable[..., Path]
 BUILT, OTHER = "cpu-x86-64-v3", "other"

@@ -14,7 +14,7 @@ from hostile.tampering import in_memory, put_together, second_target, signed, ta
 
 from aotc.signing.signer import load_signer
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 Run = Callable[..., Any]
 Bundle = tuple[Path, Path]

@@ -21,7 +21,7 @@ from aotc.workshops.merge.merging import merge
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest, Symbolic
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 Made = Callable[..., Path]
 BUILT, OTHER = "cpu-x86-64-v3", "other"

@@ -14,7 +14,7 @@ from aotc.workshops.reproduce.differences import Side, Stage, differences, side_
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import read_unverified
+from aotc_runtime.verification.examine import read_unverified
 
 replace = msgspec.structs.replace
 

@@ -18,11 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aotc_runtime.engines.device import Array, Aval, Buffer
-from aotc_runtime.engines.xla import reading
-from aotc_runtime.engines.xla.client import LoadedExecutable, XlaDevice
+from aotc_runtime.engines.xla.client import (
+    LoadedExecutable,
+    XlaDevice,
+    is_packed_in_xla,
+    is_plain,
+)
 from aotc_runtime.errors import refusal
-from aotc_runtime.schema.proof import VerifiedBlob
 from aotc_runtime.system.host import Machine
+from aotc_runtime.verification.verify import VerifiedBlob
 
 PLATFORM = "cpu"
 
@@ -132,7 +136,7 @@ class Processor(XlaDevice):
         """A function that runs in jaxlib's compiled call path, which uses inputs in place; None
         where an input is of numbers that XLA packs.
         """
-        if any(reading.is_packed_in_xla(aval.dtype) for aval in inputs):
+        if any(is_packed_in_xla(aval.dtype) for aval in inputs):
             return None
 
         def miss(leaves: Sequence[Any]) -> list[Buffer]:
@@ -186,9 +190,13 @@ class Processor(XlaDevice):
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """A result as numpy: read-only and without a copy, keeping the device buffer alive; a copy
-        where `reading.viewed` or `reading.joined` needs one.
+        of what lies on several devices, and of types that Python's buffer protocol does not know.
         """
-        return reading.viewed(buffer, aval) if aval.placement is None else reading.joined(buffer)
+        if is_plain(aval):
+            return np.asarray(buffer)
+        from aotc_runtime.engines.xla.reading import converted, joined
+
+        return converted(buffer, aval) if aval.placement is None else joined(buffer)
 
     def dlpack_device(self) -> tuple[int, int]:
         """The host's memory."""

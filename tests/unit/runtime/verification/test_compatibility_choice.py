@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aotc_runtime.schema.choice_report import choice_report
-from aotc_runtime.verification.choosing import choose_target
+from aotc_runtime.verification.choice_report import choice_report
+from aotc_runtime.verification.compatibility import choose_target
 
 from ..samples import host, manifest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotc_runtime.schema.certified import Certified
-from aotc_runtime.schema.proof import Choice
+from aotc_runtime.verification.compatibility import Choice
 
 
 def choice_report(choice: Choice) -> dict[str, Any]:

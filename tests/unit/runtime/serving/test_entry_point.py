@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 import aotc_runtime
-from aotc_runtime.serving.served import BUCKETS, CallCounter
+from aotc_runtime.serving.entry_point import BUCKETS, CallCounter
+from aotc_runtime.serving.tallies import latency_of
 
 
 def test_buckets_are_cumulative_and_end_at_the_slowest_call() -> None:
     counter = CallCounter()
     for nanoseconds in (3, 4, 7, 1000, 0):
         counter.observe(nanoseconds)
-    latency = counter.latency()
+    latency = latency_of(counter)
     assert latency.calls == counter.calls == 5
     assert latency.seconds == 1014 / 1e9
     assert latency.bounds[0] == 1 / 1e9 and latency.bounds[-1] == 1024 / 1e9
@@ -26,8 +27,8 @@ def test_buckets_are_cumulative_and_end_at_the_slowest_call() -> None:
 def test_a_call_of_any_length_is_counted() -> None:
     counter = CallCounter()
     counter.observe(2**60)
-    assert counter.latency().bounds == (2 ** (BUCKETS - 1) / 1e9,)
-    assert counter.latency().cumulative == (1,)
+    assert latency_of(counter).bounds == (2 ** (BUCKETS - 1) / 1e9,)
+    assert latency_of(counter).cumulative == (1,)
 
 
 def test_no_call_is_lost_between_threads() -> None:
@@ -42,11 +43,11 @@ def test_no_call_is_lost_between_threads() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert counter.latency().cumulative == (40_000,)
+    assert latency_of(counter).cumulative == (40_000,)
 
 
 def test_an_unused_executable_has_an_empty_histogram() -> None:
-    assert CallCounter().latency().to_json() == {"calls": 0, "seconds": 0.0, "at_most": []}
+    assert latency_of(CallCounter()).to_json() == {"calls": 0, "seconds": 0.0, "at_most": []}
 
 
 def test_the_report_holds_latency_by_executable(digits_bundle: tuple[Path, Path]) -> None:

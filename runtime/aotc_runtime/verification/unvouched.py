@@ -1,0 +1,91 @@
+"""Why too few keys of a policy vouch for a root, in words; imported where that is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from aotc_runtime.errors import Finding, finding
+from aotc_runtime.verification.keys import PublicKey
+
+
+class Seen(Struct, frozen=True):
+    """What was seen of a root's attestations. count: how many there are.  found: ids of the keys
+    that vouch.  idle: by id, keys whose signatures verify and do not count: expired, not yet valid,
+    or revoked.  silent: by type of statement, ids of keys that signed one which vouches for
+    nothing, and vouch nowhere else.  strangers: key ids that the policy does not know.
+    """
+
+    count: int
+    found: tuple[str, ...]
+    idle: Mapping[str, PublicKey]
+    silent: Mapping[str, Set[str]]
+    strangers: Set[str]
+
+
+def reasons(
+    seen: Seen, keys: Mapping[str, PublicKey], threshold: int, where: str, now: float
+) -> Iterator[Finding]:
+    """AOTC-E301 unsigned, E302 signed by none of the policy's keys, E311 and E312 keys whose
+    signatures do not count, E304 too few. keys: the policy's, by id.
+    """
+    if not seen.count:
+        expected = f"a signature by {_names(keys.values())}"
+        yield finding("AOTC-E301", where, "no signature at all", expected=expected)
+        return
+    if not seen.found and not seen.idle and not seen.silent:
+        yield finding(
+            "AOTC-E302",
+            where,
+            "signatures by keys the policy does not know: " + ", ".join(sorted(seen.strangers)),
+            expected=f"a signature by {_names(keys.values())}",
+        )
+        return
+    idle = [seen.idle[id] for id in sorted(seen.idle.keys() - {*seen.found})]
+    if idle:
+        yield from _idle(where, idle, now)
+        return
+    names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
+    # A builder's bill of materials beside its provenance takes nothing away.
+    others = [type_ for type_, signers in sorted(seen.silent.items()) if signers]
+    more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
+    yield finding(
+        "AOTC-E304",
+        where,
+        "; ".join([f"{len(seen.found)} of them{names}", *more]),
+        expected=f"signatures by {threshold} distinct keys of {_names(keys.values())}",
+    )
+
+
+def _idle(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:
+    """Why signatures that verify did not count, one finding for each key."""
+    clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    for key in keys:
+        state = key.state(now)
+        if state == "revoked":
+            yield finding(
+                "AOTC-E312",
+                f"{where} key {key.label}",
+                f"one by {key.id}, which the policy lists under revoked.keys",
+            )
+            continue
+        early = state == "not yet valid"
+        bound = key.not_before if early else key.not_after
+        assert bound is not None, "a key without bounds is always valid"
+        limit, side = ("not_before", "from") if early else ("not_after", "up to")
+        yield finding(
+            "AOTC-E311",
+            f"{where} key {key.label}",
+            f"a check at {clock}: the key is {state}, and its signature does not count",
+            expected=f"a check {side} {bound.isoformat()}, the key's {limit}",
+            hint="check again after that time, or sign with a key that is valid already"
+            if early
+            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
+            "is still to be trusted, move its not_after",
+        )
+
+
+def _names(keys: Iterable[PublicKey]) -> str:
+    return ", ".join(key.label for key in keys)
