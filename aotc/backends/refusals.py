@@ -42,9 +42,7 @@ def refused_calls(
         place_of(job),
         ", ".join(found),
         expected=f"only custom calls that the runtime can serve: {served}",
-        hint="remove the callback from the function"
-        if any(map(is_callback, refused))
-        else instead,
+        hint="remove the callback from the function" if any(map(is_callback, refused)) else instead,
     )
 
 

@@ -66,7 +66,7 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         if model.triple not in self.triples:
             known = ", ".join(self.triples)
             yield unknown_name(document, ("triple",), "one of", known, model.triple)
-        is_arm = arm.is_triple(model.triple)
+        is_arm = model.triple in self.triples and arm.is_triple(model.triple)
         cpus, features = (arm.CPUS, arm.FEATURES) if is_arm else (isa.CPUS, isa.FEATURES)
         if model.cpu not in cpus:
             known = ", ".join(cpus)

@@ -10,8 +10,7 @@ from aotc.backends.iree.packages import COMPILER
 from aotc.backends.protocol import Backend
 from aotc.backends.target_model import TRIPLES
 from aotc_runtime.engines.iree.names import DRIVERS, IREE, RUNTIME
-from aotc_runtime.schema.devices import DeviceRequirements
-from aotc_runtime.schema.manifest import BuiltWith, Target
+from aotc_runtime.schema.manifest import BuiltWith, DeviceRequirements, Target
 
 
 class IreeModel(ProcessorModel):

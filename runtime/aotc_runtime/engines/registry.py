@@ -9,7 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
-from aotc_runtime.engines.iree.names import IREE
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.facts import Accelerator, HostFacts, Wanted
 from aotc_runtime.schema.manifest import XLA, Target, engine_name
@@ -33,7 +32,7 @@ def find(name: str) -> Engine | None:
         from aotc_runtime.engines.xla import engine as xla
 
         return xla
-    if name == IREE:
+    if name == "iree":
         from aotc_runtime.engines.iree import engine as iree
 
         return iree

@@ -38,7 +38,13 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     """
     global _device
     if platform != IREE:
-        raise refusal("AOTC-E758", platform, "one that this runtime cannot start")
+        raise refusal(
+            "AOTC-E758",
+            platform,
+            "none that this runtime can start",
+            expected=f"the platform {IREE}, which is this host's processor",
+            hint="update aotc-runtime, or load a bundle for processors",
+        )
     with _lock:
         if _device is None:
             _device = _started(threads)
