@@ -32,8 +32,8 @@ _SIZES = {
     "f64": 8,
     "complex<f32>": 8,
 }
-"""Bytes of an element, by its type in MLIR's words: of those whose results tests/iree compares with
-plain JAX. Others are refused.
+"""Bytes of an element, by its type in MLIR's words: of those whose results tests/engines compares
+with plain JAX. Others are refused.
 """
 
 _SUMS_OF_BOOLEANS = ("stablehlo.add", "stablehlo.subtract", "stablehlo.multiply")

@@ -18,7 +18,10 @@ def installed() -> str:
     From the name of the folder that an installer leaves beside the package: importlib.metadata
     takes 10 ms to say the same.
     """
-    spec = find_spec("iree")
+    try:
+        spec = find_spec("iree")
+    except ImportError:  # of a finder that refuses it
+        return ""
     begin, end = _METADATA
     for place in spec.submodule_search_locations or () if spec is not None else ():
         for found in Path(place).parent.glob(f"{begin}*{end}"):

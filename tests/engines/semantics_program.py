@@ -1,7 +1,8 @@
-"""Functions at whose edges compilers differ, each of one or two arrays; `INPUTS` holds the edges."""
+"""Functions at whose edges compilers differ, each of one or two arrays; `INPUTS` holds them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from jax import lax
 
 Array = Any
+HERE = Path(__file__).parent
 
 NAN, INF = np.nan, np.inf
 TINY = np.float32(1e-45)
@@ -98,6 +100,10 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "pooled": (np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1),),
     "transformed": (np.arange(8, dtype=np.float32),),
     "strided": (SQUARE,),
+    "double_complex": (COMPLEX.astype(np.complex128),),
+    "small_floats": (FLOATS,),
+    "factorized": (np.eye(3, dtype=np.float32),),
+    "boolean_sum": (np.array([True, False]), np.array([True, True])),
 }
 """What each function is called with."""
 
@@ -374,3 +380,19 @@ def transformed(x: Array) -> Array:
 
 def strided(x: Array) -> Array:
     return x[::2, ::-1], x.T, jnp.roll(x, 1, axis=0), jnp.pad(x, 1)
+
+
+def double_complex(x: Array) -> Array:
+    return x * x
+
+
+def small_floats(x: Array) -> Array:
+    return x.astype(jnp.float8_e4m3fn)
+
+
+def factorized(x: Array) -> Array:
+    return jnp.linalg.cholesky(x)
+
+
+def boolean_sum(x: Array, y: Array) -> Array:
+    return lax.add(x, y)
