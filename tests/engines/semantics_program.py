@@ -103,7 +103,6 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "double_complex": (COMPLEX.astype(np.complex128),),
     "small_floats": (FLOATS,),
     "factorized": (np.eye(3, dtype=np.float32),),
-    "boolean_sum": (np.array([True, False]), np.array([True, True])),
 }
 """What each function is called with."""
 
@@ -392,7 +391,3 @@ def small_floats(x: Array) -> Array:
 
 def factorized(x: Array) -> Array:
     return jnp.linalg.cholesky(x)
-
-
-def boolean_sum(x: Array, y: Array) -> Array:
-    return lax.add(x, y)

@@ -47,6 +47,7 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         signature_of,
         text_of,
     )
+    from aotc.backends.iree.repairs import UnrepairableError, repair
     from aotc.backends.xla import private
 
     called: tuple[str, ...] = ()
@@ -56,7 +57,14 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         operations = private.operations(module)
         cost = private.module_cost(private.cpu_client(), module)
         require_supported(module)
-    except (private.XlaError, private.MlirError, ValueError, UnsupportedError) as error:
+        repair(module)
+    except (
+        private.XlaError,
+        private.MlirError,
+        ValueError,
+        UnsupportedError,
+        UnrepairableError,
+    ) as error:
         raise ProblemError(Problem.PROGRAM, str(error), called) from error
     signature = signature_of(module)
     driver = LOCAL_TASK if job.threads > 1 and cost.get("flops", 0) >= POOLED_FLOPS else LOCAL_SYNC
@@ -103,7 +111,10 @@ def _compiled(text: str, flags: tuple[str, ...]) -> bytes | None:
     if not invocation.parse_source(source) or not invocation.execute():
         return None
     output = api.Output.open_membuffer()
-    invocation.output_vm_bytecode(output)
+    try:
+        invocation.output_vm_bytecode(output)
+    except ValueError:
+        return None
     return bytes(output.map_memory())
 
 

@@ -176,8 +176,14 @@ class IreeDevice(Device):
         copy, device = self._buffers.allocator.allocate_buffer_copy, self._buffers
         memory, usage, number = self._memory, self._usage, known.number
         if known.stored == aval.dtype and aval.shape and 0 not in aval.shape:
-            # IREE makes an array contiguous that is not.
-            return lambda array: copy(memory, usage, device, array, number)
+            whole = np.ascontiguousarray
+            return lambda array: copy(
+                memory,
+                usage,
+                device,
+                array if array.flags.c_contiguous else whole(array),
+                number,
+            )
         shape, stored, view = list(aval.shape), known.stored, self._runtime.HalBufferView
 
         def through_bytes(array: Array) -> Buffer:
