@@ -72,6 +72,7 @@ INPUTS: dict[str, tuple[np.ndarray[Any, Any], ...]] = {
     "logarithms": (FLOATS,),
     "roots": (FLOATS,),
     "angles": (FLOATS,),
+    "turns": (np.array([1e2, -1e3, 1e4, 3e4, -1e5, 1e6, 1e7, 1e8, 9.9e8, -0.0], np.float32),),
     "hyperbolic": (FLOATS,),
     "error_function": (FLOATS,),
     "arc_tangents": (FLOATS, OTHERS),
@@ -260,6 +261,10 @@ def roots(x: Array) -> Array:
 
 
 def angles(x: Array) -> Array:
+    return jnp.sin(x), jnp.cos(x), jnp.tan(x)
+
+
+def turns(x: Array) -> Array:
     return jnp.sin(x), jnp.cos(x), jnp.tan(x)
 
 

@@ -2,13 +2,15 @@
 
 An index outside of a gathered array is clamped, where IREE would read beside the array; a sort
 keeps the order of equals; powers of negative numbers and of zero, angles of zeros and infinities,
-the cubic root of infinity, and floats that fit into no integer are as XLA has them. Each operation
+the cubic root of infinity, floats that fit into no integer, and sines of large numbers are as XLA
+has them. Each operation
 becomes a call of a function written in StableHLO, which IREE inlines. tests/engines compares all of
 it with plain JAX.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,6 +124,46 @@ def _cbrt(module: Any, operation: Any) -> None:
     %r = stablehlo.select %infinite, %a0, %root : {_bools(kind)}, {kind}
 """,
     )
+
+
+_TURN = (6.283185005187988, 3.0199157663446385e-07, 2.1561211432632476e-14)
+"""2 pi in parts, the first two of 24 bits: their products with whole numbers below 2^28 are
+exact."""
+
+
+def _angle(module: Any, operation: Any) -> None:
+    """Take whole turns off a float32, in float64: IREE loses digits from a few hundred on."""
+    kind, element = _kind(operation.results[0])
+    if element != "f32":
+        return
+    wide = kind.replace("xf32>", "xf64>").replace("<f32>", "<f64>")
+    high, middle, low = map(repr, _TURN)
+    name = _add(
+        module,
+        [kind],
+        kind,
+        _constants(kind, half="3.0")
+        + _constants(wide, share=repr(1 / math.tau), high=high, middle=middle, low=low)
+        + f"""
+    %wide = stablehlo.convert %a0 : ({kind}) -> {wide}
+    %turns = stablehlo.multiply %wide, %share : {wide}
+    %whole = stablehlo.round_nearest_even %turns : {wide}
+    %first = stablehlo.multiply %whole, %high : {wide}
+    %second = stablehlo.multiply %whole, %middle : {wide}
+    %third = stablehlo.multiply %whole, %low : {wide}
+    %most = stablehlo.subtract %wide, %first : {wide}
+    %more = stablehlo.subtract %most, %second : {wide}
+    %rest = stablehlo.subtract %more, %third : {wide}
+    %reduced = stablehlo.convert %rest : ({wide}) -> {kind}
+    %size = stablehlo.abs %a0 : {kind}
+    %is_small = stablehlo.compare LT, %size, %half : {_pair(kind)}
+    %r = stablehlo.select %is_small, %a0, %reduced : {_bools(kind)}, {kind}
+""",
+    )
+    _require_calls(operation)
+    with ir.InsertionPoint(operation):
+        reduced = _call(name, [operation.operands[0]], operation.results[0].type)
+    operation.operands[0] = reduced
 
 
 def _convert(module: Any, operation: Any) -> None:
@@ -259,9 +301,12 @@ _REPAIRS: dict[str, Callable[[Any, Any], None]] = {
     "stablehlo.atan2": _atan2,
     "stablehlo.cbrt": _cbrt,
     "stablehlo.convert": _convert,
+    "stablehlo.cosine": _angle,
     "stablehlo.gather": _gather,
     "stablehlo.power": _power,
+    "stablehlo.sine": _angle,
     "stablehlo.sort": _sort,
+    "stablehlo.tan": _angle,
 }
 
 
