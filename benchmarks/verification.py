@@ -28,7 +28,7 @@ from aotc_runtime.digest import sha256
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.examine import verify
 
 path, policy, rounds = sys.argv[1], read_policy(Path(sys.argv[2])), int(sys.argv[3])
 facts = detect()
@@ -105,7 +105,7 @@ from pathlib import Path
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.examine import verify
 source, policy = open_bundle(sys.argv[1]), read_policy(Path(sys.argv[2]))
 verified = verify(source, policy, detect(), time.time())
 print("true", flush=True)

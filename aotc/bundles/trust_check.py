@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc.errors import family_of
 from aotc.signing.trust_state import PolicyState, check_reachable, state_of, warnings
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import Verdict, examine

@@ -16,7 +16,7 @@ import msgspec
 
 from aotc.parity.peak import Unmeasurable, peak
 from aotc.processes import answers_only, end_with_parent
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.tensors import tensor_views

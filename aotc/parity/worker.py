@@ -18,7 +18,7 @@ from aotc.parity.isolated import Answer, Differing, encode
 from aotc.parity.trials import try_entry
 from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import AotcError, ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference, make_ready, run_fixtures

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aotc.backends.registry import kind_of
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Module
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
     FIRST_FORMAT,

@@ -6,12 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from aotc_runtime.engines import registry
-from aotc_runtime.engines.device import DEVICES_MAX
-from aotc_runtime.engines.registry import refused_devices
-from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.serving.loaded import LoadedBundle, State
 from aotc_runtime.serving.readiness import make_ready
@@ -110,7 +108,11 @@ def _load(
         timings[stage] = now - last
         last = now
 
-    _require_numbers(threads, devices, memory_limit)
+    if any(asked is not None for asked in (threads, devices, memory_limit)):
+        # Most callers leave them out.
+        from aotc_runtime.engines.asked import require_numbers
+
+        require_numbers(threads, devices, memory_limit)
     policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
     source = open_bundle(path)
     lap("open")
@@ -136,22 +138,6 @@ def _load(
     return loaded
 
 
-def _require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
-    """Raises ResourceError: AOTC-E552, E555, E556 for anything else than a number that
-    makes sense.
-    """
-    if threads is not None and not _is_number(threads, 1):
-        hint = "pass a number, or leave it out for one thread per processor"
-        raise _refused("AOTC-E552", "threads", "at least 1 thread, as an int", threads, hint)
-    if memory_limit is not None and not _is_number(memory_limit, 0):
-        hint = "pass a number of bytes, such as 2 * 2**30, or leave it out"
-        raise _refused(
-            "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
-        )
-    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
-        raise refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
-
-
 def _policy_path(trust: object) -> Path:
     if isinstance(trust, str | os.PathLike):
         return Path(trust)
@@ -162,12 +148,3 @@ def _policy_path(trust: object) -> Path:
         expected="trust= a policy, or the path of its TOML file",
         hint="write a policy with `aotc trust init`; nothing loads without one",
     )
-
-
-def _is_number(value: Any, least: int) -> bool:
-    """Whether a value is an integer of any type, numpy's included, and not below `least`."""
-    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
-
-
-def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> AotcError:
-    return refusal(code, f"load {argument}", repr(found)[:80], expected=expected, hint=hint)

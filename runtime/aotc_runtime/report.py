@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts

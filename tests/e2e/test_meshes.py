@@ -257,7 +257,7 @@ from aotc_runtime.serving.resident import make_resident
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.examine import verify
 
 source, policy = open_bundle(Path(sys.argv[1])), read_policy(Path(sys.argv[2]))
 bundle = verify(source, policy, detect(), time.time())

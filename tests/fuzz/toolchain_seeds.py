@@ -21,7 +21,7 @@ from aotc.stages import Executable
 from aotc.workshops.attest.openssf import model_signature
 from aotc.workshops.dask.wire import Answer
 from aotc_runtime.digest import sha256
-from aotc_runtime.engines.registry import detect_all
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, SBOM_TYPE, STATEMENT_TYPE
 from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned

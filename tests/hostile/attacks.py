@@ -15,8 +15,8 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime.errors import AotcError
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import verify
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import verify
 
 from . import test_certificate_checks_matter as certificate_checks
 from . import test_checks_matter, test_format_checks_matter

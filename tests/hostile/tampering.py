@@ -21,7 +21,7 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.examine import verify
 
 BLOBS = "blobs/sha256/"
 INDEX = "application/vnd.oci.image.index.v1+json"

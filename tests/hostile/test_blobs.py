@@ -13,7 +13,7 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.examine import verify
 
 from .archives import on_disk
 from .tampering import (

@@ -18,6 +18,7 @@ from aotc_runtime.verification import (
     consistency,
     contents,
     custom_calls,
+    examine,
     missing_targets,
     verify,
 )
@@ -232,7 +233,7 @@ def a_later_format(arms: Arms) -> str:
 
 
 def an_unknown_target(arms: Arms) -> Any:
-    return verify.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
+    return examine.verify(arms.genuine, arms.policy, arms.host, time.time(), "other")
 
 
 def on_host(**change: Any) -> Any:

@@ -15,7 +15,7 @@ from aotc_runtime.formats.tar import read_members
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import MappedBundle, open_bundle
-from aotc_runtime.verification.verify import verify
+from aotc_runtime.verification.examine import verify
 
 from .archives import archive, entries_of, on_disk
 from .tampering import (

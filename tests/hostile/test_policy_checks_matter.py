@@ -18,6 +18,7 @@ from aotc_runtime.verification import (
     rules,
     signatures,
     trust,
+    unvouched,
     verify,
 )
 
@@ -160,8 +161,8 @@ RULES = [
     Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_before=LAST), "AOTC-E311"),
     Check(signatures.vouchers_for, (CLOCK, "True"), by_a_revoked_key, "AOTC-E312"),
     Check(signatures.vouchers_for, (CLOCK, "True"), an_expired_report, "AOTC-E311", "AOTC-E305"),
-    Check(signatures.vouchers_for, ("raise_if(idle_findings", "(idle_findings"),
-          by_a_revoked_key, "AOTC-E312", "AOTC-E304"),
+    Check(unvouched.reasons, ("if idle:", "if False:"), by_a_revoked_key, "AOTC-E312",
+          "AOTC-E304"),
     Check(signatures.vouchers_for, ("statement.predicateType == PROVENANCE_TYPE", "True"),
           a_certificate_instead, "AOTC-E304"),
     Check(keys.PublicKey.state, ("self.revoked", "False"), by_a_revoked_key, "AOTC-E312"),
@@ -245,7 +246,7 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     """A field that decides nothing would promise what nobody keeps."""
     source = "".join(
         Path(module.__file__ or "").read_text("utf-8")
-        for module in (keys, provenance, rules, signatures, trust, verify)
+        for module in (keys, provenance, rules, signatures, trust, unvouched, verify)
     )
     for table in (TrustPolicy, TrustedKey, Revoked, Accepts, SizeLimits):
         for field in table.__struct_fields__:

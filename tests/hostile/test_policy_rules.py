@@ -12,8 +12,8 @@ from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.facts import VERSION, HostFacts
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustPolicy
+from aotc_runtime.verification.examine import verify
 from aotc_runtime.verification.rules import check_fallbacks
-from aotc_runtime.verification.verify import verify
 
 from .provenances import (
     BUILDER,

@@ -21,15 +21,17 @@ from aotc.processes import Processes, describe_status, inherited
 from aotc.report.profile_sizes import parse_profile
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
 from aotc.workshops.bench.worker import PROGRESS, START
-from aotc_runtime.engines.registry import detect, detect_all
+from aotc_runtime.engines.registry import detect
+from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.serving.refusals import no_entry_point
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.examine import verify
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import VerifiedBundle, verify
+from aotc_runtime.verification.verify import VerifiedBundle
 from aotc_runtime.words import did_you_mean
 
 COLD_STARTS_MIN = 6

@@ -75,7 +75,7 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
 
     from aotc_runtime.schema.policy import TrustPolicy
     from aotc_runtime.system.store import open_bundle
-    from aotc_runtime.verification.verify import verify
+    from aotc_runtime.verification.examine import verify
 
     policy = msgspec.convert(job["policy"], TrustPolicy, strict=False)
     # The policy's rules on runtimes are for servers; this process is not one.

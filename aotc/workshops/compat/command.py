@@ -45,7 +45,7 @@ def compat(
     from aotc.bundles.compat import judge
     from aotc.compat.host_files import read_hosts
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
-    from aotc_runtime.engines.registry import detect_all
+    from aotc_runtime.engines.survey import detect_all
 
     named = (*hosts, *facts)
 

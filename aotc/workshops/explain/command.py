@@ -53,7 +53,7 @@ def explain(
     from aotc.review.reading import review
     from aotc.workshops.explain.explain import Stage, explain_lines, explain_report
     from aotc.workshops.explain.explain import explain as explain_entry_point
-    from aotc_runtime.engines.registry import detect_all
+    from aotc_runtime.engines.survey import detect_all
     from aotc_runtime.system.store import open_bundle
     from aotc_runtime.verification.trust import read_policy
 

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
-from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator, HostFacts, Wanted
 from aotc_runtime.schema.manifest import XLA, Target, engine_name
 from aotc_runtime.system import host, processor
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from aotc_runtime.engines.protocol import Engine
 
 GROUP = "aotc_runtime.engines"
+
+# 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
+# jaxlib is loaded, which others may do before XLA is needed here.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 _PROCESSOR: Mapping[str, Collection[str]] = {XLA: ()}
 
@@ -75,22 +80,15 @@ def prepare(
     """
     count = wanted.devices if devices is None else devices
     if count > DEVICES_MAX:
+        from aotc_runtime.engines.asked import refused_devices
+
         raise refused_devices(f"a bundle that needs at most {DEVICES_MAX} devices", count)
     facts = detect(memory_limit, count, wanted.platforms, threads)
     if devices is not None and facts.devices < devices:
+        from aotc_runtime.engines.asked import refused_devices
+
         raise refused_devices(f"at most {facts.devices}, which were made before", devices)
     return facts
-
-
-def refused_devices(expected: str, found: object) -> AotcError:
-    """AOTC-E555 for the number of devices that `load` is asked for."""
-    return refusal(
-        "AOTC-E555",
-        "load devices",
-        repr(found)[:80],
-        expected=expected,
-        hint="pass `devices` to the first load of the process, or leave it out",
-    )
 
 
 def detect(
@@ -132,17 +130,3 @@ def accelerators(platforms: Mapping[str, Collection[str]]) -> tuple[Accelerator,
         for platform in known
     )
     return tuple(each for each in found if each and (each.devices or each.plugin))
-
-
-def detect_all(devices: int | None = None) -> HostFacts:
-    """The facts of this process' host, with what every installed engine has here."""
-    return detect(devices=devices, platforms=every_platform())
-
-
-def every_platform() -> dict[str, Sequence[str]]:
-    """The platforms of every engine that is installed, XLA first."""
-    from importlib.metadata import entry_points
-
-    names = {point.name for point in entry_points(group=GROUP)} - {XLA}
-    found = ((name, find(name)) for name in (XLA, *sorted(names)))
-    return {name: engine.platforms for name, engine in found if engine is not None}

@@ -18,7 +18,16 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
-Bytes = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+FORMAT_VERSION = "1.1"
+FIRST_FORMAT = "1.0"
+
+Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
+Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
+Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
+"""A non-negative number as `repr(float)` writes it."""
 Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]
 """A CUDA compute capability, "9.0"."""
 
@@ -69,7 +78,7 @@ class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
     """
 
     kinds: tuple[str, ...]
-    memory_bytes: Bytes
+    memory_bytes: Size
     plugin: str
     accepts_plugin: tuple[str, ...]
     compute_capability: Capability | None = None
@@ -95,18 +104,21 @@ DEVICES_MAX = 65536
 AxisName = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
 
 type Sharding = tuple[tuple[AxisName, ...], ...]
-"""For each axis of a tensor, the axes of the mesh that it is cut by; () if it is not cut at all."""
+"""For each axis of a tensor, the axes of the mesh that it is cut by, the first of them varying
+slowest; () if it is not cut at all. Axes of the mesh that are not named hold copies."""
 
 
-class MeshAxis(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MeshAxis(_Part, frozen=True):
     """size: how many devices along it."""
 
     name: AxisName
     size: Annotated[int, Meta(ge=1, le=DEVICES_MAX)]
 
 
-class Mesh(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """devices: the number of the device, among those of the process, at each place of the mesh, the
+class Mesh(_Part, frozen=True):
+    """An array of devices with named axes (docs/bundle-format.md, "Mesh and shardings").
+
+    devices: the number of the device, among those of the process, at each place of the mesh, the
     last axis varying fastest.
     """
 
@@ -117,18 +129,6 @@ class Mesh(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def sizes(self) -> dict[str, int]:
         """Size of each axis, in their order."""
         return {axis.name: axis.size for axis in self.axes}
-
-
-FORMAT_VERSION = "1.1"
-FIRST_FORMAT = "1.0"
-
-Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
-Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
-Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
-Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
-Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
-Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
-"""A non-negative number as `repr(float)` writes it."""
 
 
 class OutOfProfilePolicy(StrEnum):

@@ -1,4 +1,6 @@
-"""Readiness: a bundle is ready once every fixture ran through its executable and matched."""
+"""Readiness: a bundle is ready once every fixture ran through its executable and matched. How far a
+result is from its reference is told as a `Difference`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""A bundle on disk as a `BlobSource`: one .aotb file, or an OCI layout folder.
+"""Files that somebody names, whatever lies there, and a bundle on disk as a `BlobSource`: one .aotb
+file, or an OCI layout folder.
 
-Files are opened once and mapped read-only. Replacing a bundle by renaming another over it is safe
-while it is loaded; writing into the mapped file is not, and nothing can make it so (docs/trust.md).
+A bundle's files are opened once and mapped read-only. Replacing a bundle by renaming another over
+it is safe while it is loaded; writing into the mapped file is not, and nothing can make it so
+(docs/trust.md).
 """
 
 from __future__ import annotations

@@ -22,7 +22,32 @@ from aotc_runtime.verification.contents import (
     read_envelopes,
     read_root,
 )
-from aotc_runtime.verification.verify import accept, authenticate, collect, frame, judge, unpack
+from aotc_runtime.verification.verify import (
+    VerifiedBundle,
+    accept,
+    authenticate,
+    collect,
+    fit,
+    frame,
+    judge,
+    unpack,
+    vouch,
+)
+
+
+def verify(
+    source: BlobSource,
+    policy: TrustPolicy,
+    facts: HostFacts,
+    now: float,
+    target: str | None = None,
+) -> VerifiedBundle:
+    """All stages in one, for whoever has nothing to do meanwhile.
+
+    Raises what `vouch`, `fit` and `Fitting.finish` raise.
+    """
+    with vouch(source, policy, now) as vouched:
+        return fit(vouched, facts, target).finish()
 
 
 class Verdict(Struct, frozen=True):

@@ -202,7 +202,9 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
 
 
 class VerifiedBlob(Struct, frozen=True):
-    """Bytes whose digest and size are the signed ones. data: a read-only view, mapped."""
+    """Bytes whose digest and size are the signed ones. Engines ask for this proof, so that bytes
+    nobody verified cannot reach one. data: a read-only view, mapped.
+    """
 
     digest: str
     data: memoryview
@@ -269,21 +271,6 @@ def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fittin
     ResourceError.
     """
     return require(judge(vouched, facts, target))
-
-
-def verify(
-    source: BlobSource,
-    policy: TrustPolicy,
-    facts: HostFacts,
-    now: float,
-    target: str | None = None,
-) -> VerifiedBundle:
-    """All stages in one, for whoever has nothing to do meanwhile.
-
-    Raises what `vouch`, `fit` and `Fitting.finish` raise.
-    """
-    with vouch(source, policy, now) as vouched:
-        return fit(vouched, facts, target).finish()
 
 
 def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -94,7 +95,11 @@ def main(texts: Sequence[str]) -> int:
     alive = [each for each in tried if each.verdict]
     left = sum(each.verdict != each.excuse for each in alive)
     excused = len(alive) - left
-    print(f"{len(found)} checks removed, {excused} excused, {left} survivors")
+    endless = sum(os.waitstatus_to_exitcode(each.status) == -signal.SIGALRM for each in tried)
+    print(
+        f"{len(found)} checks removed, {excused} excused, {left} survivors"
+        f" ({endless} of those noticed did not end in time)"
+    )
     return min(left, 1)
 
 

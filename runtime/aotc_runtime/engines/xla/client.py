@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from aotc_runtime.engines.xla.sharding import MeshPlacement, Placements
 
 
-# 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
-# jaxlib is loaded.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-
 _READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
 """What makes XLA read `XLA_FLAGS`, and starts nothing."""
 

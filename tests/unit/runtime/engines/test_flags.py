@@ -151,3 +151,11 @@ def test_an_embedded_interpreter_asks_the_python_of_its_environment(
     with pytest.raises(BackendError) as caught:
         flags.require(REFUSING.format("'no'"), "0.0")
     assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E750", "no")
+
+
+@pytest.mark.usefixtures("set_flags")
+def test_a_python_asks_itself_wherever_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "exec_prefix", "/nowhere")
+    with pytest.raises(BackendError) as caught:
+        flags.require(REFUSING.format("'no'"), "0.0")
+    assert caught.value.code == "AOTC-E750"

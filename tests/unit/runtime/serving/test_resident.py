@@ -29,8 +29,9 @@ from aotc_runtime.serving import resident
 from aotc_runtime.serving.resident import make_resident, weight_arrays
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.compatibility import Choice
+from aotc_runtime.verification.examine import verify
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle, verify
+from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
 
 from ..samples import manifest
 

@@ -2,7 +2,8 @@
 
 MODE: "good"; "silent" never answers; "trickle" sends a byte now and then; "stall" sends half of
 what it has; "slow" sends 32 KiB now and then; "broken" says 500; "redirect" sends everybody to
-another place; "endless" adds zeros to whatever it has, and writes into `sent` how many went away.
+another place; "endless" adds zeros to whatever it has, and writes into `sent` how many went away; a
+number is the status that whoever PUTs is told.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         (FOLDER / "authorization").write_text(self.headers.get("Authorization", ""))
         (FOLDER / self.path.rpartition("/")[2]).write_bytes(data)
-        self.answer(201, b"")
+        self.answer(int(MODE) if MODE.isdigit() else 201, b"")
 
     def refused(self) -> bool:
         if MODE == "silent":

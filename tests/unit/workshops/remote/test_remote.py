@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.bounded import Limit, Pace
+from aotc.cache.bounded import HEAD_BYTES_MAX, Limit, Pace
 from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc.signing.signer import LocalSigner
@@ -249,6 +249,25 @@ def test_more_than_the_limit_is_neither_read_nor_written(storage: Path, server: 
     assert "more than" in small.notes()[0]
     small.put(OTHER, b"x" * 4001)
     assert not (storage / OTHER.removeprefix("sha256:")).exists()
+
+
+def test_what_is_exactly_as_large_as_the_limit_is_written_and_read(
+    storage: Path, server: Server
+) -> None:
+    url, data = server("good"), b"x" * 9000
+    remote(url, limit=9000).put(KEY, data)
+    sealed = (storage / KEY.removeprefix("sha256:")).stat().st_size
+    assert remote(url, limit=sealed - HEAD_BYTES_MAX).get(KEY) == data
+    assert remote(url, limit=sealed - HEAD_BYTES_MAX - 1).get(KEY) is None
+
+
+@pytest.mark.parametrize(("status", "written"), [(200, True), (204, True), (300, False)])
+def test_only_a_status_of_success_says_that_something_was_written(
+    status: int, written: bool, server: Server
+) -> None:
+    store = remote(server(str(status)))
+    store.put(KEY, b"data")
+    assert (not store.notes()) is written
 
 
 @pytest.mark.parametrize("sealed", [True, False])

@@ -1,0 +1,44 @@
+"""What a caller of `load` asks of engines, where it asks for anything: numbers that make sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc_runtime.engines.device import DEVICES_MAX
+from aotc_runtime.errors import AotcError, refusal
+
+
+def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
+    """Raises ResourceError: AOTC-E552, E555, E556 for anything else than a number that
+    makes sense.
+    """
+    if threads is not None and not _is_number(threads, 1):
+        hint = "pass a number, or leave it out for one thread per processor"
+        raise _refused("AOTC-E552", "threads", "at least 1 thread, as an int", threads, hint)
+    if memory_limit is not None and not _is_number(memory_limit, 0):
+        hint = "pass a number of bytes, such as 2 * 2**30, or leave it out"
+        raise _refused(
+            "AOTC-E556", "memory_limit", "a number of bytes, as an int", memory_limit, hint
+        )
+    if devices is not None and not (_is_number(devices, 1) and devices <= DEVICES_MAX):
+        raise refused_devices(f"1 to {DEVICES_MAX} devices, as an int", devices)
+
+
+def refused_devices(expected: str, found: object) -> AotcError:
+    """AOTC-E555 for the number of devices that `load` is asked for."""
+    return refusal(
+        "AOTC-E555",
+        "load devices",
+        repr(found)[:80],
+        expected=expected,
+        hint="pass `devices` to the first load of the process, or leave it out",
+    )
+
+
+def _is_number(value: Any, least: int) -> bool:
+    """Whether a value is an integer of any type, numpy's included, and not below `least`."""
+    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= least
+
+
+def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> AotcError:
+    return refusal(code, f"load {argument}", repr(found)[:80], expected=expected, hint=hint)

@@ -1,0 +1,24 @@
+"""What every engine that is installed has here: for commands and builds, which ask before they know
+of a bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+
+from aotc_runtime.engines.registry import GROUP, detect, find
+from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.manifest import XLA
+
+
+def detect_all(devices: int | None = None) -> HostFacts:
+    """The facts of this process' host, with what every installed engine has here."""
+    return detect(devices=devices, platforms=_every_platform())
+
+
+def _every_platform() -> dict[str, Sequence[str]]:
+    """The platforms of every engine that is installed, XLA first."""
+    names = {point.name for point in entry_points(group=GROUP)} - {XLA}
+    found = ((name, find(name)) for name in (XLA, *sorted(names)))
+    return {name: engine.platforms for name, engine in found if engine is not None}
