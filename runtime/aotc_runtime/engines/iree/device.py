@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -261,21 +262,23 @@ class IreeDevice(Device):
 
     def _viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """A function that shows buffers of an aval as arrays."""
-        shape, dtype, stored = list(aval.shape), aval.dtype, ELEMENTS[aval.dtype.name].stored
+        shape, dtype, stored = aval.shape, aval.dtype, ELEMENTS[aval.dtype.name].stored
         if 0 in shape:
 
             def empty(_: Buffer) -> Array:
                 array = np.empty(shape, dtype)
-                array.flags.writeable = False
+                array.setflags(write=False)
                 return array
 
             return empty
+        view, count, is_stored = np.frombuffer, prod(shape), stored == dtype
 
         def shown(buffer: Buffer) -> Array:
-            array: Array = buffer.map().asarray(shape, stored)
-            if stored is not dtype:
+            # IREE's own `asarray` of what it maps takes 5 us.
+            array: Array = view(buffer.map(), stored, count).reshape(shape)
+            if not is_stored:
                 array = array.view(dtype)
-            array.flags.writeable = False
+            array.setflags(write=False)
             return array
 
         return shown
