@@ -30,14 +30,14 @@ def installed() -> str:
 
 
 def detect() -> Accelerator:
-    """This host's processor, which every host has; plugin is "" where IREE's runtime is missing.
-
-    Its memory is the host's.
-    """
+    """This host's processor, with the host's memory; none where IREE's runtime is missing."""
+    version = installed()
+    if not version:
+        return Accelerator(platform=IREE, devices=0)
     return Accelerator(
         platform=IREE,
         devices=1,
         kinds=DRIVERS,
         memory_bytes=host.free_memory(),
-        plugin=installed(),
+        plugin=version,
     )
