@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from aotc import process_guard
 
@@ -22,24 +22,6 @@ GRACE_SECONDS = 1.0
 """From SIGTERM to SIGKILL, for what a user's program has started: to remove what it shares."""
 
 _GUARD = (sys.executable, "-I", "-S", process_guard.__file__)
-
-_UNASKED = frozenset(
-    {
-        "PYTHONDUMPREFS",
-        "PYTHONDUMPREFSFILE",
-        "PYTHONINSPECT",
-        "PYTHONIOENCODING",
-        "PYTHONMALLOCSTATS",
-        "PYTHONPROFILEIMPORTTIME",
-        "PYTHONSTARTUP",
-        "PYTHONTRACEMALLOC",
-        "PYTHONVERBOSE",
-    }
-)
-"""By these an interpreter prints what nobody asked a child for, or in a way that its parent does
-not read, or goes on at its end
-(https://docs.python.org/3/using/cmdline.html#environment-variables).
-"""
 
 
 class StoppedError(Exception):
@@ -174,43 +156,6 @@ class Processes:
             self._stopped = True
             for process in self._running:
                 process.end()
-
-
-def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
-    """The variables of this process for one that runs Python and answers somebody. without: how
-    those begin that it must not see.
-    """
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in _UNASKED and not name.startswith(without)
-    }
-
-
-def last_line(printed: bytes) -> bytes:
-    """The answer of a process that prints it in one line, whatever was printed before."""
-    return printed.rstrip(b"\n").rpartition(b"\n")[2]
-
-
-def end_with_parent() -> None:
-    """In a child: be killed when the thread that started it ends, however that ends (prctl(2)).
-
-    For children of processes that others run and kill. On Linux; elsewhere nothing happens.
-    """
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(process_guard.PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def answers_only() -> IO[bytes]:
-    """In a child whose stdout is read as its answer: that stdout. What libraries print there from
-    now on goes to stderr.
-    """
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return answers
 
 
 def describe_status(status: int) -> str:

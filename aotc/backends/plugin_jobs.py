@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aotc.backends.compile_workers import cost_of, memory_of
 from aotc.backends.refusals import (
     LINES_SHOWN,
     place_of,
@@ -14,8 +15,7 @@ from aotc.backends.refusals import (
     refused_program,
     unknown_jaxlib,
 )
-from aotc.backends.worker_folder import Problem
-from aotc.backends.worker_process import Answer, cost_of, memory_of
+from aotc.backends.results import Problem, Result
 from aotc.backends.xla.custom_calls import targets
 from aotc.errors import quoted, refusal
 from aotc.stages import CompileJob, Executable
@@ -42,29 +42,34 @@ class Platform:
 
 
 def executable(
-    job: CompileJob, answer: Answer, platform: Platform, compilation: Compilation
+    job: CompileJob,
+    result: Result,
+    said: list[str],
+    platform: Platform,
+    compilation: Compilation,
 ) -> Executable:
-    """The executable that was made. Raises CompileError: AOTC-E901 the compiler refused, E904 a
+    """The executable that was made. said: what the worker printed.
+
+    Raises CompileError: AOTC-E901 the compiler refused, E904 a
     custom call the runtime cannot serve, E906 an unknown jaxlib, E908 a device that the plugin does
     not know.
     """
-    result = answer.result
     if result.problem:
-        raise _problem(job, answer, platform)
+        raise _problem(job, result, said, platform)
     called = targets(result.hlo_text)
     if refused := [name for name in called if not platform.is_allowed(name)]:
         raise refused_calls(job, refused, platform.served)
     return Executable(
-        serialized=answer.serialized,
-        digest=sha256(answer.serialized),
+        serialized=result.serialized,
+        digest=sha256(result.serialized),
         isa=(),
         tuning=(),
         custom_call_targets=called,
-        memory=memory_of(result.memory, result.memory.get("code", len(answer.serialized))),
+        memory=memory_of(result.memory, result.memory.get("code", len(result.serialized))),
         cost=cost_of(result.cost),
         thunks=steps(result.hlo_text),
         compile_seconds=result.compile_seconds,
-        diagnostics=tuple(answer.said),
+        diagnostics=tuple(said),
         compilation=compilation,
         evidence=result.evidence,
     )
@@ -83,18 +88,17 @@ def steps(hlo_text: str) -> dict[str, int]:
     return dict(sorted(kinds.items()))
 
 
-def _problem(job: CompileJob, answer: Answer, platform: Platform) -> AotcError:
-    result = answer.result
+def _problem(job: CompileJob, result: Result, said: list[str], platform: Platform) -> AotcError:
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "descriptions of devices", result.words)
     if result.problem is Problem.TARGET:
         return refusal(
             "AOTC-E908",
             place_of(job),
-            quoted(result.words, answer.said[-LINES_SHOWN:]),
+            quoted(result.words, said[-LINES_SHOWN:]),
             expected="a description of devices that the plugin understands",
             hint=platform.correct,
         )
     if refused := [name for name in result.called if not platform.is_allowed(name)]:
         return refused_calls(job, refused, platform.served)
-    return refused_program(job, result.words, answer.said)
+    return refused_program(job, result.words, said)

@@ -13,6 +13,7 @@ import msgspec
 from aotc.errors import finding, raise_if
 from aotc.packing.attestations import with_attestation
 from aotc.packing.files import tidy
+from aotc.review.opened import opened
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import Signer
@@ -21,11 +22,9 @@ from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.contents import Contents
-from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
 from aotc_runtime.verification.trust import policy_keys
-from aotc_runtime.verification.verify import vouch
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +55,15 @@ def endorse(
     """
     tidy(path.resolve())
     source = open_bundle(path)
-    if policy is None:
-        contents, envelopes = read_unverified(source)
-        earlier = _claimed(envelopes)
-    else:
-        at = (now or datetime.now(UTC)).timestamp()
-        with vouch(source, _without(policy, signer), at) as vouched:
-            contents, signed = vouched.finish(), vouched.signed
-        envelopes, earlier = signed.envelopes, signed.signers
-    raise_if(_check_whole(path, contents))
-    manifest = next(iter(contents.manifests.values()))
-    subject = f"{manifest.name}-{manifest.version}"
-    attestation = attest(contents.root_digest, subject, endorsement(), signer)
-    added = not any(_is_attested(envelope, attestation, signer) for envelope in envelopes)
+    asked = policy and _without(policy, signer)
+    read = opened(source, asked, (now or datetime.now(UTC)).timestamp())
+    earlier = read.signers if read.verified else _claimed(read.envelopes)
+    raise_if(_check_whole(path, read.contents))
+    attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
+    added = not any(_is_attested(envelope, attestation, signer) for envelope in read.envelopes)
     if added:
         with_attestation(path, attestation.envelope)
-    return Endorsed(attestation, added, manifest.name, manifest.version, earlier)
+    return Endorsed(attestation, added, read.name, read.version, earlier)
 
 
 def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:

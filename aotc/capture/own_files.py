@@ -20,6 +20,9 @@ INSTALLED = ("site-packages", "dist-packages")
 
 GIT = ".git"
 
+MAIN = ("__main__", "__mp_main__")
+"""What the process itself runs; multiprocessing knows it by the second name."""
+
 
 @cache
 def is_own(file: str, root: Path) -> bool:
@@ -90,7 +93,7 @@ def _own_modules(root: Path) -> Iterator[tuple[str, str]]:
         path = Path(file)
         if path.is_relative_to(root):
             yield file, path.relative_to(root).as_posix()
-        elif key != "__main__":
+        elif key not in MAIN:
             named = getattr(getattr(module, "__spec__", None), "name", None) or key
             folder = named.replace(".", "/")
             yield file, f"{folder}/__init__.py" if path.stem == "__init__" else f"{folder}.py"

@@ -119,9 +119,9 @@ def build(
     from aotc.config import tuning_file as tuning_files
     from aotc.packing.bundle import Form
     from aotc.pipeline.build import build as build_bundle
-    from aotc.pipeline.children.child import ignored_variables
+    from aotc.workers import environment
 
-    if ignored := ignored_variables():
+    if ignored := environment.ignored():
         note_ignored(ignored)
     store = cache_of(place, cache_size, RemoteCache(remote_cache, cache_key, cache_trust))
     recorded = tuning_files.read(tuning_file) if tuning_file else None

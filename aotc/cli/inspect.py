@@ -20,9 +20,12 @@ def inspect(out: Output, bundle: Path) -> None:
     \b
     aotc inspect digits-1.0.0.aotb
     """
+    from datetime import UTC, datetime
+
     from aotc.report.inspect import bundle_report
     from aotc.report.text import print_bundle
+    from aotc.review.reading import review
     from aotc_runtime.system.store import open_bundle
 
-    report = bundle_report(open_bundle(bundle))
+    report = bundle_report(review(open_bundle(bundle), None, datetime.now(UTC)))
     out.result(report, lambda: print_bundle(report))

@@ -51,24 +51,20 @@ _Parameter = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class FailSpec(Section):
-    """The default: a call of such a size is refused."""
-
-    policy: Literal["fail"] = field(default="fail", kw_only=True)
+class _FailTable(Section):
+    policy: Literal["fail"]
 
     def asked(self) -> None:
-        """Bundles say nothing of it."""
+        """Bundles say nothing of it: such a call is refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class PadSpec(Section):
-    """Filled up to the next profile.
-
-    fill: path of an input array to what its padding holds, 0 for the others.  mask, length:
+class _PadTable(Section):
+    """fill: numbers as TOML has them, 0 for the inputs that are not named.  mask, length:
     parameters that the loader passes; empty for none.
     """
 
-    policy: Literal["pad"] = field(default="pad", kw_only=True)
+    policy: Literal["pad"]
     fill: Annotated[Mapping[str, Annotated[Fill, PlainValidator(_fill)]], ByName] = field(
         default_factory=dict
     )
@@ -76,36 +72,33 @@ class PadSpec(Section):
     length: _Parameter = ""
 
     def asked(self) -> Pad:
-        """The policy as bundles have it, not proven yet."""
         fill = {path: repr(value) for path, value in self.fill.items()}
         return Pad(fill=fill, mask=self.mask, length=self.length, proof=())
 
 
 @dataclass(frozen=True, slots=True)
-class SplitSpec(Section):
-    """Several calls, and their results joined."""
-
-    policy: Literal["split"] = field(default="split", kw_only=True)
+class _SplitTable(Section):
+    policy: Literal["split"]
 
     def asked(self) -> Split:
-        """The policy as bundles have it, not proven yet."""
         return Split(proof=())
 
 
-def _policy(raw: object, known: Mapping[str, _Adapter]) -> Policy:
+def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None:
+    """The policy as bundles have it, not proven yet; None for `fail`."""
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
         raise refused([Problem("AOTC-E804", ("policy",), "the key policy", "no such key", hint)])
     policy = written["policy"]
-    if isinstance(policy, str) and policy in known:
-        return known[policy].validate_python(written)
-    close = closest(policy, known)
+    if isinstance(policy, str) and policy in tables:
+        return tables[policy].validate_python(written).asked()
+    close = closest(policy, tables)
     problem = Problem(
         code="AOTC-E805",
         path=("policy",) if isinstance(raw, dict) else (),
         expected="one of "
-        + ", ".join(f'"{name}"' for name in known)
+        + ", ".join(f'"{name}"' for name in tables)
         + ("" if isinstance(raw, dict) else ", or a table with one"),
         found=show(policy),
         hint=f"did you mean {close}?" if close else "write the policy's name in quotes",
@@ -113,47 +106,44 @@ def _policy(raw: object, known: Mapping[str, _Adapter]) -> Policy:
     raise refused([problem])
 
 
-_AT_ONCE: Mapping[str, _Adapter] = {
-    "fail": TypeAdapter(FailSpec),
-    "pad": TypeAdapter(PadSpec),
-    "split": TypeAdapter(SplitSpec),
+_AT_ONCE: Mapping[str, _Table] = {
+    "fail": TypeAdapter(_FailTable),
+    "pad": TypeAdapter(_PadTable),
+    "split": TypeAdapter(_SplitTable),
 }
 
 
-def _meanwhile(raw: object) -> PadSpec | SplitSpec | None:
-    policy = _policy(raw, _AT_ONCE)
-    return policy if isinstance(policy, PadSpec | SplitSpec) else None
+def _meanwhile(raw: object) -> Pad | Split | None:
+    return at_once(_policy(raw, _AT_ONCE))
 
 
 @dataclass(frozen=True, slots=True)
-class CompileSpec(Section):
-    """Compiled for the call's sizes.
-
-    meanwhile: until the executable is there; None to fail.  most: executables kept.  seconds: for
-    one compilation.
+class _CompileTable(Section):
+    """meanwhile: until the executable is there; None to fail.  most: executables kept.  seconds:
+    for one compilation.
     """
 
-    policy: Literal["compile"] = field(default="compile", kw_only=True)
-    meanwhile: Annotated[PadSpec | SplitSpec | None, PlainValidator(_meanwhile)] = None
+    policy: Literal["compile"]
+    meanwhile: Annotated[Pad | Split | None, PlainValidator(_meanwhile)] = None
     most: Size = 8
     seconds: Size = 60
 
     def asked(self) -> CompileHere:
-        """The policy as bundles have it."""
-        until = UNSET if self.meanwhile is None else self.meanwhile.asked()
+        until = UNSET if self.meanwhile is None else self.meanwhile
         return CompileHere(most=self.most, seconds=self.seconds, meanwhile=until)
 
 
-type Policy = FailSpec | PadSpec | SplitSpec | CompileSpec
-
-type _Adapter = (
-    TypeAdapter[FailSpec] | TypeAdapter[PadSpec] | TypeAdapter[SplitSpec] | TypeAdapter[CompileSpec]
+type _Table = (
+    TypeAdapter[_FailTable]
+    | TypeAdapter[_PadTable]
+    | TypeAdapter[_SplitTable]
+    | TypeAdapter[_CompileTable]
 )
 
-_POLICIES: Mapping[str, _Adapter] = {**_AT_ONCE, "compile": TypeAdapter(CompileSpec)}
+_TABLES: Mapping[str, _Table] = {**_AT_ONCE, "compile": TypeAdapter(_CompileTable)}
 
-PolicyValue = Annotated[Policy, PlainValidator(lambda raw: _policy(raw, _POLICIES))]
-"""A policy's name, or a table with one."""
+PolicyValue = Annotated[DimensionPolicy | None, PlainValidator(lambda raw: _policy(raw, _TABLES))]
+"""A policy's name, or a table with one; as bundles have it, not proven yet, None for `fail`."""
 
 
 def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
@@ -164,7 +154,7 @@ def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
 
 
 def check_policies(
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, DimensionPolicy | None],
     path: KeyPath,
     inputs: Mapping[str, InputTree],
     donated: Collection[str],
@@ -176,35 +166,33 @@ def check_policies(
     lengths: dict[str, str] = {}
     for dimension, policy in policies.items():
         at: KeyPath = (*path, dimension)
-        spec, at = (
-            (policy.meanwhile, (*at, "meanwhile"))
-            if isinstance(policy, CompileSpec)
-            else (policy, at)
-        )
-        if isinstance(spec, PadSpec):
-            yield from _check_pad(spec, at, dimension, inputs, leaves, donated)
-            if spec.length in lengths:
+        if isinstance(policy, CompileHere):
+            at = (*at, "meanwhile")
+        plan = at_once(policy)
+        if isinstance(plan, Pad):
+            yield from _check_pad(plan, at, dimension, inputs, leaves, donated)
+            if plan.length in lengths:
                 expected = "a parameter for each dimension's length"
-                found = f"{spec.length} is the length of {lengths[spec.length]}"
+                found = f"{plan.length} is the length of {lengths[plan.length]}"
                 hint = "add another parameter to the function"
                 yield Problem("AOTC-E807", (*at, "length"), expected, found, hint)
-            elif spec.length:
-                lengths[spec.length] = dimension
-        elif isinstance(spec, SplitSpec):
+            elif plan.length:
+                lengths[plan.length] = dimension
+        elif isinstance(plan, Split):
             yield from _check_split(at, dimension, leaves)
 
 
 def _check_pad(
-    spec: PadSpec,
+    pad: Pad,
     path: KeyPath,
     dimension: str,
     inputs: Mapping[str, InputTree],
     leaves: Mapping[str, InputLeaf | InputLike],
     donated: Collection[str],
 ) -> Iterator[Problem]:
-    for leaf, value in spec.fill.items():
-        yield from _check_fill((*path, "fill", leaf), leaf, value, dimension, leaves)
-    for key, parameter in (("mask", spec.mask), ("length", spec.length)):
+    for leaf, text in pad.fill.items():
+        yield from _check_fill((*path, "fill", leaf), leaf, _number(text), dimension, leaves)
+    for key, parameter in (("mask", pad.mask), ("length", pad.length)):
         if parameter:
             yield from _check_mask_or_length(
                 (*path, key), key, parameter, dimension, inputs, donated
@@ -246,6 +234,16 @@ def _check_fill(
     dtype = spec.dtype if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):
         yield Problem("AOTC-E805", path, why, show(value), "correct the number")
+
+
+def _number(text: str) -> Fill:
+    """The number that a fill's text was made of."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _misfit(value: Fill, dtype: DType | KeyImpl | None) -> str | None:

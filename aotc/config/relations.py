@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from aotc.config.inputs import InputLeaf, check_input, dimensions_of, leaf_paths
-from aotc.config.policies import CompileSpec, FailSpec, check_policies
+from aotc.config.policies import check_policies
 from aotc.config.problem import Problem, Refused, duplicates, spell, unknown_reference
 from aotc.config.profile_relations import (
     check_dimensions,
@@ -20,7 +20,7 @@ from aotc.config.profile_relations import (
 from aotc.config.shardings import Shardings, check_sharding
 from aotc.config.specs import EntryPointSpec, ManifestKeys
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.manifest import DType, KeyImpl
+from aotc_runtime.schema.manifest import CompileHere, DType, KeyImpl
 
 type Check = Callable[[ManifestKeys, Refused], Iterator[Problem]]
 
@@ -91,7 +91,7 @@ def check_out_of_profile(manifest: ManifestKeys, refused: Refused) -> Iterator[P
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "out_of_profile")
         for dimension, policy in entry.policies.items():
-            if manifest.mesh and isinstance(policy, CompileSpec):
+            if manifest.mesh and isinstance(policy, CompileHere):
                 yield Problem(
                     code="AOTC-E807",
                     path=(*path, dimension),
@@ -150,13 +150,12 @@ def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem
 
 
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
-    tried = [(d, p) for d, p in entry.policies.items() if not isinstance(p, FailSpec)]
-    for dimension, policy in tried[:1]:
+    for dimension, policy in [*entry.out_of_profile.items()][:1]:
         yield Problem(
             code="AOTC-E807",
             path=path,
             expected=f"the policy fail for {dimension}: others are tried in plain JAX",
-            found=f"recorded results beside the policy {policy.policy}",
+            found=f"recorded results beside the policy {policy.__struct_config__.tag}",
             hint="leave the policy at fail, or remove the results",
         )
 

@@ -207,8 +207,8 @@ class EntryPointSpec(Section):
     bind: parameter to weights set.  inputs: see `aotc.config.inputs`.  static: parameter to the
     value it is fixed to.  donate: inputs whose buffers a call may reuse.  profiles: in place of the
     grid of its dimensions, if any.  relations: as bundles write them; they hold for every profile
-    and every accepted call.  policies: by dimension.  tolerance: what its executables are held to.
-    shardings: by pattern of leaf paths.
+    and every accepted call.  policies: by dimension, None for `fail`.  tolerance: what its
+    executables are held to.  shardings: by pattern of leaf paths.
     """
 
     function: Annotated[FunctionReference, Field(examples=['function = "digits.model:predict"'])]
@@ -230,8 +230,7 @@ class EntryPointSpec(Section):
     @property
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
         """Policies by dimension, not proven yet; `fail` for a dimension that is not listed."""
-        asked = {name: policy.asked() for name, policy in self.policies.items()}
-        return {name: policy for name, policy in asked.items() if policy is not None}
+        return {name: policy for name, policy in self.policies.items() if policy is not None}
 
     @property
     def rtol(self) -> float:

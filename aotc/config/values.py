@@ -16,11 +16,11 @@ from typing import Any
 from msgspec import Struct, UnsetType
 from msgspec.structs import asdict
 
-from aotc.config import inputs, policies, specs
+from aotc.config import inputs, specs
 from aotc.config.dimensions import DimensionSpec, MultiplesOf
 from aotc.config.gates import Gates
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import DType, KeyImpl
+from aotc_runtime.schema.manifest import CompileHere, DType, KeyImpl, Pad, Split
 
 _TYPES: Mapping[str, type[Any]] = {
     each.__name__: each
@@ -29,7 +29,7 @@ _TYPES: Mapping[str, type[Any]] = {
         *(specs.ShardingsSpec, specs.SourceFile, specs.TargetDimension, specs.TargetEntryPoint),
         *(specs.ToleranceSpec, specs.WeightsSpec, DimensionSpec, MultiplesOf, Gates, ExecutableKey),
         *(inputs.InputDict, inputs.InputLeaf, inputs.InputLike, inputs.InputList),
-        *(policies.CompileSpec, policies.FailSpec, policies.PadSpec, policies.SplitSpec),
+        *(CompileHere, Pad, Split),
     )
 }
 _ENUMS: Mapping[str, type[Enum]] = {each.__name__: each for each in (DType, KeyImpl)}

@@ -3,16 +3,14 @@ executable is a finding of the build."""
 
 from __future__ import annotations
 
-import base64
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from aotc.errors import ParityError, finding, quoted, refusal
-from aotc.processes import Processes, describe_status, inherited, last_line
+from aotc.errors import ParityError, finding, refusal
+from aotc.processes import Processes
+from aotc.workers import parent
+from aotc.workers.environment import inherited
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
@@ -37,13 +35,23 @@ class Differing(Struct, frozen=True):
     found: str
 
 
+class Job(Struct, frozen=True):
+    """bundle, policy: paths.  folder: with the calls of plain JAX, and the trials of padded and
+    split ones, if there are any.
+    """
+
+    bundle: str
+    policy: str
+    target: str
+    folder: str
+
+
 class Answer(Struct, frozen=True):
-    """What the worker prints. fixtures: how far each executable's results are from their reference.
+    """What the worker finds. fixtures: how far each executable's results are from their reference.
     differing: beside these, and beside the reasons why this host is unsuited.
     """
 
     unsuited: list[dict[str, str]] = []
-    failed: list[dict[str, str]] = []
     fixtures: list[tuple[ExecutableKey, Difference]] = []
     differing: list[Differing] = []
     trials: list[list[Difference]] = []
@@ -61,11 +69,6 @@ class Ran(Struct, frozen=True):
     lasting: bool = True
 
 
-def encode(answer: Answer) -> bytes:
-    """The answer as one line: in a form that has infinite errors, which JSON has not."""
-    return base64.b64encode(msgspec.msgpack.encode(answer))
-
-
 def run(bundle: Path, policy: Path, target: str, folder: Path, processes: Processes) -> Ran:
     """Run all fixtures of one target, and the trials that lie in a folder.
 
@@ -74,40 +77,19 @@ def run(bundle: Path, policy: Path, target: str, folder: Path, processes: Proces
     results than those of plain JAX.
     """
     try:
-        with processes.started(
-            [
-                *(sys.executable, "-P", "-m", "aotc.parity.worker"),
-                *(str(bundle), str(policy), target, str(folder)),
-            ],
-            env=inherited(without=("XLA_", "TF_")),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            answered, complained = process.communicate(timeout=SECONDS_MAX)
-    except subprocess.TimeoutExpired as error:
-        found = f"none after {SECONDS_MAX} s"
-        raise _crash(target, found, "a fixture does not end: check its loops") from error
-    if process.returncode != 0:
-        said = complained.decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
-        raise _crash(
-            target,
-            quoted(describe_status(process.returncode), said),
-            "XLA compiled code that crashes: reduce the program and report it",
+        answer = parent.run(
+            parent.module("aotc.parity.worker"),
+            Job(str(bundle), str(policy), target, str(folder)),
+            Answer,
+            within=folder,
+            environment=inherited(without=("XLA_", "TF_")),
+            processes=processes,
+            seconds=SECONDS_MAX,
         )
-    try:
-        line = base64.b64decode(last_line(answered), validate=True)
-        answer = msgspec.msgpack.decode(line, type=Answer)
-    except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
-        found = f"an answer that nobody understands: {error}"
-        raise _crash(target, found, "code of the bundle has written into it: report it") from error
-    if answer.failed:
-        raise ParityError(
-            *(
-                Finding(**{**finding, "code": "AOTC-E953", "found": _coded(finding)})
-                for finding in answer.failed
-            )
-        )
+    except parent.CrashedError as crash:
+        raise _crash(target, crash) from crash
+    except AotcError as error:
+        raise ParityError(*map(_refused, error.findings)) from error
     if answer.differing:
         raise ParityError(*(_otherwise(each, target) for each in answer.differing))
     if answer.unsuited:
@@ -152,9 +134,18 @@ def _otherwise(differing: Differing, target: str) -> Finding:
     )
 
 
-def _coded(finding: dict[str, str]) -> str:
-    return f"{finding['code']}: {finding['found']}"
+def _refused(finding: Finding) -> Finding:
+    found = f"{finding.code}: {finding.found}"
+    return Finding(**{**finding.to_json(), "code": "AOTC-E953", "found": found})
 
 
-def _crash(target: str, found: str, hint: str) -> AotcError:
+def _crash(target: str, crash: parent.CrashedError) -> AotcError:
+    found = crash.found(STDERR_LINES_SHOWN)
+    hint = "XLA compiled code that crashes: reduce the program and report it"
+    if crash.late:
+        found = f"none after {SECONDS_MAX} s"
+        hint = "a fixture does not end: check its loops"
+    elif crash.misread:
+        found = f"an answer that nobody understands: {crash.misread}"
+        hint = "code of the bundle has written into it: report it"
     return refusal("AOTC-E952", f"fixtures for {target}", found, hint=hint)

@@ -8,44 +8,49 @@ program have the same bytes wherever they run.
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
+from msgspec import Struct
 
 from aotc.parity.peak import MALLOC
-from aotc.processes import inherited, last_line
+from aotc.processes import Processes
+from aotc.workers import parent
+from aotc.workers.environment import inherited
+from aotc_runtime.errors import AotcError
 
 SECONDS_MAX = 1800
 """How long a process may measure: it makes some calls of every fixture."""
 
 
-def run(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]:
+class Job(Struct, frozen=True):
+    """bundle, policy: paths.  threads: of XLA's pool."""
+
+    bundle: str
+    policy: str
+    target: str
+    threads: int
+
+
+def run(
+    bundle: Path, policy: Path, target: str, threads: int, folder: Path, processes: Processes
+) -> dict[str, int]:
     """Bytes that a call of each executable needs, by label: "predict[batch=8]".
 
     Nothing where it cannot be measured: without glibc, on a host that cannot run the target, and if
-    the process fails, which parity tells better. threads: of XLA's pool.
+    the process fails, which parity tells better. threads: of XLA's pool.  folder: for the process.
     """
     if platform.libc_ver()[0] != "glibc":
         return {}
     kept = inherited(without=("XLA_", "TF_", "MALLOC_"))
-    command = [sys.executable, "-P", "-m", "aotc.parity.memory_worker"]
     try:
-        done = subprocess.run(
-            [*command, str(bundle), str(policy), target, str(threads)],
-            env={**kept, **MALLOC},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS_MAX,
-            check=False,
+        return parent.run(
+            parent.module("aotc.parity.memory_worker"),
+            Job(str(bundle), str(policy), target, threads),
+            dict[str, int],
+            within=folder,
+            environment={**kept, **MALLOC},
+            processes=processes,
+            seconds=SECONDS_MAX,
         )
-    except subprocess.TimeoutExpired:
+    except (AotcError, parent.CrashedError):
         return {}
-    if done.returncode != 0:
-        return {}
-    try:
-        found: dict[str, int] = msgspec.json.decode(last_line(done.stdout), type=dict[str, int])
-    except (ValueError, RecursionError):  # MsgspecError is a ValueError
-        return {}
-    return found

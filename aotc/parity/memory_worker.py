@@ -1,4 +1,4 @@
-"""`python -m aotc.parity.memory_worker BUNDLE POLICY TARGET THREADS`: what calls need, as JSON.
+"""`python -m aotc.parity.memory_worker FOLDER`: what calls need.
 
 Each executable is called with its fixture, as a server does: {"predict[batch=8]": bytes}. Nothing
 for a host that cannot run the target, or where it cannot be measured.
@@ -6,19 +6,16 @@ for a host that cannot run the target, or where it cannot be measured.
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
+from aotc.parity.memory import Job
 from aotc.parity.peak import Unmeasurable, peak
-from aotc.processes import answers_only, end_with_parent
+from aotc.workers.child import Progress, answer
 from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.engines.xla import engine
-from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.serving.loaded import LoadedBundle
 from aotc_runtime.serving.readiness import make_ready
@@ -45,31 +42,18 @@ def measure(resident: ResidentBundle, loaded: LoadedBundle) -> dict[str, int]:
     return found
 
 
-def _measured(bundle: Path, policy: Path, target: str, threads: int) -> dict[str, int]:
-    """Bytes by executable; nothing for a target that this host cannot run."""
-    source, trusted = open_bundle(bundle), read_policy(policy)
-    try:
-        with vouch(source, trusted, time.time()) as vouched:
-            devices = vouched.wanted(target).devices
-            engine.processor(threads, devices)
-            verified = fit(vouched, detect_all(devices), target).finish()
-    except AotcError:
-        return {}
+def measured(job: Job, progress: Progress) -> dict[str, int]:
+    """Bytes by executable. Raises AotcError for a target that this host cannot run."""
+    source, trusted = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
+    with vouch(source, trusted, time.time()) as vouched:
+        devices = vouched.wanted(job.target).devices
+        engine.processor(job.threads, devices)
+        verified = fit(vouched, detect_all(devices), job.target).finish()
     resident = make_resident(verified)
-    return measure(resident, make_ready(resident))
-
-
-def main() -> int:
-    end_with_parent()
-    answers = answers_only()
-    bundle, policy, target, threads = sys.argv[1:5]
-    found: dict[str, int] = {}
     with suppress(Unmeasurable):
-        found = _measured(Path(bundle), Path(policy), target, int(threads))
-    with answers:
-        answers.write(b"\n" + msgspec.json.encode(found) + b"\n")
-    return 0
+        return measure(resident, make_ready(resident))
+    return {}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    answer(Job, measured)

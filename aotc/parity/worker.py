@@ -1,5 +1,4 @@
-"""`python -m aotc.parity.worker BUNDLE POLICY TARGET FOLDER`: run fixtures, calls and trials, print
-an `Answer`.
+"""`python -m aotc.parity.worker FOLDER`: run fixtures, calls and trials.
 
 Uses the runtime alone, exactly as a server would, up to the comparison itself: what is beyond its
 tolerance is reported, for the build to judge. Calls are those of plain JAX, passed to the loader's
@@ -14,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aotc.parity.calls import miscalled, misread
-from aotc.parity.isolated import Answer, Differing, encode
+from aotc.parity.isolated import Answer, Differing, Job
 from aotc.parity.trials import try_entry
-from aotc.processes import answers_only, end_with_parent
 from aotc.shapes.files import read_plans
+from aotc.workers.child import Progress, answer
 from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.errors import AotcError, ReadinessError
+from aotc_runtime.errors import ReadinessError
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference, make_ready, run_fixtures
 from aotc_runtime.serving.resident import make_resident
@@ -28,15 +27,15 @@ from aotc_runtime.verification.trust import read_policy
 from aotc_runtime.verification.verify import judge, require, vouch
 
 
-def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> Answer:
+def outcome(job: Job, progress: Progress) -> Answer:
     """What the executables of a target do, or why this host cannot run them.
-
-    folder: with the calls of plain JAX, and the trials of padded and split ones, if there are any.
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """
+    target, folder = job.target, Path(job.folder)
     # A gate that does not open says nothing about the host: the build itself is broken.
-    with vouch(open_bundle(bundle), read_policy(policy), time.time()) as vouched:
+    source, policy = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
+    with vouch(source, policy, time.time()) as vouched:
         facts = detect_all(vouched.wanted(target).devices)
         judged = judge(vouched, facts, target)
         manifest, findings = judged.manifest, judged.choice.findings
@@ -59,26 +58,10 @@ def outcome(bundle: Path, policy: Path, target: str, folder: Path) -> Answer:
         fixtures = ready.fixtures
         differing += miscalled(ready, verified.manifest, folder)
     entries = read_plans(folder).get(target, [])
-    return Answer(
-        fixtures=list(fixtures.items()),
-        differing=differing,
-        trials=[try_entry(entry, resident, folder) for entry in entries],
-    )
-
-
-def main() -> int:
-    end_with_parent()
-    answers = answers_only()
-    bundle, policy, target, folder = sys.argv[1:5]
-    try:
-        answer = outcome(Path(bundle), Path(policy), target, Path(folder))
-    except AotcError as error:
-        answer = Answer(failed=[finding.to_json() for finding in error.findings])
+    trials = [try_entry(entry, resident, folder) for entry in entries]
     assert "jax" not in sys.modules, "the runtime never imports jax"
-    with answers:
-        answers.write(b"\n" + encode(answer) + b"\n")
-    return 0
+    return Answer(fixtures=list(fixtures.items()), differing=differing, trials=trials)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    answer(Job, outcome)

@@ -316,7 +316,9 @@ def check(
     ]
     unchecked = [each.parts for each in assembled]
     written = dict(zip(request.names, request.targets, strict=True))
-    limits = exceeded(request.manifest, written, unchecked, run.scratch.folder)
+    limits = exceeded(
+        request.manifest, written, unchecked, run.scratch.folder, run.workers.processes
+    )
     lines = {name: each.lines for name, each in program.entry_points.items()}
     failures.add([*limits, *gates.check(request.manifest, assembled, lines)])
     with run.times.stage("parity"):

@@ -15,9 +15,9 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import TuningFile
 from aotc.errors import refusal
-from aotc.pipeline.children import child
 from aotc.pipeline.tasks import identity
 from aotc.signing.provenance import BUILDER_ID, Materials, Revision
+from aotc.workers import environment
 from aotc_runtime.digest import sha256
 
 BUILDER_VARIABLE = "AOTC_BUILDER_ID"
@@ -59,7 +59,7 @@ def gather(
     return Materials(
         targets=tuple(targets),
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        environment=child.PINNED,
+        environment=environment.PINNED,
         variables=variables,
         code=identity.code_digests(),
         started=started,

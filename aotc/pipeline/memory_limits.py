@@ -10,6 +10,7 @@ from aotc.packing.bundle import TargetParts
 from aotc.parity import memory
 from aotc.pipeline.memory import over_limit
 from aotc.pipeline.provisional import pack_provisional
+from aotc.processes import Processes
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
 
@@ -19,6 +20,7 @@ def exceeded(
     targets: Mapping[str, Target],
     parts: Sequence[TargetParts],
     folder: Path,
+    processes: Processes,
 ) -> Iterator[Finding]:
     """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set.
 
@@ -35,7 +37,10 @@ def exceeded(
         findings = [*over_limit(part.manifest, override.memory_limit, where, {})]
         if not findings:
             provisional = pack_provisional([part], folder)
-            taken = memory.run(provisional.bundle, provisional.policy, target.name, target.threads)
+            taken = memory.run(
+                *(provisional.bundle, provisional.policy, target.name, target.threads),
+                *(folder, processes),
+            )
             provisional.bundle.unlink()
             findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
         yield from findings

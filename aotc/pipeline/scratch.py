@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,12 +63,28 @@ class ProgramJob:
     themselves is the program's doing.
 
     targets: as the manifest or the caller writes them.  executables: of all targets, each once,
-    sorted.
+    sorted.  keeps_going: whether the capture goes on after an entry point that it cannot capture.
+    threads: how many may compile plain JAX; the result is the same with any number.
     """
 
     manifest: BuildManifest
     targets: tuple[str, ...]
     executables: tuple[ExecutableKey, ...]
+    keeps_going: bool = False
+    threads: int = 1
+
+    def encode(self) -> bytes:
+        """The job for another process."""
+        from aotc.config import values
+
+        return values.encode(tuple(getattr(self, field.name) for field in fields(self)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProgramJob:
+        """What `encode` made."""
+        from aotc.config import values
+
+        return cls(*values.decode(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +104,6 @@ class Scratch:
         says what differed.
         """
         return self.folder / "unsteady"
-
-    @property
-    def keeps_going(self) -> bool:
-        """Whether the capture goes on after an entry point that it cannot capture."""
-        return self._keep_going.exists()
-
-    def keep_going(self) -> None:
-        """Have the capture go on after an entry point that it cannot capture."""
-        self._keep_going.touch()
 
     def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
         """Write the files of a weights set."""
@@ -123,40 +130,6 @@ class Scratch:
     def fixture(self, key: ExecutableKey) -> Path:
         """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
         return fixture_file(self.folder, key)
-
-    def write_job(self, job: ProgramJob) -> None:
-        """Leave the job of the processes that run the program."""
-        from aotc.config import values
-
-        self._job.write_bytes(values.encode((job.manifest, job.targets, job.executables)))
-
-    def read_job(self) -> ProgramJob:
-        """What `write_job` left."""
-        from aotc.config import values
-
-        return ProgramJob(*values.decode(self._job.read_bytes()))
-
-    @property
-    def _job(self) -> Path:
-        return self.folder / "job.json"
-
-    def write_threads(self, count: int) -> None:
-        """Say how many threads may compile plain JAX. In a file and not an argument of the process,
-        whose arguments are parts of its key: the result is the same with any number.
-        """
-        self._threads.write_text(str(count), "utf-8")
-
-    def read_threads(self) -> int:
-        """What `write_threads` left."""
-        return int(self._threads.read_text("utf-8"))
-
-    @property
-    def _keep_going(self) -> Path:
-        return self.folder / "keep-going"
-
-    @property
-    def _threads(self) -> Path:
-        return self.folder / "threads"
 
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
         """Leave one captured entry point, which can be compiled while others are being captured."""

@@ -15,6 +15,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.pipeline.children import child
+from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.scratch import ProgramJob, Scratch, variables_file
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.failures import Failures
@@ -24,6 +25,7 @@ from aotc.pipeline.watching import remembered
 from aotc.pipeline.watching.reads import native_parts
 from aotc.pipeline.watching.remembered import Worker
 from aotc.stages import CapturedEntryPoint, CapturedProgram
+from aotc.workers import environment
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.system.store import read_file
@@ -63,22 +65,22 @@ class Source:
     scratch: Scratch
 
     def worker(
-        self, kind: Kind, module: str, leaves: tuple[str, ...], variables: Mapping[str, str]
+        self, kind: Kind, module: str, leaves: tuple[str, ...], more: Mapping[str, str]
     ) -> Worker:
-        """The process of a task. leaves: patterns of the files that it writes.  variables: to add
-        to the environment that every such process has.
+        """The process of a task. leaves: patterns of the files that it writes.  more: variables to
+        add to the environment that every such process has.
         """
-        environment = child.clean_environment({"JAX_PLATFORMS": "cpu", **variables})
+        variables = environment.clean({"JAX_PLATFORMS": "cpu", **more})
         known = {
             **program_sections(self.job.manifest.text),
             "targets": ", ".join(self.job.targets),
             **identity.toolchain_code(),
             **identity.host_parts(),
-            **identity.library_parts(environment),
-            **native_parts(environment, self.job.manifest.root),
+            **identity.library_parts(variables),
+            **native_parts(variables, self.job.manifest.root),
         }
         root, folder = self.job.manifest.root, self.scratch.folder
-        return Worker(kind, module, root, folder, known, leaves, environment)
+        return Worker(kind, module, root, folder, known, leaves, variables)
 
     def execute(
         self,
@@ -87,23 +89,24 @@ class Source:
         *,
         failure_code: str,
         doing: str,
-        on_line: Callable[[str], None],
+        on_finished: Callable[[str], None] = lambda item: None,
         on_output: OnOutput,
     ) -> None:
         """Run the process to its end, as `child.run`. Raises CaptureError (AOTC-E840) besides, if
         the build manifest is then another file than the one that was read.
         """
-        self.scratch.write_job(self.job)
+        manifest, folder = str(self.job.manifest.path), str(worker.folder)
         child.run(
             "aotc.pipeline.children.recorded",
-            [worker.module, str(self.job.manifest.path), str(worker.folder)],
-            worker.folder,
-            worker.environment,
+            Job(worker.module, manifest, folder, self.job.encode()),
+            type(None),
+            within=worker.folder,
+            variables=worker.environment,
             failure_code=failure_code,
             doing=doing,
-            on_line=on_line,
-            on_output=lambda text: on_output(str(worker.kind), text),
             processes=workers.processes,
+            on_finished=on_finished,
+            on_output=lambda text: on_output(str(worker.kind), text),
         )
         raise_if(_edited(self.job.manifest))
 
@@ -123,8 +126,7 @@ def capture(
     those of entry points that cannot be captured, without which the program is returned then.
     Raises CaptureError, BuildManifestError.
     """
-    if failures.are_collected:
-        source.scratch.keep_going()
+    source = replace(source, job=replace(source.job, keeps_going=failures.are_collected))
     total, done = len(source.job.manifest.entry_points), 0
 
     def advance(name: str) -> None:
@@ -146,7 +148,7 @@ def capture(
             workers,
             failure_code="AOTC-E835",
             doing="the capture process",
-            on_line=advance,
+            on_finished=advance,
             on_output=on_output,
         )
 
@@ -173,17 +175,16 @@ def reference(
     plain = source.worker(Kind.REFERENCE, REFERENCE, REFERRED, {})
 
     def compute() -> Keep:
-        source.scratch.write_threads(max(1, workers.jobs - 1))
+        job = replace(source.job, threads=max(1, workers.jobs - 1))
         worker = replace(plain, known={**plain.known, **dict(_given(source.scratch, program))})
         return remembered.run(
             worker,
             tasks,
-            lambda: source.execute(
+            lambda: replace(source, job=job).execute(
                 worker,
                 workers,
                 failure_code="AOTC-E836",
                 doing="plain JAX on the fixtures",
-                on_line=lambda _: None,
                 on_output=on_output,
             ),
         )

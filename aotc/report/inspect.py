@@ -1,4 +1,4 @@
-"""A bundle as data: what it contains and who claims to have signed it."""
+"""A reviewed bundle as data: what it contains and who claims to have signed it."""
 
 from __future__ import annotations
 
@@ -10,73 +10,51 @@ import msgspec
 from msgspec import Struct, UnsetType
 
 from aotc.evidence import Coverage, EntryPointEvidence, Evidence
-from aotc.locations import EntryPointLines, read_locations
+from aotc.locations import EntryPointLines
 from aotc.pipeline.memory import call_bytes, total_bytes
 from aotc.report.shapes import shapes_report
 from aotc.report.structures import structures
-from aotc.review.reading import evidence_of
-from aotc_runtime.canonical import decode_foreign, decoder
+from aotc.review.reading import Claim, Review
+from aotc_runtime.canonical import decoder
 from aotc_runtime.formats.certificate import Certificate
-from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE, PROVENANCE_TYPE, Statement
-from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, engine_name
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
-from aotc_runtime.verification.examine import read_unverified
-from aotc_runtime.verification.roles import roles_by_digest
-from aotc_runtime.verification.signatures import SignedPayload, open_envelope
 
 
-def bundle_report(source: BlobSource) -> dict[str, Any]:
-    """Contents of a bundle; digests were checked, signatures were not.
-
-    Raises BundleFormatError, IntegrityError.
-    """
-    contents, envelopes = read_unverified(source)
-    first = next(iter(contents.manifests.values()))
-    claims: list[dict[str, Any]] = []
-    lines: dict[str, EntryPointLines] = {}
-    for envelope in envelopes:
-        signed = open_envelope(envelope, "attestation")
-        statement = decode_foreign(signed.payload, Statement, where=signed.where)
-        claims += _claims(signed, statement)
-        lines = lines or _lines(statement)
+def bundle_report(review: Review) -> dict[str, Any]:
+    """Contents of a bundle, and what its attestations claim."""
+    lines = review.lines()
     return {
-        "bundle": source.name,
-        "name": first.name,
-        "version": first.version,
-        "root_digest": contents.root_digest,
-        "signatures": claims,
-        "signatures_verified": False,
+        "bundle": review.bundle,
+        "name": review.name,
+        "version": review.version,
+        "root_digest": review.root_digest,
+        "signatures": [said for claim in review.claims for said in _claims(claim)],
+        "signatures_verified": review.verified,
         "targets": {
-            name: manifest_report(m, evidence_of(m, contents), lines)
-            for name, m in contents.manifests.items()
+            name: manifest_report(target.manifest, target.evidence, lines)
+            for name, target in review.targets.items()
         },
-        "absent_targets": list(contents.absent),
-        "blobs": roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
+        "absent_targets": list(review.absent),
+        "blobs": review.blobs,
     }
 
 
-def _lines(statement: Statement) -> dict[str, EntryPointLines]:
-    """By entry point, where in the sources they stand, if this is provenance that says so."""
-    if statement.predicateType != PROVENANCE_TYPE:
-        return {}
-    return read_locations(statement.predicate)
-
-
-def _claims(signed: SignedPayload, statement: Statement) -> list[dict[str, Any]]:
+def _claims(claim: Claim) -> list[dict[str, Any]]:
     """Who says they signed, and with what provenance."""
-    definition = _definition(statement.predicate)
+    definition = _definition(claim.stated)
     variables = definition.internalParameters.variables
     said = {
-        "predicate_type": statement.predicateType,
+        "predicate_type": claim.predicate_type,
         "build_type": definition.buildType,
-        **_build(bytes(statement.predicate)),
+        **_build(claim.stated),
         **({"variables": variables} if variables else {}),
-        **_certificate(statement),
+        **_certificate(claim),
     }
-    first, *others = [{"key_id": key_id, **said} for key_id, _ in signed.signatures]
+    first, *others = [{"key_id": key_id, **said} for key_id in claim.key_ids]
     for other in others:
         other.pop("sources", None)  # many, and those of the statement beside the first signature
     return [first, *others]
@@ -95,7 +73,7 @@ class _Built(Struct, frozen=True):
     buildDefinition: _Definition = _Definition()
 
 
-def _definition(predicate: bytes | msgspec.Raw) -> _Definition:
+def _definition(predicate: bytes) -> _Definition:
     """What provenance says was built; nothing of a predicate that is none, or malformed."""
     try:
         return decoder(_Built).decode(predicate).buildDefinition
@@ -123,12 +101,12 @@ def _build(predicate: bytes) -> dict[str, Any]:
     }
 
 
-def _certificate(statement: Statement) -> dict[str, Any]:
+def _certificate(claim: Claim) -> dict[str, Any]:
     """What a certificate claims; empty for any other statement."""
-    if statement.predicateType != CERTIFICATE_TYPE:
+    if claim.predicate_type != CERTIFICATE_TYPE:
         return {}
     try:
-        found = decoder(Certificate).decode(bytes(statement.predicate))
+        found = decoder(Certificate).decode(claim.stated)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
     return {

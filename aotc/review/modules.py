@@ -10,10 +10,24 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
+LINES_MAX = 20_000
+"""The longest module that is compared line by line; a longer one takes seconds."""
+
 CONTEXT = 2
 """Lines around a change."""
 
 _VALUE = re.compile(r"%[\w#:]+")
+
+
+def compared(before: str, after: str) -> tuple[list[str], str]:
+    """The difference of two modules that are not the same, in lines; or why there are none."""
+    one, two = before.splitlines(), after.splitlines()
+    if max(len(one), len(two)) > LINES_MAX:
+        return [], f"modules of {len(one)} and {len(two)} lines are not compared line by line"
+    lines = list(text_diff(one, two))
+    if not lines:
+        return [], "they differ in constants of many numbers, or in how they are encoded"
+    return lines, ""
 
 
 def text_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import UNSET
 
 from aotc.pipeline.memory import call_bytes
 from aotc.review.reading import ReviewedExecutable
 from aotc_runtime.schema.manifest import ParityRan
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """unit: "bytes", or empty for a count."""
-
-    value: int
-    unit: str
-
 
 NUMBERS = {
     "artifact_size": ("bytes", "the blobs of a bundle together"),
@@ -35,10 +24,10 @@ NUMBERS = {
     "fusions": ("", "fused kernels"),
     "ulp": ("", "largest error against plain JAX, in units in the last place"),
 }
-"""Unit and meaning by name."""
+"""Unit, empty for a count, and meaning by name."""
 
 
-def numbers_of(executable: ReviewedExecutable) -> dict[str, Number]:
+def numbers_of(executable: ReviewedExecutable) -> dict[str, int]:
     """Everything of `NUMBERS` that is known of an executable."""
     record, evidence = executable.record, executable.evidence
     generated = record.thunks.get("kernel", 0)
@@ -60,4 +49,4 @@ def numbers_of(executable: ReviewedExecutable) -> dict[str, Number]:
         optimized = evidence.compiled.optimized
         found["custom_calls"] = sum(optimized.custom_calls.values())
         found["fusions"] = sum(optimized.fusions.values())
-    return {name: Number(value, NUMBERS[name][0]) for name, value in found.items()}
+    return found

@@ -5,7 +5,7 @@ who says so, and the evidence of every stage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from aotc.errors import refusal
 from aotc.evidence import Coverage, Evidence, ProfileEvidence
 from aotc.locations import EntryPointLines, read_locations
+from aotc.review.opened import Opened, opened
 from aotc_runtime import canonical
 from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.formats import oci
@@ -23,13 +24,11 @@ from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.verification.contents import Contents, Envelopes
-from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.roles import roles_by_digest
 from aotc_runtime.verification.signatures import Trials, open_envelope, who_signed
 from aotc_runtime.verification.trust import policy_keys
-from aotc_runtime.verification.verify import vouch
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,38 +98,26 @@ class ReviewedTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
-    """A bundle under review. verified: whether a policy accepted it; digests were checked in any
-    case. signers: ids of the keys that the policy counted. targets: by name. absent: targets that
-    this copy lacks. blobs: digest to role. sizes: bytes by media type. contents: to read blobs
-    from. envelopes: all attestations.
+class Review(Opened):
+    """A bundle under review. claims: what its attestations say.  targets: by name.  absent: targets
+    that this copy lacks.  blobs: digest to role.  sizes: bytes by media type.
     """
 
-    bundle: str
-    name: str
-    version: str
-    root_digest: str
-    verified: bool
-    signers: tuple[str, ...]
     claims: tuple[Claim, ...]
     targets: Mapping[str, ReviewedTarget]
     absent: tuple[str, ...]
     blobs: Mapping[str, str]
     sizes: Mapping[str, int]
-    contents: Contents
-    envelopes: Envelopes
 
-    def lines(self, entry_point: str) -> EntryPointLines:
-        """The source lines that the evidence of an entry point is about, from the first provenance
+    def lines(self) -> dict[str, EntryPointLines]:
+        """The source lines that the evidence is about, by entry point, from the first provenance
         that states them; of a verified bundle, only from provenance that a counted key signed.
         """
+        found: dict[str, EntryPointLines] = {}
         for claim in self.claims:
-            believed = claim.predicate_type == PROVENANCE_TYPE and (
-                claim.counts or not self.verified
-            )
-            if believed and (found := read_locations(msgspec.Raw(claim.stated)).get(entry_point)):
-                return found
-        return EntryPointLines()
+            if claim.predicate_type == PROVENANCE_TYPE and (claim.counts or not self.verified):
+                found = read_locations(msgspec.Raw(claim.stated)) | found
+        return found
 
     def executables(self) -> Iterator[ReviewedExecutable]:
         """The executables of all targets."""
@@ -145,41 +132,26 @@ def review(source: BlobSource, policy: TrustPolicy | None, now: datetime) -> Rev
     digests and no signatures. Raises BundleFormatError (AOTC-E118: evidence that is not of these
     executables), IntegrityError, TrustError.
     """
-    signers: tuple[str, ...] = ()
-    keys: Mapping[str, PublicKey] = {}
-    if policy is None:
-        contents, envelopes = read_unverified(source)
-    else:
-        keys = policy_keys(policy)
-        with vouch(source, policy, now.timestamp()) as vouched:
-            contents, envelopes = vouched.finish(), vouched.signed.envelopes
-            signers = vouched.signed.signers
-    first = next(iter(contents.manifests.values()))
-    trials = Trials()
+    keys = policy_keys(policy) if policy else {}
+    found = opened(source, policy, now.timestamp())
+    contents, trials = found.contents, Trials()
     sizes: dict[str, int] = {}
     for layer in {d.digest: d for i in contents.targets.values() for d in i.layers}.values():
         sizes[layer.mediaType] = sizes.get(layer.mediaType, 0) + layer.size
     return Review(
-        bundle=source.name,
-        name=first.name,
-        version=first.version,
-        root_digest=contents.root_digest,
-        verified=policy is not None,
-        signers=signers,
-        claims=tuple(_claim(envelope, keys, trials, now) for envelope in envelopes),
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        claims=tuple(_claim(envelope, keys, trials, now) for envelope in found.envelopes),
         targets={
-            name: ReviewedTarget(manifest, evidence_of(manifest, contents))
+            name: ReviewedTarget(manifest, _evidence_of(manifest, contents))
             for name, manifest in contents.manifests.items()
         },
         absent=contents.absent,
         blobs=roles_by_digest(contents.root_digest, contents.targets, contents.manifests, ()),
         sizes=dict(sorted(sizes.items())),
-        contents=contents,
-        envelopes=envelopes,
     )
 
 
-def evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
+def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
     """The evidence of one target, if its build left any.
 
     Raises BundleFormatError: AOTC-E101, E102; E118 if it is of other executables.

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from small_programs import build_signed
 
 import aotc_runtime
 from aotc.report.inspect import bundle_report
+from aotc.review.reading import review
 from aotc_runtime import LoadedBundle, ShapeError, canonical
 from aotc_runtime.system.store import open_bundle
 
@@ -266,7 +268,7 @@ def test_donated_keys_are_used_up_and_their_buffers_reused(
 
 
 def test_inspect_shows_keys_and_the_manifest_names_their_implementation(bundle: Bundle) -> None:
-    report = bundle_report(open_bundle(bundle[0]))
+    report = bundle_report(review(open_bundle(bundle[0]), None, datetime.now(UTC)))
     entry_points = report["targets"]["cpu-x86-64-v3"]["entry_points"]
     assert entry_points["per_example"]["inputs"] == {"keys": "key<fry>[batch]"}
     assert entry_points["other"]["inputs"] == {"rbg": "key<rbg>[]", "urbg": "key<urbg>[]"}

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ import pytest
 from aotc.parity import memory
 from aotc.parity.peak import MALLOC
 from aotc.pipeline.memory import call_bytes, over_limit
+from aotc.processes import Processes
 from aotc_runtime.schema.labels import label as label_of
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.system.store import open_bundle
@@ -58,7 +60,8 @@ def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str
 
 @cache
 def measured(bundle: Path, policy: Path, target: str, attempt: int = 0) -> dict[str, int]:
-    return memory.run(bundle, policy, target, threads=1)
+    with TemporaryDirectory() as folder:
+        return memory.run(bundle, policy, target, 1, Path(folder), Processes())
 
 
 @pytest.mark.parametrize(

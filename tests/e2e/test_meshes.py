@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,10 @@ def test_the_example_computes_on_four_devices_what_plain_jax_does_on_one(
 
 def test_the_executables_of_the_example_talk_to_each_other(parallel_bundle: Bundle) -> None:
     from aotc.report.inspect import bundle_report
+    from aotc.review.reading import review
 
-    target = bundle_report(open_bundle(parallel_bundle[0]))["targets"]["cpu-x86-64-v3"]
+    read = review(open_bundle(parallel_bundle[0]), None, datetime.now(UTC))
+    target = bundle_report(read)["targets"]["cpu-x86-64-v3"]
     profiles = target["entry_points"]["encode"]["profiles"]
     assert all(profile["thunks"]["collective"] > 0 for profile in profiles)
     assert all(profile["parity"]["status"] == "ran" for profile in profiles)

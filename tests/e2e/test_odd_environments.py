@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc.pipeline.build import build
-from aotc.processes import inherited
+from aotc.workers.environment import inherited
 
 PROGRAM = "def f(x):\n    return x * 2\n"
 MANIFEST = """

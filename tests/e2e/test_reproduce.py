@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from aotc.packing.attestations import with_attestations
 from aotc.pipeline.build import build
 from aotc.pipeline.tasks import identity
 from aotc.report.inspect import bundle_report
+from aotc.review.reading import review
 from aotc.signing.attest import attest
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
@@ -148,7 +150,9 @@ def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
             "WEIGHT_OF_THE_TEST": "not set",
         }
         assert "31415" not in json.dumps(statement)
-        (claim, *_) = bundle_report(open_bundle(bundle))["signatures"]
+        (claim, *_) = bundle_report(review(open_bundle(bundle), None, datetime.now(UTC)))[
+            "signatures"
+        ]
         assert claim["variables"] == internal["variables"]
     monkeypatch.delenv("SCALE_OF_THE_TEST")
     with pytest.raises(ReproducibilityError) as caught:

@@ -6,6 +6,7 @@ What its users read without jax is what plain JAX gives, as these tests spell it
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from small_programs import build_signed
 
 import aotc_runtime
 from aotc.report.inspect import bundle_report
+from aotc.review.reading import review
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.system.store import open_bundle
 
@@ -228,7 +230,9 @@ def test_structures_are_read_without_jax_as_plain_jax_gives_them(
 
 @pytest.fixture(scope="module")
 def report(bundle: Bundle) -> Any:
-    return bundle_report(open_bundle(bundle[0]))["targets"]["cpu-x86-64-v3"]
+    return bundle_report(review(open_bundle(bundle[0]), None, datetime.now(UTC)))["targets"][
+        "cpu-x86-64-v3"
+    ]
 
 
 def test_integer_keys_make_it_a_bundle_of_format_1_1(bundle: Bundle) -> None:

@@ -94,6 +94,7 @@ def manifest_named(name: str) -> Callable[[dict[str, Any]], None]:
         ),
         (inner(requested_targets=["a\0b"]), "names of targets"),
         (inner(requested_targets=["x" * 200_000]), "targets of at most 65536 characters"),
+        (inner(requested_targets=["x" * 65_536]), "targets of at most 65536 characters"),
         (inner(requested_targets=[""] * 70_000), "targets of at most 65536 characters"),
         (inner(python="C\x1b[31m"), "the name and version of a Python"),
         (
@@ -110,6 +111,11 @@ def test_a_name_that_no_build_records_is_refused_before_anybody_looks_it_up(
     (finding,) = caught.value.findings
     assert (finding.code, finding.expected) == ("AOTC-E945", expected)
     assert len(finding.found) < 1000
+
+
+def test_as_many_targets_as_a_command_line_takes_are_read(forged: Forge) -> None:
+    _, recipe = read_recipe(forged(inner(requested_targets=["x" * 65_535])), None)
+    assert recipe.targets == ("x" * 65_535,)
 
 
 def test_a_package_of_an_unsigned_recipe_never_becomes_an_option_of_an_installer(

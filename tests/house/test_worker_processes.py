@@ -10,16 +10,11 @@ import aotc
 
 ROOT = Path(aotc.__path__[0])
 
-ENDING = ("end_with_parent()", "asking.answer(", "answer(Job, ")
-"""The last two call the first one: see `aotc.pipeline.children.asking` and
-`aotc.backends.worker_folder`.
-"""
+ENDING = "answer("
+"""Of `aotc.workers.child`."""
 
 OTHERS = {
     "cli/main.py": "the command itself",
-    "pipeline/children/capture_worker.py": "runs in aotc.pipeline.children.recorded",
-    "pipeline/children/reference_worker.py": "runs in aotc.pipeline.children.recorded",
-    "workshops/certify/worker.py": "has the runtime only",
     "process_guard.py": "goes on to end the others",
 }
 
@@ -33,7 +28,7 @@ WORKERS = sorted(
 @pytest.mark.parametrize("module", [name for name in WORKERS if name not in OTHERS])
 def test_a_worker_process_ends_with_the_process_that_started_it(module: str) -> None:
     text = (ROOT / module).read_text()
-    assert any(call in text for call in ENDING)
+    assert "from aotc.workers.child import" in text and ENDING in text
 
 
 def test_every_exception_is_still_there() -> None:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
 from msgspec.structs import replace
 
 from aotc.backends import plugin_jobs
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers
 from aotc.backends.cuda import custom_calls, descriptions, wheels
 from aotc.backends.cuda.wheels import Wheels
 from aotc.backends.cuda.worker import Job
-from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environment
 from aotc.backends.xla.compile import built_with
 from aotc.errors import raise_if, refusal
 from aotc.stages import CompileJob, Executable
+from aotc.workers import environment, parent
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith, Compilation, CudaDevice, Target
 from aotc_runtime.words import closest
 
-WORKER = (sys.executable, "-P", "-m", "aotc.backends.cuda.worker")
+WORKER = parent.module("aotc.backends.cuda.worker")
 
 LEFT_OUT = ("autotuning",)
 """What a compiler with a device would do as well: XLA times kernels against each other on it."""
@@ -35,7 +35,7 @@ PLATFORM = plugin_jobs.Platform(
 class CudaBackend:
     """XLA:GPU of the installed CUDA plugin.
 
-    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
+    worker: the command that compiles.  seconds_max: how long it
     may take for one executable.
     """
 
@@ -59,17 +59,19 @@ class CudaBackend:
         installed = _wheels()
         text = _text(job, installed)
         request = Job(
+            artifact=job.module.artifact,
             plugin=str(installed.plugin),
             text=text,
             devices=job.target.devices,
             triple=job.target.triple,
             options={**job.target.options, **job.options},
         )
-        answer = self._workers.compile(job, request, lambda folder: environment())
+        result, said = self._workers.compile(job, request, lambda folder: environment.bare())
         claims = descriptions.claims(text)
         return plugin_jobs.executable(
             job,
-            answer,
+            result,
+            said,
             PLATFORM,
             Compilation(without_device=True, left_out=LEFT_OUT, claims=claims),
         )

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from aotc.backends.cuda import wheels
 from aotc.backends.refusals import LINES_SHOWN
-from aotc.backends.worker_process import environment
 from aotc.backends.xla import elf, protobuf
 from aotc.errors import quoted, refusal
 from aotc.processes import Processes, describe_status
 from aotc.temporaries import temporary_folder
+from aotc.workers import environment
 from aotc_runtime.errors import AotcError
 
 PACKAGE, TOOL = "nvidia-cuda-nvdisasm", "nvdisasm"
@@ -91,7 +91,7 @@ def _tool(where: str) -> str:
 def _run(tool: str, path: Path, where: str) -> Iterator[str]:
     command = [tool, "-c", path.name]
     try:
-        status, lines = Processes().run(command, path.parent, environment(), SECONDS_MAX)
+        status, lines = Processes().run(command, path.parent, environment.bare(), SECONDS_MAX)
     except subprocess.TimeoutExpired:
         status, lines = 1, [f"not done after {SECONDS_MAX:g} s"]
     if status != 0:

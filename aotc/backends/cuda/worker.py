@@ -1,5 +1,5 @@
-"""`python -m aotc.backends.cuda.worker`: compile `module.bin` here as `job.json` says, for GPUs
-that are described there. Uses jaxlib, the plugin, and cramjam.
+"""`python -m aotc.backends.cuda.worker`: compile a module for the GPUs that its job describes.
+Uses jaxlib, the plugin, and cramjam.
 """
 
 from __future__ import annotations
@@ -8,24 +8,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from aotc.backends.worker_folder import (
-    Made,
-    Problem,
-    ProblemError,
-    Result,
-    answer,
-    problem_as_result,
-)
+from aotc.backends.results import Problem, ProblemError, Result, problem_as_result
+from aotc.workers.child import answer
 
 NEUTRAL_CPU = "x86-64"
 """The host processor that every executable states, whichever compiled it."""
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for. plugin: path of the library.  text: the device's description.
+    """What to compile, and for what.
+
+    artifact: the module.  plugin: path of the library.  text: the device's description.
     devices: how many there are.  triple: of their host.
     """
 
+    artifact: bytes
     plugin: str
     text: str
     devices: int
@@ -34,7 +31,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @problem_as_result
-def compile_job(job: Job, artifact: bytes) -> Made:
+def compile_job(job: Job) -> Result:
     """Compile for the described GPUs."""
     from aotc.backends.cuda.examine import with_code
     from aotc.backends.xla import plugins, private, topology
@@ -60,10 +57,11 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         plugins.register_cuda_kernels(plugin, kernels)
 
     made = compile_artifact(
-        artifact, register, lambda module: plugins.compile_for(hosted, module, job.options)
+        job.artifact, register, lambda module: plugins.compile_for(hosted, module, job.options)
     )
     hlo_proto, serialized = private.hlo_proto(made.executable), made.executable.serialize()
-    result = Result(
+    return Result(
+        serialized=serialized,
         called=made.called,
         compile_seconds=made.seconds,
         hlo_text=private.hlo_text(made.executable),
@@ -71,8 +69,7 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         cost=private.cost(private.cpu_client(), made.executable),
         evidence=with_code(examine_module(hlo_proto, made.operations, job.options), serialized),
     )
-    return result, serialized
 
 
 if __name__ == "__main__":
-    answer(Job, compile_job)
+    answer(Job, lambda job, progress: compile_job(job))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from aotc.backends import plugin_jobs
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers
 from aotc.backends.tpu import topologies, wheels
 from aotc.backends.tpu.worker import Job
-from aotc.backends.worker_process import SECONDS_MAX, CompileWorkers, environment
 from aotc.backends.xla.compile import built_with
 from aotc.errors import raise_if
 from aotc.stages import CompileJob, Executable
+from aotc.workers import environment, parent
 from aotc_runtime.schema.kernels import TPU_BUILT_IN, is_tpu_call
 from aotc_runtime.schema.manifest import BuiltWith, Compilation, TpuDevice
 
-WORKER = (sys.executable, "-P", "-m", "aotc.backends.tpu.worker")
+WORKER = parent.module("aotc.backends.tpu.worker")
 
 PLATFORM = plugin_jobs.Platform(
     is_allowed=is_tpu_call,
@@ -29,7 +29,7 @@ PLATFORM = plugin_jobs.Platform(
 class TpuBackend:
     """XLA:TPU of the installed libtpu.
 
-    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
+    worker: the command that compiles.  seconds_max: how long it
     may take for one executable.
     """
 
@@ -51,6 +51,7 @@ class TpuBackend:
         assert isinstance(device, TpuDevice), "a target of the platform tpu has a TPU device"
         library, _ = _library()
         request = Job(
+            artifact=job.module.artifact,
             plugin=str(library),
             topology=device.topology,
             description=topologies.parse(device.topology).options,
@@ -58,9 +59,9 @@ class TpuBackend:
             devices=job.target.devices,
             options={**job.target.options, **job.options},
         )
-        answer = self._workers.compile(job, request, _environment)
+        result, said = self._workers.compile(job, request, _environment)
         return plugin_jobs.executable(
-            job, answer, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
+            job, result, said, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
         )
 
     def stop(self) -> None:
@@ -81,7 +82,7 @@ def _environment(folder: Path) -> dict[str, str]:
     Without them it asks the cloud's metadata server for minutes, and lets only one process at a
     time use it, by a lock file in /tmp.
     """
-    return environment(
+    return environment.bare(
         TPU_SKIP_MDS_QUERY="1",
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",
         # The slice that this machine claims to be part of; what is compiled for is described apart.

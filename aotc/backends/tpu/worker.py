@@ -1,5 +1,5 @@
-"""`python -m aotc.backends.tpu.worker`: compile `module.bin` here as `job.json` says, for TPUs that
-are described there. Uses jaxlib and libtpu alone.
+"""`python -m aotc.backends.tpu.worker`: compile a module for the TPUs that its job describes.
+Uses jaxlib and libtpu alone.
 
 One executable per process: libtpu numbers modules, and the numbers are in the bytes.
 """
@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from aotc.backends.worker_folder import (
-    Made,
-    Problem,
-    ProblemError,
-    Result,
-    answer,
-    problem_as_result,
-)
+from aotc.backends.results import Problem, ProblemError, Result, problem_as_result
+from aotc.workers.child import answer
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for. plugin: path of the library.  description: options of libtpu that
+    """What to compile, and for what.
+
+    artifact: the module.  plugin: path of the library.  description: options of libtpu that
     describe the topology, beside its name.  kinds: the accepted kinds of devices.
     """
 
+    artifact: bytes
     plugin: str
     topology: str
     description: dict[str, str | list[int]]
@@ -32,7 +29,7 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @problem_as_result
-def compile_job(job: Job, artifact: bytes) -> Made:
+def compile_job(job: Job) -> Result:
     """Compile for the described TPUs."""
     from aotc.backends.xla import plugins, private
     from aotc.backends.xla.artifacts import compile_artifact, require_names
@@ -50,13 +47,14 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         words = f"{len(kinds)} devices, {' and '.join(sorted(set(kinds)))}"
         raise ProblemError(Problem.TARGET, words)
     made = compile_artifact(
-        artifact,
+        job.artifact,
         lambda module, called: None,
         lambda module: plugins.compile_for(described, module, job.options),
     )
     hlo_proto = private.hlo_proto(made.executable)
     code = plugins.code_bytes(made.executable)
-    result = Result(
+    return Result(
+        serialized=made.executable.serialize(),
         called=made.called,
         compile_seconds=made.seconds,
         hlo_text=private.hlo_text(made.executable),
@@ -64,8 +62,7 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         cost=plugins.cost(made.executable),
         evidence=examine_module(hlo_proto, made.operations, job.options),
     )
-    return result, made.executable.serialize()
 
 
 if __name__ == "__main__":
-    answer(Job, compile_job)
+    answer(Job, lambda job, progress: compile_job(job))

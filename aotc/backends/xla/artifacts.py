@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.backends.worker_folder import Problem, ProblemError
+from aotc.backends.results import Problem, ProblemError
 from aotc.backends.xla import private
 
 

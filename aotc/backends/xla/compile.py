@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
+from io import BytesIO
+from typing import Any
 
 import numpy as np
 
 from aotc.backends import pass_log
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
 from aotc.backends.cpu import isa
 from aotc.backends.refusals import place_of, refused_calls, refused_program, unknown_jaxlib
-from aotc.backends.worker_folder import Problem, Result
-from aotc.backends.worker_process import (
-    SECONDS_MAX,
-    CompileWorkers,
-    cost_of,
-    environment,
-    memory_of,
-)
+from aotc.backends.results import Problem, Result
 from aotc.backends.xla import custom_calls, examine, objects
-from aotc.backends.xla.job import CONSTANTS_FILE, Job
+from aotc.backends.xla.job import Job
 from aotc.errors import refusal
 from aotc.evidence import CompilerRecord, Pipeline
 from aotc.stages import CompileJob, Executable
+from aotc.workers import environment, parent
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith
@@ -32,14 +27,13 @@ from aotc_runtime.schema.manifest import BuiltWith
 SHARDY_NOTICE = "HloShardingV3"
 """Part of a warning that jaxlib 0.12 prints for every portable artifact with shardings."""
 
-WORKER = (sys.executable, "-P", "-m", "aotc.backends.xla.worker")
+WORKER = parent.module("aotc.backends.xla.worker")
 
 
 class XlaBackend:
     """XLA:CPU of the installed jaxlib.
 
-    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
-    may take for one executable.
+    worker: the command that compiles.  seconds_max: how long it may take for one executable.
     """
 
     platform = "cpu"
@@ -58,6 +52,7 @@ class XlaBackend:
         """
         target = job.target
         request = Job(
+            artifact=job.module.artifact,
             triple=target.triple,
             cpu=target.cpu,
             features=target.features,
@@ -65,23 +60,25 @@ class XlaBackend:
             options={**target.options, **job.options},
             threads=target.threads,
             devices=(0,) if job.mesh is None else job.mesh.devices,
+            constants=_npz(job.constants) if job.constants else b"",
         )
-
-        def furnish(folder: Path) -> None:
-            if job.constants:
-                named = {str(index): value for index, value in job.constants.items()}
-                np.savez(folder / CONSTANTS_FILE, **named)  # type: ignore[arg-type]
-
-        variables = environment(PJRT_NPROC=str(target.threads), **pass_log.ENVIRONMENT)
-        answer = self._workers.compile(job, request, lambda folder: variables, furnish)
-        pipelines, said = pass_log.split(answer.said)
-        if answer.result.problem:
-            raise _problem(job, answer.result, said)
-        return _executable(job, answer.result, answer.serialized, said, pipelines)
+        variables = environment.bare(PJRT_NPROC=str(target.threads), **pass_log.ENVIRONMENT)
+        result, said = self._workers.compile(job, request, lambda folder: variables)
+        pipelines, said = pass_log.split(said)
+        if result.problem:
+            raise _problem(job, result, said)
+        return _executable(job, result, said, pipelines)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._workers.stop()
+
+
+def _npz(arrays: Mapping[int, np.ndarray[Any, Any]]) -> bytes:
+    """The arrays as a .npz file, by their indexes."""
+    file = BytesIO()
+    np.savez(file, **{str(index): array for index, array in arrays.items()})  # type: ignore[arg-type]
+    return file.getvalue()
 
 
 def built_with(tools: Mapping[str, str]) -> BuiltWith:
@@ -104,7 +101,6 @@ def built_with(tools: Mapping[str, str]) -> BuiltWith:
 def _executable(
     job: CompileJob,
     result: Result,
-    serialized: bytes,
     said: list[str],
     pipelines: tuple[Pipeline, ...],
 ) -> Executable:
@@ -112,7 +108,7 @@ def _executable(
     if refused := [name for name in targets if not custom_calls.is_allowed(name)]:
         raise refused_calls(job, refused, custom_calls.SERVED)
     try:
-        serialized = objects.canonical(serialized)
+        serialized = objects.canonical(result.serialized)
         inside = objects.contents(serialized)
         compilation = CompilerRecord(
             options=dict(sorted({**job.target.options, **job.options}.items())),

@@ -6,21 +6,21 @@ Everything that compiling needs is imported here, so that the compiling thread i
 
 from __future__ import annotations
 
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 
 from aotc.backends.cpu import isa
-from aotc.backends.worker_folder import Made, Problem, ProblemError, Result, problem_as_result
+from aotc.backends.results import Problem, ProblemError, Result, problem_as_result
 from aotc.backends.xla import custom_calls, debug_options, private, topology
 from aotc.backends.xla.artifacts import compile_artifact, require_names
 from aotc.backends.xla.constants import embed
-from aotc.backends.xla.job import CONSTANTS_FILE, Job
+from aotc.backends.xla.job import Job
 
 
 @problem_as_result
-def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: bool) -> Made:
+def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
     """Compile for the target. randomized, own_threads: as in `Result`."""
     require_names()
     client = private.cpu_client(len(job.devices))
@@ -34,13 +34,13 @@ def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: boo
     machine = topology.Machine(job.triple, job.cpu, isa.llvm(job.features, job.tuning, known))
 
     def prepare(module: Any, called: tuple[str, ...]) -> None:
-        if Path(CONSTANTS_FILE).exists():
-            _embed(module)
+        if job.constants:
+            _embed(module, job.constants)
         if any(custom_calls.is_lapack(target) for target in called):
             private.register_lapack()
 
     made = compile_artifact(
-        artifact,
+        job.artifact,
         prepare,
         lambda module: private.compile_module(module, machine, client, job.options, job.devices),
     )
@@ -49,7 +49,8 @@ def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: boo
         changed = debug_options.changed(serialized, private.default_options())
     except ValueError as error:
         raise ProblemError(Problem.JAXLIB, str(error)) from error
-    result = Result(
+    return Result(
+        serialized=serialized,
         called=made.called,
         compile_seconds=made.seconds,
         hlo_text=private.hlo_text(made.executable),
@@ -60,9 +61,8 @@ def compile_job(job: Job, artifact: bytes, *, randomized: bool, own_threads: boo
         operations=made.operations,
         debug_options=changed,
     )
-    return result, serialized
 
 
-def _embed(module: Any) -> None:
-    with np.load(CONSTANTS_FILE) as values:
+def _embed(module: Any, constants: bytes) -> None:
+    with np.load(BytesIO(constants)) as values:
         embed(module, {int(index): values[index] for index in values.files})

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-CONSTANTS_FILE = "constants.npz"
-"""Values of parameters that become constants, by index; only where there are any."""
-
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile for: the fields of `Target` that concern the compiler. devices: the device of
-    each partition of the module.
+    """What to compile, and for what: the fields of `Target` that concern the compiler.
+
+    artifact: the module.  devices: the device of each partition of it.  constants: values of
+    parameters that become constants, by index, as a .npz file; empty if there are none.
     """
 
+    artifact: bytes
     triple: str
     cpu: str
     features: tuple[str, ...]
@@ -20,3 +20,4 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     options: dict[str, str]
     threads: int
     devices: tuple[int, ...]
+    constants: bytes

@@ -1,4 +1,4 @@
-"""`python -m aotc.backends.xla.worker`: compile `module.bin` here as `job.json` says.
+"""`python -m aotc.backends.xla.worker`: compile the module of a job.
 
 One executable for each process: buffer assignment and the order of kernels depend on heap and
 address layout, so that a second compilation in the same process, or one with address space
@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aotc.backends.worker_folder import Made
+    from aotc.backends.results import Result
     from aotc.backends.xla.job import Job
 
 ADDR_NO_RANDOMIZE = 0x0040000
@@ -36,7 +36,7 @@ def fix_address_layout() -> bool:
     return False
 
 
-def compile_apart(job: Job, artifact: bytes) -> Made:
+def compile_apart(job: Job) -> Result:
     """Compile a job in this process, whose memory is laid out the same way each time."""
     randomized = fix_address_layout()
     from aotc.backends.xla import processors
@@ -46,10 +46,10 @@ def compile_apart(job: Job, artifact: bytes) -> Made:
     # own: since it imports nothing, the compiler finds the same heap each time.
     from aotc.backends.xla.compile_here import compile_job
 
-    outcome: list[Made] = []
+    outcome: list[Result] = []
     thread = threading.Thread(
         target=lambda: outcome.append(
-            compile_job(job, artifact, randomized=randomized, own_threads=own_threads)
+            compile_job(job, randomized=randomized, own_threads=own_threads)
         )
     )
     thread.start()
@@ -60,13 +60,13 @@ def compile_apart(job: Job, artifact: bytes) -> Made:
 
 
 def main() -> None:
-    """Compile what lies in the current folder."""
+    """Compile what the job says."""
     # Before anything else is imported: a process that starts anew would import it twice.
     fix_address_layout()
-    from aotc.backends.worker_folder import answer
     from aotc.backends.xla.job import Job
+    from aotc.workers.child import answer
 
-    answer(Job, compile_apart)
+    answer(Job, lambda job, progress: compile_apart(job))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,14 @@
-"""`python -m aotc.pipeline.children.capture_worker FOLDER`: trace into a scratch folder, which has
-the job.
+"""Traces a program into a scratch folder, in a process that `aotc.pipeline.children.recorded` is.
 
-Runs in a process of its own because it imports jax and the user's code, and because jax must be
+It is a process of its own because it imports jax and the user's code, and because jax must be
 imported with closed-over constants as arguments.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +30,8 @@ from aotc.errors import CaptureError, raise_if, refusal
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
 from aotc.parity import plain_jax
-from aotc.pipeline.children import child
-from aotc.pipeline.children.progress import Progress
-from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.children.child import runs_users_code
+from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc.pipeline.watching import sources_only
 from aotc.stages import (
     CapturedEntryPoint,
@@ -44,6 +40,7 @@ from aotc.stages import (
     CapturedSymbolic,
     Module,
 )
+from aotc.workers.child import Progress
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import Mesh
@@ -53,15 +50,18 @@ TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
 
 
-def capture(scratch: Scratch, progress: Progress) -> None:
+@runs_users_code
+def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Trace everything the job's manifest names, and write it to the scratch folder: entry points,
     weights and fixtures as they are made, at last the program.
 
-    If the build keeps going, the program is written without the entry points that were refused;
-    their findings are raised at the end. Raises CaptureError and BuildManifestError.
+    program: an encoded `ProgramJob`. If it keeps going, what is written lacks the entry points that
+    were refused; their findings are raised at the end. Raises CaptureError and BuildManifestError.
     """
     assert private.constants_are_arguments(), "the parent sets the environment variable"
-    job = scratch.read_job()
+    # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
+    job = ProgramJob.decode(program)
     manifest = job.manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     weights = {name: _load(name, manifest, progress) for name in manifest.weights}
@@ -82,7 +82,7 @@ def capture(scratch: Scratch, progress: Progress) -> None:
             _check_x64(manifest)
             captured[name] = _freeze(traced, mesh, manifest.root)
         except AotcError as error:
-            failed += _collected(error, scratch)
+            failed += _collected(error, job)
             continue
         plans[name] = traced.plan
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
@@ -99,7 +99,7 @@ def capture(scratch: Scratch, progress: Progress) -> None:
             _write_fixtures(entry_point, plans[name], manifest, scratch, files)
             _check_x64(manifest)
         except AotcError as error:
-            failed += _collected(error, scratch)
+            failed += _collected(error, job)
             del captured[name]
     if not captured:
         raise_if(failed)
@@ -127,9 +127,9 @@ def capture(scratch: Scratch, progress: Progress) -> None:
     raise_if(failed)
 
 
-def _collected(error: AotcError, scratch: Scratch) -> tuple[Finding, ...]:
+def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:
     """The findings of an entry point, if the build goes on without it; raises them otherwise."""
-    if not scratch.keeps_going:
+    if not job.keeps_going:
         raise error
     raised.show_cause(error)
     return error.findings
@@ -243,14 +243,3 @@ def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> Captured
         calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
         recorded=spec.fixtures.results is not None,
     )
-
-
-def main() -> int:
-    folder = Path(sys.argv[1])
-    # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
-    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    return child.work(folder, partial(capture, Scratch(folder)))
-
-
-if __name__ == "__main__":
-    child.end(main())

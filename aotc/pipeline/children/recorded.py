@@ -1,71 +1,75 @@
-"""`python -m aotc.pipeline.children.recorded WORKER MANIFEST FOLDER`: run a worker that runs the
-user's code, and leave in the folder what it read.
+"""`python -m aotc.pipeline.children.recorded FOLDER`: run a worker that runs the user's code, and
+leave in the build's scratch folder what it read.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
-from aotc.constants import CAPTURE_WORKER, FULL, NO_ROOM
-from aotc.pipeline.children import child
-from aotc.pipeline.scratch import Scratch, no_scratch
+from aotc.constants import CAPTURE_WORKER, FULL
+from aotc.pipeline.scratch import ProgramJob, Scratch, no_scratch
 from aotc.pipeline.watching.import_places import path_at
 from aotc.pipeline.watching.reads import Looking
 from aotc.pipeline.watching.recorder import Recorder
 from aotc.pipeline.watching.recording import Recording
-from aotc.processes import end_with_parent
+from aotc.workers import environment
+from aotc.workers.child import Progress, answer
 
 
-def main() -> int:
-    # Before the recorder starts: it loads native code, for which the recorder refuses a program.
-    end_with_parent()
-    worker, manifest, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+class Job(Struct, frozen=True):
+    """worker: the module whose `work` is run.  manifest: path of the build manifest.  folder: the
+    scratch folder.  program: an encoded `ProgramJob`.
+    """
+
+    worker: str
+    manifest: str
+    folder: str
+    program: bytes
+
+
+def record(job: Job, progress: Progress) -> None:
+    """Run the worker, and record what it reads. Raises what the worker raises, and UsageError
+    (AOTC-E003) for a full disk.
+    """
+    manifest, scratch = Path(job.manifest), Scratch(Path(job.folder))
     root = manifest.resolve().parent
-    environment = dict(os.environ)
-    recorder = Recorder(root, folder)
-    sys.argv = [worker, str(folder)]
+    variables = dict(os.environ)
+    recorder = Recorder(root, scratch.folder)
     try:
-        status: int = importlib.import_module(worker).main()
+        importlib.import_module(job.worker).work(scratch, job.program, progress)
     except OSError as error:
         if error.errno in FULL:
-            # Nothing of this may fit on the full disk either; then the status says it.
-            with suppress(OSError):
-                return child.report(folder, no_scratch(error))
-            return NO_ROOM
+            raise no_scratch(error) from error
         raise
-    if status == 0:
-        if (unsteady := Scratch(folder).unsteady).exists():
-            recorder.refuse(unsteady.read_text("utf-8"))
-        reads = recorder.finish()
-        parts = {} if reads.refusals else Looking(root, environment, recorder.path).parts(reads)
-        if not reads.refusals and not recorder.is_unchanged():
-            reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
-        Recording(reads, dict(parts)).write(folder, worker)
-        read = recorder.variables(environment)
-        Scratch(folder).write_variables(
-            worker, {name: read[name] for name in read if not child.decides(name)}
-        )
-        if worker == CAPTURE_WORKER:
-            _write_files(Scratch(folder), reads.files, manifest, root)
-    return status
+    if scratch.unsteady.exists():
+        recorder.refuse(scratch.unsteady.read_text("utf-8"))
+    reads = recorder.finish()
+    parts = {} if reads.refusals else Looking(root, variables, recorder.path).parts(reads)
+    if not reads.refusals and not recorder.is_unchanged():
+        reads = msgspec.structs.replace(reads, refusals=("a file changed meanwhile",))
+    Recording(reads, dict(parts)).write(scratch.folder, job.worker)
+    read = recorder.variables(variables)
+    known = {name: read[name] for name in read if not environment.decides(name)}
+    scratch.write_variables(job.worker, known)
+    if job.worker == CAPTURE_WORKER:
+        _write_files(scratch, ProgramJob.decode(job.program), reads.files, root)
 
 
-def _write_files(scratch: Scratch, opened: Iterable[str], manifest: Path, root: Path) -> None:
+def _write_files(scratch: Scratch, program: ProgramJob, opened: Iterable[str], root: Path) -> None:
     # The worker has imported them; before it, they would count as packages that it read.
     from aotc.capture import own_files
 
-    named = scratch.read_job().manifest.files()
-    told = {path.resolve() for path in (manifest, *(file.path for file in named))}
+    manifest = program.manifest
+    told = {path.resolve() for path in (manifest.path, *(f.path for f in manifest.files()))}
     paths = [os.fspath(path_at(name, root)) for name in opened]
     scratch.write_files(own_files.read_by(paths, root, told))
 
 
 if __name__ == "__main__":
-    child.end(main())
+    answer(Job, record)

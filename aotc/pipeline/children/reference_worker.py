@@ -1,4 +1,4 @@
-"""`python -m aotc.pipeline.children.reference_worker FOLDER`: plain JAX on the fixtures.
+"""Runs plain JAX on the fixtures, in a process that `aotc.pipeline.children.recorded` is.
 
 A process of its own with jax in its ordinary configuration, so that the reference shares nothing
 with the capture but the inputs and weights in the scratch folder.
@@ -6,17 +6,16 @@ with the capture but the inputs and weights in the scratch folder.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 
-from aotc.capture import explain, own_files, program, raised, tree
+from aotc.capture import explain, own_files, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.program import resolve
 from aotc.capture.shardings import on_one_device
 from aotc.capture.source_files import changed
 from aotc.capture.weights import Weights, read_arrays, read_shards
@@ -28,32 +27,32 @@ from aotc.config.build_manifest import (
 from aotc.errors import CaptureError, raise_if
 from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax, structures
-from aotc.pipeline.children import child
-from aotc.pipeline.children.progress import Progress
+from aotc.pipeline.children.child import runs_users_code
 from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
-from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc.pipeline.watching import sources_only
 from aotc.shapes.files import read_plans
 from aotc.stages import CapturedEntryPoint
+from aotc.workers.child import Progress
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.manifest import Pad
 
 
-def record(
-    scratch: Scratch,
-    compiling: Executor,
-    progress: Progress,
-) -> None:
+@runs_users_code
+def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write one fixture file per captured entry point and profile: inputs and reference outputs,
     which are recorded ones where the program does not run here.
 
+    program: an encoded `ProgramJob`.
+
     Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
     """
-    manifest = scratch.read_job().manifest
+    job = ProgramJob.decode(program)
+    manifest, compiling = job.manifest, ThreadPoolExecutor(job.threads)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
 
     def resolved(function: str) -> Callable[..., Any]:
-        return program.resolve(function, manifest.root, str(manifest.path))
+        return resolve(function, manifest.root, str(manifest.path))
 
     weights = {name: _weights(name, manifest, scratch, resolved) for name in manifest.weights}
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
@@ -80,7 +79,7 @@ def record(
                 raised.show_cause(error)
                 failed += error.findings
         raise_if(failed)
-        try_all(plans, captured, manifest, scratch, functions)
+        try_all(plans, captured, manifest, scratch, functions, progress)
     sources = own_files.sources(manifest.root, sources_only.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 
@@ -149,14 +148,3 @@ def _masks_and_lengths(spec: EntryPointSpec) -> list[str]:
     """The parameters that the loader passes, not the caller: masks and lengths."""
     pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
     return [name for pad in pads for name in (pad.mask, pad.length) if name]
-
-
-def main() -> int:
-    folder = Path(sys.argv[1])
-    scratch = Scratch(folder)
-    compiling = ThreadPoolExecutor(scratch.read_threads())
-    return child.work(folder, partial(record, scratch, compiling))
-
-
-if __name__ == "__main__":
-    child.end(main())

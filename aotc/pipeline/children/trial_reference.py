@@ -22,7 +22,6 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.errors import CaptureError, ParityError, raise_if
 from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax
-from aotc.pipeline.children import child
 from aotc.pipeline.scratch import Scratch
 from aotc.shapes import files
 from aotc.shapes.run import Array, run
@@ -30,6 +29,7 @@ from aotc.shapes.samples import sampled
 from aotc.shapes.trials import FIXTURE, EntryTrials, PlannedTrial, Sizes
 from aotc.shapes.verdict import At, endless, refusals, tried
 from aotc.stages import CapturedProgram
+from aotc.workers.child import Progress
 from aotc_runtime.schema.labels import label
 from aotc_runtime.serving.readiness import Difference
 
@@ -99,6 +99,7 @@ def try_all(
     manifest: BuildManifest,
     scratch: Scratch,
     functions: Mapping[str, PlainJax],
+    progress: Progress,
 ) -> None:
     """Leave the calls with their results, and the outcome of every trial in plain JAX.
 
@@ -113,7 +114,7 @@ def try_all(
             for trial in entry.trials:
                 key = msgspec.msgpack.encode((entry.entry_point, trial))
                 if key not in known:
-                    known[key] = _try(trial, entry, program, manifest, scratch, functions)
+                    known[key] = _try(trial, entry, program, manifest, scratch, functions, progress)
                 found.append(known[key])
             raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
             outcomes[target].append(found)
@@ -127,6 +128,7 @@ def _try(
     manifest: BuildManifest,
     scratch: Scratch,
     functions: Mapping[str, PlainJax],
+    progress: Progress,
 ) -> Difference:
     name = entry.entry_point
     function = functions[name]
@@ -141,7 +143,7 @@ def _try(
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-        with _ending(entry, trial, allowed, scratch, manifest.where):
+        with _ending(entry, trial, allowed, progress, manifest.where):
             results = function.outputs(sizes, given)
         return [results[spec.path] for spec in captured.outputs]
 
@@ -150,7 +152,7 @@ def _try(
 
 @contextmanager
 def _ending(
-    entry: EntryTrials, trial: PlannedTrial, seconds: float, scratch: Scratch, at: At
+    entry: EntryTrials, trial: PlannedTrial, seconds: float, progress: Progress, at: At
 ) -> Iterator[None]:
     """End this process with a refusal (AOTC-E955, E956) if the block takes longer.
 
@@ -160,7 +162,7 @@ def _ending(
 
     def late() -> None:
         finding = endless(entry, trial, seconds, at)
-        child.end(child.report(scratch.folder, ParityError(finding)))
+        progress.refuse(ParityError(finding))
 
     timer = Timer(seconds, late)
     timer.daemon = True

@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import asdict, replace
 
-from aotc.errors import family_of, quoted, refusal
-from aotc.processes import Processes, describe_status, inherited
+from aotc.errors import quoted, refusal
+from aotc.processes import Processes, describe_status
 from aotc.report.profile_sizes import parse_profile
+from aotc.workers import parent
+from aotc.workers.environment import inherited
 from aotc.workshops.bench.figures import Answer, Cold, Job, Steady, SteadyRun, Work
-from aotc.workshops.bench.worker import PROGRESS, START
+from aotc.workshops.bench.worker import START
 from aotc_runtime.engines.registry import detect
 from aotc_runtime.engines.survey import detect_all
-from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.formats.tensors import tensor_views
-from aotc_runtime.schema.labels import label
+from aotc_runtime.schema.labels import ExecutableKey, executable_key, label
 from aotc_runtime.schema.manifest import BundleManifest
 from aotc_runtime.serving.refusals import no_entry_point
 from aotc_runtime.system.store import open_bundle
@@ -63,22 +64,20 @@ def measure(
     manifest = verified.manifest
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
         work = list(_work(verified, entry_point, profile, Path(folder)))
-        where = (str(bundle), str(trust), manifest.target.name)
+        job = Job(str(bundle), str(trust), manifest.target.name, work, seconds, [])
         colds = []
         rounds = max(COLD_STARTS_MIN, COLD_STARTS_PER_EXECUTABLE * len(work))
         for number in range(-1, rounds):
-            job = Job([work[number % len(work)]], seconds, [])
-            answer = _run("cold", where, job, Path(folder))
+            answer = _run(replace(job, work=[work[number % len(work)]]), Path(folder))
             # The first process also reads files that later ones find in memory.
             if number >= 0 and answer.cold is not None:
                 colds.append(answer.cold)
             on_stage("cold start", number + 1, rounds)
+        begun = count(1)
         steady = _run(
-            "steady",
-            where,
-            Job(work, seconds, thread_counts(threads)),
+            replace(job, threads=thread_counts(threads)),
             Path(folder),
-            lambda done, total: on_stage("steady", done, total),
+            lambda executable: on_stage("steady", next(begun), len(work)),
         ).steady
     assert steady is not None, "the worker answers what it was asked"
     return _document(verified, work, colds, steady, seconds)
@@ -110,7 +109,7 @@ def _work(
             for index, tensor in enumerate(spec.inputs):
                 files.append(str(folder / f"{count}-{index}.npy"))
                 np.save(files[-1], views[f"inputs/{tensor.path}"][0])
-            yield Work(label(name, record.sizes), name, dict(record.sizes), files)
+            yield Work(executable_key(name, record.sizes), files)
             count += 1
     if not count:
         raise _no_profile(manifest, entry_point, str(profile))
@@ -140,56 +139,25 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
     )
 
 
-def _run(
-    mode: str,
-    where: Sequence[str],
-    job: Job,
-    folder: Path,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Answer:
+def _run(job: Job, folder: Path, on_started: Callable[[str], None] = parent.nobody) -> Answer:
     """A worker's answer. Raises what it refused, or BackendError (AOTC-E759)."""
-    file = folder / "job.json"
-    file.write_bytes(msgspec.json.encode(job))
-    said: list[str] = []
-    command = [sys.executable, "-c", START, str(time.monotonic()), mode, *where, str(file)]
-    with (
-        tempfile.TemporaryFile() as answered,
-        Processes().started(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=answered,
-            stderr=subprocess.PIPE,
-            # What is measured is the bundle as it is.
-            env=inherited(without=("XLA_",)),
-        ) as process,
-    ):
-        assert process.stderr is not None
-        for line in process.stderr:
-            text = line.decode(errors="replace").rstrip("\n")
-            if text.startswith(PROGRESS):
-                done, _, total = text.removeprefix(PROGRESS).partition("/")
-                on_progress(int(done), int(total))
-            else:
-                said = [*said, text][-STDERR_LINES_SHOWN:]
-        exit_status = process.wait()
-        answered.seek(0)
-        printed = answered.read()
-    if exit_status != 0:
-        raise _died(exit_status, said)
     try:
-        answer = msgspec.json.decode(printed, type=Answer)
-    except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
-        raise _died(exit_status, [*said, f"an answer that nobody understands: {error}"]) from error
-    if answer.failed:
-        findings = [Finding(**finding) for finding in answer.failed]
-        raise family_of(findings[0].code)(*findings)
-    return answer
-
-
-def _died(exit_status: int, said: list[str]) -> AotcError:
-    return refusal(
-        "AOTC-E759", "the process that measures", quoted(describe_status(exit_status), said)
-    )
+        return parent.run(
+            [sys.executable, "-c", START, str(time.monotonic())],
+            job,
+            Answer,
+            within=folder,
+            # What is measured is the bundle as it is.
+            environment=inherited(without=("XLA_",)),
+            processes=Processes(),
+            on_started=on_started,
+        )
+    except parent.CrashedError as crash:
+        said = crash.last_lines(STDERR_LINES_SHOWN)
+        if crash.misread:
+            said = [*said, f"an answer that nobody understands: {crash.misread}"]
+        found = quoted(describe_status(crash.status), said)
+        raise refusal("AOTC-E759", "the process that measures", found) from crash
 
 
 def _document(
@@ -201,7 +169,7 @@ def _document(
 ) -> dict[str, Any]:
     manifest = verified.manifest
     facts = detect()
-    steady = {each.label: each for each in run.steady}
+    steady = {each.executable: each for each in run.steady}
     first = [cold.first / 1e6 for cold in colds]
     stages = {stage: [cold.stages[stage] for cold in colds] for stage in colds[0].stages}
     peaks = [cold.peak_bytes for cold in colds if cold.peak_bytes is not None]
@@ -225,7 +193,11 @@ def _document(
             ),
         },
         "executables": [
-            _executable(each, [c for c in colds if c.label == each.label], steady[each.label])
+            _executable(
+                each.executable,
+                [cold for cold in colds if cold.executable == each.executable],
+                steady[each.executable],
+            )
             for each in work
         ],
         "peak_memory_bytes": {
@@ -236,16 +208,16 @@ def _document(
     }
 
 
-def _executable(work: Work, colds: Sequence[Cold], steady: Steady) -> dict[str, Any]:
+def _executable(key: ExecutableKey, colds: Sequence[Cold], steady: Steady) -> dict[str, Any]:
     return {
-        "label": work.label,
-        "entry_point": work.entry_point,
-        "sizes": work.sizes,
+        "label": key.label,
+        "entry_point": key.entry_point,
+        "sizes": dict(key.sizes),
         "first_call_us": statistics.median(cold.first for cold in colds),
         "rested_call_us": statistics.median(cold.rested for cold in colds),
         "first_to_rested": statistics.median(cold.first / cold.rested for cold in colds),
         "hundredth_call_us": statistics.median(cold.hundredth for cold in colds),
         "calls_before_hundredth": min(cold.calls for cold in colds),
-        "steady_us": msgspec.structs.asdict(steady.latency),
-        "throughput": [msgspec.structs.asdict(each) for each in steady.throughput],
+        "steady_us": asdict(steady.latency),
+        "throughput": [asdict(each) for each in steady.throughput],
     }

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from aotc_runtime.schema.labels import ExecutableKey
+
 
 class Work(Struct, frozen=True):
     """Calls of one executable. inputs: .npy files, in the order of the entry point's inputs."""
 
-    label: str
-    entry_point: str
-    sizes: dict[str, int]
+    executable: ExecutableKey
     inputs: list[str]
 
 
 class Job(Struct, frozen=True):
-    """What a worker measures. seconds: of calls per measurement. threads: caller threads."""
+    """What a worker measures. bundle, trust: paths.  seconds: of calls per measurement.  threads:
+    numbers of caller threads; none for a cold start.
+    """
 
+    bundle: str
+    trust: str
+    target: str
     work: list[Work]
     seconds: float
     threads: list[int]
@@ -31,7 +36,7 @@ class Cold(Struct, frozen=True):
     make fewer). peak_bytes: resident memory at its highest, None where the system does not tell.
     """
 
-    label: str
+    executable: ExecutableKey
     stages: dict[str, float]
     first: float
     rested: float
@@ -59,7 +64,7 @@ class Throughput(Struct, frozen=True):
 class Steady(Struct, frozen=True):
     """One executable after its warm-up."""
 
-    label: str
+    executable: ExecutableKey
     latency: Latency
     throughput: list[Throughput]
 
@@ -73,8 +78,7 @@ class SteadyRun(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a worker prints: one of the three."""
+    """What a worker measured: one of the two."""
 
-    failed: list[dict[str, str]] = []
     cold: Cold | None = None
     steady: SteadyRun | None = None

@@ -1,4 +1,4 @@
-"""A process of `aotc bench`: loads a bundle with the runtime alone, calls it, prints JSON.
+"""A process of `aotc bench`: loads a bundle with the runtime alone, and calls it.
 
 Runs `START`. Nothing but the standard library is imported before the clock of the import stage
 runs.
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotc.workshops.bench.figures import Answer, Cold, Latency, Steady, SteadyRun, Work
+    from aotc.workers.child import Progress
+    from aotc.workshops.bench.figures import Answer, Cold, Job, Latency, Steady, SteadyRun, Work
     from aotc_runtime import LoadedBundle
 
 START = (
     "import sys, time\n"
     "reached = time.monotonic()\n"
     "from aotc.workshops.bench.worker import main\n"
-    "sys.exit(main(reached, *sys.argv[1:]))\n"
+    "main(reached, sys.argv[1])\n"
 )
-"""What the process runs. On Linux, the clock is the same in all processes."""
-
-PROGRESS = "aotc bench: executable "
-"""Lines on stderr that start with this, the parent shows as progress."""
+"""What the process runs; its first argument is when it was started. On Linux, the clock is the same
+in all processes.
+"""
 
 CALLS = 105
 AROUND_THE_HUNDREDTH = 11
@@ -39,33 +39,27 @@ PAUSES = 9
 only calls after the same pause can be compared."""
 
 
-def main(
-    reached: float, spawned: str, mode: str, bundle: str, trust: str, target: str, job: str
-) -> int:
+def main(reached: float, spawned: str) -> None:
     """reached, spawned: when this process ran its first line, and when its parent started it."""
     started = time.monotonic()
     import aotc_runtime
 
     stages = {"interpreter": reached - float(spawned), "import": time.monotonic() - started}
-    import msgspec
-
+    from aotc.workers.child import answer
     from aotc.workshops.bench.figures import Answer, Job
 
-    answer: Answer
-    try:
-        loaded = aotc_runtime.load(bundle, trust=trust, target=target)
+    def measure(job: Job, progress: Progress) -> Answer:
+        loaded = aotc_runtime.load(job.bundle, trust=job.trust, target=job.target)
         timings = loaded.report()["timings"]
-        stages |= {stage: value for stage, value in timings.items() if stage != "total"}
-        told = msgspec.json.decode(Path(job).read_bytes(), type=Job)
-        if mode == "cold":
-            answer = Answer(cold=_cold(loaded, told.work[0], stages))
+        stages.update((stage, taken) for stage, taken in timings.items() if stage != "total")
+        if job.threads:
+            made = Answer(steady=_steady(loaded, job, progress))
         else:
-            answer = Answer(steady=_steady(loaded, told))
-    except aotc_runtime.AotcError as error:
-        answer = Answer(failed=[finding.to_json() for finding in error.findings])
-    assert "jax" not in sys.modules, "the runtime never imports jax"
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    return 0
+            made = Answer(cold=_cold(loaded, job.work[0], stages))
+        assert "jax" not in sys.modules, "the runtime never imports jax"
+        return made
+
+    answer(Job, measure)
 
 
 def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
@@ -75,7 +69,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
     from aotc_runtime.formats.tensors import numpy_dtype
     from aotc_runtime.serving.trees import arguments_of
 
-    callable_ = bundle[work.entry_point]
+    callable_ = bundle[work.executable.entry_point]
     spec = callable_.spec
     leaves = []
     for file, tensor in zip(work.inputs, spec.inputs, strict=True):
@@ -110,15 +104,15 @@ def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
         times.append(microseconds())
     hundredth = statistics.median(times[1:][-AROUND_THE_HUNDREDTH:])
     later = statistics.median(rested() for _ in range(PAUSES))
-    return Cold(work.label, stages, first, later, hundredth, len(times), peak)
+    return Cold(work.executable, stages, first, later, hundredth, len(times), peak)
 
 
-def _steady(bundle: LoadedBundle, job: Any) -> SteadyRun:
+def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
     from aotc.workshops.bench.figures import Steady, SteadyRun, Throughput
 
     steady: list[Steady] = []
-    for number, work in enumerate(job.work, 1):
-        print(f"{PROGRESS}{number}/{len(job.work)}", file=sys.stderr, flush=True)
+    for work in job.work:
+        progress.started(work.executable.label)
         call = _caller(bundle, work)
         _latency(call, job.seconds * WARM_UP_PART)
         latency = _latency(call, job.seconds)
@@ -126,7 +120,7 @@ def _steady(bundle: LoadedBundle, job: Any) -> SteadyRun:
             Throughput(threads, _calls_per_second(call, threads, job.seconds))
             for threads in job.threads
         ]
-        steady.append(Steady(work.label, latency, throughput))
+        steady.append(Steady(work.executable, latency, throughput))
     return SteadyRun(steady, bundle.report()["compilations"], peak_bytes())
 
 

@@ -14,6 +14,7 @@ import msgspec
 from aotc.packing.attestations import with_attestations
 from aotc.packing.files import tidy
 from aotc.processes import Processes
+from aotc.review.opened import attributed
 from aotc.signing.attest import attest
 from aotc.signing.certificates import certificate_by
 from aotc.signing.signer import Signer
@@ -32,7 +33,6 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.missing_targets import missing_target
-from aotc_runtime.verification.verify import attribute, unpack
 
 OnFixture = Callable[[str, int, int], None]
 """Given "jaxlib 0.12.0", how many fixtures have run under it, and how many there are."""
@@ -81,12 +81,10 @@ def certify(
     UsageError. A fixture that fails is not raised: it is in the result.
     """
     tidy(path.resolve())
-    source = open_bundle(path)
     # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
     # this host say of each target is for the worker to find out, which verifies it.
-    with unpack(attribute(source, policy, time.time())) as unpacked:
-        contents = unpacked.finish()
-    root = contents.root_digest
+    read = attributed(open_bundle(path), policy, time.time())
+    root, contents = read.root_digest, read.contents
     manifests = _wanted(contents.manifests, target, contents.absent)
     trials: list[Trial] = []
     missing: list[Finding] = []
@@ -100,8 +98,7 @@ def certify(
                     )
             except ResourceError as error:
                 missing += error.findings
-    first = manifests[0]
-    subject = f"{first.name}-{first.version}"
+    subject = f"{read.name}-{read.version}"
     results = [trial for trial in trials if trial.outcome]
     if signer is not None and results:
         made = [
@@ -110,8 +107,8 @@ def certify(
         ]
         with_attestations(path, [a.envelope for a in made], _replaced(results, signer))
     return Certification(
-        name=first.name,
-        version=first.version,
+        name=read.name,
+        version=read.version,
         root_digest=root,
         trials=tuple(trials),
         missing=tuple(missing),

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import copytree, ignore_patterns
+from shutil import copyfile, copytree, ignore_patterns
 
 import msgspec
 from msgspec import Struct
 
+import aotc
 import aotc_runtime
 from aotc.errors import finding, quoted
 from aotc.processes import Processes, describe_status
+from aotc.workers import parent
+from aotc.workers.environment import inherited
 from aotc.workshops.certify import worker
-from aotc_runtime.errors import Finding
+from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.formats.certificate import (
     BEYOND,
     CRASHED,
@@ -34,21 +34,37 @@ from aotc_runtime.schema.policy import TrustPolicy
 STDERR_LINES_SHOWN = 6
 STEERING = ("JAX_", "XLA_", "TF_", "PJRT_", "NPROC", "LD_PRELOAD")
 
+ANSWERING = (
+    *("__init__.py", "constants.py", "process_guard.py"),
+    *("workers/__init__.py", "workers/child.py"),
+)
+"""The modules of aotc that `aotc.workers.child` consists of."""
+
+RESULTS = "AOTC-E7"
+"""Codes of findings that are results of this jaxlib: XLA or a fixture refused. Others are about the
+bundle, the policy or the host."""
+
 
 class _Surroundings(Surroundings, frozen=True):
     jaxlib: str
 
 
 class _Event(Struct, frozen=True):
-    """A line of the worker's: one of these is set."""
+    """What the worker has finished: one of these is set."""
 
-    doing: str = ""
     surroundings: _Surroundings | None = None
     verified: str = ""
     ran: FixtureRun | None = None
-    unsuited: tuple[Finding, ...] = ()
-    refused: tuple[Finding, ...] = ()
-    finished: bool = False
+
+
+class _Told(Struct, frozen=True):
+    """The worker's job."""
+
+    bundle: str
+    policy: TrustPolicy
+    target: str
+    accepted_jaxlib: str
+    devices: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +101,17 @@ class Trial:
 
 @contextmanager
 def runtime_copy() -> Iterator[Path]:
-    """A folder with the package aotc_runtime that runs here, and nothing else."""
+    """A folder with the package aotc_runtime that runs here, what the worker needs to answer, and
+    nothing else.
+    """
     with tempfile.TemporaryDirectory(prefix="aotc-runtime-") as folder:
         (source,) = aotc_runtime.__path__
         name = aotc_runtime.__name__
         copytree(source, Path(folder) / name, ignore=ignore_patterns("__pycache__"))
+        for module in ANSWERING:
+            place = Path(folder) / aotc.__name__ / module
+            place.parent.mkdir(parents=True, exist_ok=True)
+            copyfile(Path(aotc.__path__[0]) / module, place)
         yield Path(folder)
 
 
@@ -107,68 +129,56 @@ def run(
     python: its interpreter.  runtime: what `runtime_copy` made.  jaxlib: the version there.
     seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
     """
-    command = [str(python), "-I", "-B", worker.__file__, str(runtime)]
     events: list[_Event] = []
-    with (
-        tempfile.TemporaryFile() as stderr,
-        processes.started(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=_environment(os.environ),
-        ) as process,
-    ):
-        assert process.stdin is not None and process.stdout is not None
-        late = threading.Event()
 
-        def end() -> None:
-            late.set()
-            process.kill()
+    def heard(item: str) -> None:
+        events.append(_event(item))
+        on_fixture(sum(event.ran is not None for event in events))
 
-        timer = threading.Timer(seconds, end)
-        timer.start()
-        try:
-            _tell(process, job)
-            for line in process.stdout:
-                events.append(_event(line))
-                on_fixture(sum(event.ran is not None for event in events))
-            status = process.wait()
-        finally:
-            timer.cancel()
-        stderr.seek(0)
-        said = stderr.read().decode(errors="replace").strip().splitlines()[-STDERR_LINES_SHOWN:]
-    ended = f"did not end in {seconds:g} s" if late.is_set() else ""
-    return _trial(job, jaxlib, events, ended, status, said)
+    told = _Told(
+        bundle=str(job.bundle.resolve()),
+        policy=job.policy,
+        target=job.target,
+        accepted_jaxlib=job.accepted_jaxlib,
+        devices=job.devices,
+    )
 
+    def trial(outcome: str, detail: str, findings: tuple[Finding, ...] = ()) -> Trial:
+        runs = tuple(event.ran for event in events if event.ran is not None)
+        where = next((e.surroundings for e in events if e.surroundings is not None), None)
+        return Trial(job.target, jaxlib, outcome, detail, runs, where, findings)
 
-def _event(line: bytes) -> _Event:
-    """Nothing of what was cut off, or that code of the bundle has written into the answers."""
     try:
-        return msgspec.json.decode(line, type=_Event)
+        parent.run(
+            (str(python), "-I", "-B", worker.__file__, str(runtime)),
+            told,
+            type(None),
+            within=runtime,
+            environment={**inherited(without=STEERING), "TF_CPP_MIN_LOG_LEVEL": "1"},
+            processes=processes,
+            seconds=seconds,
+            on_finished=heard,
+        )
+    except AotcError as error:
+        if not error.code.startswith(RESULTS):
+            return trial("", "", error.findings)
+        reasons = "; ".join(f"{f.code} {f.where}: found {f.found}" for f in error.findings)
+        return trial(REFUSED, reasons, error.findings)
+    except parent.CrashedError as crash:
+        doing = crash.doing or "starting"
+        if crash.late:
+            return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
+        ended = f"{describe_status(crash.status)}, while {doing}"
+        return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
+    return _judged(job, jaxlib, events, trial)
+
+
+def _event(item: str) -> _Event:
+    """Nothing of what code of the bundle has written among the events."""
+    try:
+        return msgspec.json.decode(item, type=_Event)
     except (ValueError, RecursionError):  # MsgspecError is a ValueError
         return _Event()
-
-
-def _tell(process: subprocess.Popen[bytes], job: Job) -> None:
-    message = {
-        "bundle": str(job.bundle.resolve()),
-        "policy": job.policy,
-        "target": job.target,
-        "accepted_jaxlib": job.accepted_jaxlib,
-        "devices": job.devices,
-    }
-    assert process.stdin is not None
-    try:
-        process.stdin.write(msgspec.json.encode(message))
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # it died before it was told; how is in its status
-
-
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {k: v for k, v in environment.items() if not k.startswith(STEERING)}
-    return {**kept, "TF_CPP_MIN_LOG_LEVEL": "1"}
 
 
 def _something_else(job: Job, jaxlib: str, found: str) -> Finding:
@@ -181,30 +191,15 @@ def _something_else(job: Job, jaxlib: str, found: str) -> Finding:
     )
 
 
-def _trial(
-    job: Job, jaxlib: str, events: list[_Event], late: str, status: int, said: list[str]
-) -> Trial:
-    runs = tuple(event.ran for event in events if event.ran is not None)
+def _judged(job: Job, jaxlib: str, events: list[_Event], trial: Callable[..., Trial]) -> Trial:
+    """What the events of a process come to that ended as it should."""
     where = next((e.surroundings for e in events if e.surroundings is not None), None)
-    doing = next((event.doing for event in reversed(events) if event.doing), "starting")
-    last = events[-1] if events else _Event()
-
-    def trial(outcome: str, detail: str, findings: tuple[Finding, ...] = ()) -> Trial:
-        return Trial(job.target, jaxlib, outcome, detail, runs, where, findings)
-
-    if late:
-        return trial(HUNG, f"{late}, while {doing}")
-    if last.unsuited:
-        return trial("", "", last.unsuited)
-    if last.refused:
-        reasons = "; ".join(f"{f.code} {f.where}: found {f.found}" for f in last.refused)
-        return trial(REFUSED, reasons, last.refused)
-    if status != 0 or not last.finished or where is None:
-        return trial(CRASHED, quoted(f"{describe_status(status)}, while {doing}", said))
+    if where is None:
+        return trial(CRASHED, "exit status 0, while starting")
     verified = next((event.verified for event in events if event.verified), "")
     if (where.jaxlib, verified) != (jaxlib, job.root_digest):
         return trial("", "", (_something_else(job, jaxlib, f"{where.jaxlib} on {verified}"),))
-    beyond = [run.label for run in runs if not run.withinTolerance]
+    beyond = [e.ran.label for e in events if e.ran is not None and not e.ran.withinTolerance]
     if beyond:
         return trial(BEYOND, "beyond tolerance in " + ", ".join(beyond))
     return trial(PASSED, "")

@@ -1,8 +1,9 @@
-"""`python -I -B worker.py RUNTIME` in an environment without aotc: run every fixture of a target.
+"""`python -I -B worker.py RUNTIME FOLDER` in an environment without aotc: run every fixture of a
+target.
 
-RUNTIME: a folder that holds the package aotc_runtime. The job, one JSON object, comes on stdin; an
-object a line goes to stdout: {"doing": …} before each step, then {"surroundings": …}, {"ran": …}
-for each fixture, and {"finished": true}; or {"unsuited": findings}, {"refused": findings}.
+RUNTIME: a folder with the package aotc_runtime, and what of aotc is needed to answer. Each item
+that is finished is a JSON object: {"surroundings": …}, {"verified": …}, or {"ran": …} for a
+fixture.
 
 The verifier is told that the jaxlib which runs here is the builder's. Only this makes it run
 another one, and only in this process, which serves nobody. aotc_runtime itself offers no such way:
@@ -12,59 +13,42 @@ another one, and only in this process, which serves nobody. aotc_runtime itself 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-RESULTS = "AOTC-E7"
-"""Codes of findings that are results of this jaxlib: XLA or a fixture refused. Others are about the
-bundle, the policy or the host."""
+if TYPE_CHECKING:
+    from aotc.workers.child import Progress
 
 
-def main() -> int:
+def main() -> None:
     sys.path.insert(0, sys.argv[1])
-    job = json.load(sys.stdin)
-    # Whatever libraries print goes to stderr.
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
+    from aotc.workers.child import answer
 
-        def say(**event: Any) -> None:
-            print(json.dumps(event), file=answers, flush=True)
-
-        say(doing="starting jaxlib")
-        run(job, say)
-    return 0
+    answer(dict[str, Any], run)
 
 
-def run(job: dict[str, Any], say: Callable[..., None]) -> None:
-    """Verify, load and run; findings are reported through `say`."""
-    from aotc_runtime.errors import AotcError
-
-    try:
-        _run(job, say)
-    except AotcError as error:
-        findings = [finding.to_json() for finding in error.findings]
-        say(**{"refused" if error.code.startswith(RESULTS) else "unsuited": findings})
-
-
-def _run(job: dict[str, Any], say: Callable[..., None]) -> None:
+def run(job: dict[str, Any], progress: Progress) -> None:
+    """Verify, load and run. Raises AotcError for what is refused."""
+    progress.started("starting jaxlib")
     from aotc_runtime.engines.registry import detect
     from aotc_runtime.serving.resident import make_resident
 
     facts = detect(None, job["devices"])
-    say(surroundings=_surroundings(facts))
-    say(doing="verifying")
+    _finished(progress, surroundings=_surroundings(facts))
+    progress.started("verifying")
     bundle = _verified(job, facts)
-    say(verified=bundle.root_digest)
-    say(doing="loading")
+    _finished(progress, verified=bundle.root_digest)
+    progress.started("loading")
     resident = make_resident(bundle)
     for entry_point in resident.entry_points.values():
-        _run_fixtures(resident, entry_point, say)
+        _run_fixtures(resident, entry_point, progress)
         if entry_point.symbolic is not None:
-            _compile_symbolic(entry_point, say)
-    say(finished=True)
+            _compile_symbolic(entry_point, progress)
+
+
+def _finished(progress: Progress, **event: Any) -> None:
+    progress.finished(json.dumps(event))
 
 
 def _verified(job: dict[str, Any], facts: Any) -> Any:
@@ -85,15 +69,16 @@ def _verified(job: dict[str, Any], facts: Any) -> Any:
     return verify(open_bundle(Path(job["bundle"])), policy, told, time.time(), job["target"])
 
 
-def _run_fixtures(resident: Any, entry_point: Any, say: Callable[..., None]) -> None:
+def _run_fixtures(resident: Any, entry_point: Any, progress: Progress) -> None:
     from aotc_runtime.serving.readiness import run_fixture
 
     for profile in entry_point.profiles:
-        say(doing=profile.label)
+        progress.started(profile.label)
         started = time.perf_counter()
         result = run_fixture(resident, entry_point, profile)
         seconds = time.perf_counter() - started
-        say(
+        _finished(
+            progress,
             ran={
                 "label": profile.label,
                 "executable": profile.record.executable.digest,
@@ -106,16 +91,16 @@ def _run_fixtures(resident: Any, entry_point: Any, say: Callable[..., None]) -> 
                 "elements": result.elements,
                 "worst": result.worst,
                 "seconds": f"{seconds:.6f}",
-            }
+            },
         )
 
 
-def _compile_symbolic(entry_point: Any, say: Callable[..., None]) -> None:
+def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
     """Compile the module for calls of other sizes, as this jaxlib would do while it serves."""
     from aotc_runtime.serving.compiling.symbolic import SymbolicCompiler
 
     profile = entry_point.profiles[0]
-    say(doing=f"compiling {profile.label} from its module")
+    progress.started(f"compiling {profile.label} from its module")
     compiled = SymbolicCompiler(
         entry_point.device, entry_point.name, entry_point.spec, entry_point.symbolic
     )
@@ -138,4 +123,4 @@ def _surroundings(facts: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from aotc.cli.common import Output, command, report_findings
 from aotc.cli.host_options import assumed_jaxlibs, described_hosts
-
-if TYPE_CHECKING:
-    from aotc_runtime.schema.facts import HostFacts
 
 
 @click.command(short_help="Say which target runs on which host, and how well.")
@@ -41,19 +36,24 @@ def compat(
     \b
     aotc compat digits-1.0.0.aotb --hosts facts/*.json
     """
+    import time
+
     from aotc.backends.targets import known_targets
-    from aotc.bundles.compat import judge
     from aotc.compat.host_files import read_hosts
+    from aotc.review.hosts import judge
+    from aotc.review.opened import attributed
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
     from aotc_runtime.engines.survey import detect_all
+    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.verification.trust import read_policy
 
+    known, source = known_targets(Path.cwd()), open_bundle(bundle)
+    policy, now = read_policy(trust) if trust else None, time.time()
+    read = attributed(source, policy, now)
     named = (*hosts, *facts)
-
-    def described() -> Mapping[str, HostFacts]:
-        return read_hosts(named) if named else {"this host": detect_all()}
-
-    contents, rows = judge(bundle, described, jaxlibs, known_targets(Path.cwd()), trust)
-    document = compat_document(str(bundle), contents, rows, is_verified=trust is not None)
+    described = read_hosts(named) if named else {"this host": detect_all()}
+    rows = judge(read, described, jaxlibs, known, policy, now)
+    document = compat_document(str(bundle), read, rows)
     if not out.json:
         print(*compat_lines(document), sep="\n")
     if findings := tuple(compat_findings(rows)):

@@ -10,31 +10,26 @@ from typing import Any
 from aotc.compat.matrix import Cell, Evidence, Level, Row
 from aotc.errors import finding
 from aotc.report.text import count, printable
+from aotc.review.opened import Opened
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.certificate import PASSED
 from aotc_runtime.verification.choice_report import certified_report
-from aotc_runtime.verification.contents import Contents
 
 WIDTH = 80
 SHOWN_MAX = 6
 """Hosts that are named where many are alike."""
 
 
-def compat_document(
-    bundle: str, contents: Contents, rows: Sequence[Row], *, is_verified: bool
-) -> dict[str, Any]:
-    """The matrix, JSON-able, without the findings. bundle: its path, as the caller spelled it.
-    is_verified: whether a policy was asked, which accepts the bundle's signatures then.
-    """
-    first = next(iter(contents.manifests.values()))
+def compat_document(bundle: str, read: Opened, rows: Sequence[Row]) -> dict[str, Any]:
+    """The matrix, JSON-able, without the findings. bundle: its path, as the caller spelled it."""
     return {
         "bundle": bundle,
-        "name": first.name,
-        "version": first.version,
-        "root_digest": contents.root_digest,
-        "signatures_verified": is_verified,
-        "targets": sorted(contents.manifests),
-        "absent_targets": list(contents.absent),
+        "name": read.name,
+        "version": read.version,
+        "root_digest": read.root_digest,
+        "signatures_verified": read.verified,
+        "targets": sorted(read.contents.manifests),
+        "absent_targets": list(read.contents.absent),
         "hosts": [_row_document(row) for row in rows],
         "without_target": sorted({row.host for row in rows if row.runs is None}),
     }

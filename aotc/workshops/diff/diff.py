@@ -4,25 +4,22 @@ numbers of every executable. docs/commands.md lists the kinds of changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from aotc.evidence import XLA, Coverage, ExecutableEvidence
+from aotc.review.compare import Changed, Part, compare
 from aotc.review.documents import differing
-from aotc.review.numbers import Number, numbers_of
-from aotc.review.reading import Review, ReviewedExecutable, ReviewedTarget
-from aotc.review.same_source import without_proofs
+from aotc.review.reading import Review
 from aotc.workshops.diff.changes import KINDS, NONE, Change
 from aotc.workshops.diff.module_diff import ModulePair, TextDiff, compare_texts
 from aotc_runtime import canonical
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema import shardings
-from aotc_runtime.schema.labels import without_compiling
-from aotc_runtime.schema.manifest import EntryPoint, Parity, ParityRan, WeightSet, WeightTensor
+from aotc_runtime.schema.manifest import BlobRef, Parity, ParityRan, WeightTensor
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
@@ -57,14 +54,11 @@ def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
     if before.root_digest == after.root_digest:
         return Diff(before, after, tuple(changes), ())
     pairs: dict[tuple[str, str], list[str]] = {}
-    for name in sorted(before.targets.keys() & after.targets.keys()):
-        changes += _targets(name, before.targets[name], after.targets[name])
-    matched = _matched(before, after)
-    for one, two in matched:
-        changes += _executables(one, two)
-        digests = one.record.module.digest, two.record.module.digest
-        if digests[0] != digests[1]:
-            pairs.setdefault(digests, []).append(_place(two))
+    for each in sorted(compare(before.targets, after.targets), key=_rank):
+        changes += _changes(each)
+        if each.fact.field == "module" and each.in_both:
+            digests = each.before.digest, each.after.digest
+            pairs.setdefault(digests, []).append(_place(each))
     modules = compare_texts(
         [
             ModulePair(
@@ -104,114 +98,76 @@ def _identity(review: Review) -> dict[str, Any]:
     return {"name": review.name, "version": review.version, "format": first.format_version}
 
 
-def _targets(name: str, one: ReviewedTarget, two: ReviewedTarget) -> Iterator[Change]:
-    before, after = one.manifest, two.manifest
-    yield from _structs("targets", name, before.target, after.target)
-    yield from _structs("targets", f"{name} requires", before.requires, after.requires)
-    yield from _structs("toolchain", name, before.built_with, after.built_with)
-    accepts = {"accepts_jaxlib": before.accepts_jaxlib}, {"accepts_jaxlib": after.accepts_jaxlib}
-    yield from _fields("toolchain", name, *accepts)
-    known = [{"dimensions": msgspec.to_builtins(m.dimensions)} for m in (before, after)]
-    yield from _fields("interface", name, *known)
-    for kind, field in (("targets", "mesh"), ("compilation", "compilation")):
-        parts = [getattr(m, field) for m in (before, after)]
-        stated = [{} if p is UNSET else {field: msgspec.to_builtins(p)} for p in parts]
-        yield from _fields(kind, name, *stated)
-    for set_name in sorted(before.weights.keys() | after.weights.keys()):
-        sets = before.weights.get(set_name), after.weights.get(set_name)
-        yield from _weights(f"{name} {set_name}", *sets)
-    for entry in sorted(before.entry_points.keys() | after.entry_points.keys()):
-        place = f"{entry} for {name}"
-        first, second = before.entry_points.get(entry), after.entry_points.get(entry)
-        if first is None or second is None:
-            yield Change("interface", place, "", *_presence(first, second))
-            continue
-        yield from _fields("interface", place, *map(_interface, (first, second)))
-        yield from _fields("parity", place, *map(_proofs, (first, second)))
-        compared = [{"recorded results": t.is_recorded(entry)} for t in (one, two)]
-        yield from _fields("parity", place, *compared)
-        sizes = [{_sizes(p.sizes) for p in e.profiles} for e in (first, second)]
-        for text in sorted(sizes[0] ^ sizes[1]):
-            there = ("there", NONE) if text in sizes[0] else (NONE, "there")
-            yield Change("profiles", place, text or "without sizes", *there)
-        yield from _coverage(place, one.coverage(entry), two.coverage(entry))
+_WEIGHTS = ("origin", "tensors", "blobs")
 
 
-def _interface(entry_point: Any) -> dict[str, Any]:
-    """Everything that callers and the program decide on; not what was measured."""
-    known: dict[str, Any] = msgspec.to_builtins(entry_point)
-    known.pop("profiles")
-    if "symbolic" in known:
-        known["symbolic"] = known["symbolic"]["module"]["digest"]
-    return {key: without_proofs(value) for key, value in known.items()}
+def _rank(changed: Changed) -> tuple[int | str, ...]:
+    """Executables come after what is said of targets and entry points; fields of an entry point are
+    in the order of their names.
+    """
+    fact = changed.fact
+    if fact.part is Part.EXECUTABLE:
+        return 1, changed.target
+    place = 0, changed.target, fact.part, fact.owner
+    match fact.part:
+        case Part.WEIGHTS:
+            return *place, _WEIGHTS.index(fact.field)
+        case Part.ENTRY_POINT:
+            return *place, fact.field
+    return place
 
 
-def _proofs(entry_point: EntryPoint) -> dict[str, Any]:
-    """What policies were proven by, by dimension."""
-    return {
-        f"{dimension} proof": policy.proof
-        for dimension, policy in without_compiling(entry_point).items()
-    }
+def _place(changed: Changed) -> str:
+    owner, target = changed.fact.owner, changed.target
+    match changed.fact.part:
+        case Part.WEIGHTS:
+            return f"{target} {owner}"
+        case Part.ENTRY_POINT | Part.EXECUTABLE:
+            return f"{owner} for {target}"
+    return f"{target} requires" if changed.fact.field == "requires" else target
 
 
-def _weights(place: str, one: WeightSet | None, two: WeightSet | None) -> Iterator[Change]:
-    if one is None or two is None:
-        yield Change("weights", place, "", *_presence(one, two))
-        return
-    yield from _fields("weights", place, {"origin": one.origin}, {"origin": two.origin})
-    tensors = [{t.name: _tensor(t) for t in set_.tensors} for set_ in (one, two)]
-    yield from _fields("weights", place, *tensors)
-    files = [[ref.digest for ref in set_.blobs] for set_ in (one, two)]
-    if files[0] != files[1]:
-        same = len(set(files[0]) & set(files[1]))
-        first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
-        rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
-        yield Change("weights", place, f"values{rest}", first, second)
+def _changes(changed: Changed) -> Iterator[Change]:
+    """What is listed of a fact; if one of them lacks what it is about, that alone."""
+    fact, place = changed.fact, _place(changed)
+    before, after = changed.before, changed.after
+    key = fact.part, fact.field
+    if fact.part is Part.DIMENSION:
+        yield from _fields("interface", place, before, after, f"dimensions.{fact.owner}")
+    elif not changed.in_both:
+        if kind := _PRESENCE.get(key):
+            there = [NONE if side is None else "there" for side in (before, after)]
+            yield Change(kind, place, "", there[0], there[1])
+    elif key == (Part.WEIGHTS, "blobs"):
+        yield _files(place, before, after)
+    elif fact.part is Part.EXECUTABLE and fact.field in _BLOBS:
+        yield Change(fact.field, place, "", before.digest[:19], after.digest[:19])
+    elif fact.field == "numbers":
+        for kind in sorted(before.keys() | after.keys()):
+            if before.get(kind) != after.get(kind):
+                yield _number(kind, place, before.get(kind), after.get(kind))
+    elif key in _LISTED:
+        kind, name, seen = _LISTED[key]
+        yield from _fields(kind, place, seen(before), seen(after), name)
+    elif fact.part is Part.ENTRY_POINT:
+        yield from _fields("interface", place, before, after, fact.field)
+
+
+def _files(place: str, before: Sequence[BlobRef], after: Sequence[BlobRef]) -> Change:
+    files = [[ref.digest for ref in side] for side in (before, after)]
+    same = len(set(files[0]) & set(files[1]))
+    first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
+    rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
+    return Change("weights", place, f"values{rest}", first, second)
+
+
+def _tensors(tensors: Sequence[WeightTensor]) -> dict[str, str]:
+    return {tensor.name: _tensor(tensor) for tensor in tensors}
 
 
 def _tensor(tensor: WeightTensor) -> str:
     data = f"{tensor.dtype}[{','.join(map(str, tensor.shape))}]"
     return f"{data} cut {shardings.text(tensor.sharding)}" if tensor.sharding else data
-
-
-def _coverage(place: str, one: Coverage | None, two: Coverage | None) -> Iterator[Change]:
-    if one is None or two is None:
-        return
-    tables = [
-        {
-            f"{file} {function.name}": f"{function.traced} of {function.lines} lines"
-            for file, functions in coverage.files.items()
-            for function in functions
-        }
-        for coverage in (one, two)
-    ]
-    yield from _fields("coverage", place, *tables)
-
-
-def _matched(before: Review, after: Review) -> list[tuple[ReviewedExecutable, ReviewedExecutable]]:
-    known = {(e.target, e.label): e for e in before.executables()}
-    return [(known[key], e) for e in after.executables() if (key := (e.target, e.label)) in known]
-
-
-def _executables(one: ReviewedExecutable, two: ReviewedExecutable) -> Iterator[Change]:
-    place = _place(two)
-    for kind in ("module", "executable", "fixture"):
-        first, second = (getattr(e.record, kind).digest for e in (one, two))
-        if first != second:
-            yield Change(kind, place, "", first[:19], second[:19])
-    yield from _fields("parity", place, _parity(one.record.parity), _parity(two.record.parity))
-    first_told, second_told = _compiled(one), _compiled(two)
-    # Where one side tells nothing, that is the difference.
-    for kind in sorted(first_told.keys() & second_told.keys()):
-        yield from _fields(kind, place, first_told[kind], second_told[kind])
-    numbers: Sequence[Mapping[str, Number]] = [numbers_of(e) for e in (one, two)]
-    for kind in sorted(numbers[0].keys() | numbers[1].keys()):
-        first, second = (table.get(kind) for table in numbers)
-        if first is None or second is None:
-            before, after = (NONE if n is None else str(n.value) for n in (first, second))
-            yield Change(kind, place, "", before, after)
-        elif first.value != second.value:
-            yield _number(kind, place, first.value, second.value)
 
 
 def _parity(parity: Parity) -> dict[str, str]:
@@ -220,21 +176,45 @@ def _parity(parity: Parity) -> dict[str, str]:
     return {"status": "ran", "max_abs": parity.max_abs, "max_rel": parity.max_rel}
 
 
-def _compiled(executable: ReviewedExecutable) -> dict[str, dict[str, Any]]:
-    evidence = executable.evidence
-    if evidence is None or evidence.compiled is UNSET:
-        return {}
-    known: ExecutableEvidence = evidence.compiled
-    return {
-        "operations": known.operations,
-        "compilation": known.compilation.options,
-        "placement": {
-            f"{place.name} {step}": number
-            for place in known.placement
-            if place.name != XLA
-            for step, number in place.steps.items()
-        },
-    }
+def _proofs(proofs: Mapping[str, Any]) -> dict[str, str]:
+    return {f"{name} proof": canonical.encode(proof).decode() for name, proof in proofs.items()}
+
+
+def _profiles(sizes: Sequence[str]) -> dict[str, str]:
+    return {text or "without sizes": "there" for text in sizes}
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+_PRESENCE = {(Part.WEIGHTS, "origin"): "weights", (Part.ENTRY_POINT, "function"): "interface"}
+"""Kinds of changes that say that one of them lacks an owner, each by one of its facts."""
+
+_BLOBS = ("module", "executable", "fixture")
+
+_LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
+    (Part.MANIFEST, "target"): ("targets", "", _itself),
+    (Part.MANIFEST, "requires"): ("targets", "", _itself),
+    (Part.MANIFEST, "mesh"): ("targets", "mesh", _itself),
+    (Part.MANIFEST, "built_with"): ("toolchain", "", _itself),
+    (Part.MANIFEST, "accepts_jaxlib"): ("toolchain", "accepts_jaxlib", _itself),
+    (Part.MANIFEST, "compilation"): ("compilation", "compilation", _itself),
+    (Part.WEIGHTS, "origin"): ("weights", "origin", _itself),
+    (Part.WEIGHTS, "tensors"): ("weights", "", _tensors),
+    (Part.ENTRY_POINT, "proofs"): ("parity", "", _proofs),
+    (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results", _itself),
+    (Part.ENTRY_POINT, "profiles"): ("profiles", "", _profiles),
+    (Part.ENTRY_POINT, "coverage"): ("coverage", "", _itself),
+    (Part.EXECUTABLE, "parity"): ("parity", "", _parity),
+    (Part.EXECUTABLE, "operations"): ("operations", "", _itself),
+    (Part.EXECUTABLE, "compilation"): ("compilation", "", _itself),
+    (Part.EXECUTABLE, "placement"): ("placement", "", _itself),
+}
+"""The kind of a fact's changes, what begins their paths, and what of its value is compared. What is
+not listed of an entry point is its interface; what is not listed of a manifest or an executable
+follows from that, or is told for the whole bundle.
+"""
 
 
 def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:
@@ -247,16 +227,14 @@ def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iter
             yield Change("evidence", name, "", first, second)
 
 
-def _structs(kind: str, place: str, one: Any, two: Any) -> Iterator[Change]:
-    yield from _fields(kind, place, msgspec.to_builtins(one), msgspec.to_builtins(two))
+def _fields(kind: str, place: str, before: Any, after: Any, name: str = "") -> Iterator[Change]:
+    """A change wherever two values differ. name: of the value, in paths."""
+    for path, one, two in differing(_plain(before), _plain(after), name):
+        yield Change(kind, place, path, _shown(one), _shown(two))
 
 
-def _fields(
-    kind: str, place: str, one: Mapping[str, Any], two: Mapping[str, Any]
-) -> Iterator[Change]:
-    """A change wherever two documents differ."""
-    for path, first, second in differing(one, two):
-        yield Change(kind, place, path, _shown(first), _shown(second))
+def _plain(value: Any) -> Any:
+    return UNSET if value is None or value is UNSET else msgspec.to_builtins(value)
 
 
 def _shown(value: Any) -> str:
@@ -266,17 +244,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN_MAX else sha256(text.encode())[:19]
 
 
-def _presence(one: object, two: object) -> tuple[str, str]:
-    return NONE if one is None else "there", NONE if two is None else "there"
-
-
-def _number(kind: str, place: str, before: int, after: int) -> Change:
-    return Change(kind, place, "", str(before), str(after), (before, after))
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
-
-
-def _place(executable: ReviewedExecutable) -> str:
-    return f"{executable.label} for {executable.target}"
+def _number(kind: str, place: str, before: int | None, after: int | None) -> Change:
+    told = [NONE if number is None else str(number) for number in (before, after)]
+    numbers = None if before is None or after is None else (before, after)
+    return Change(kind, place, "", told[0], told[1], numbers)

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.backends.xla.texts import Form, texts
-from aotc.review.modules import text_diff
-
-LINES_MAX = 20_000
-"""The longest module that is compared line by line; a longer one takes seconds."""
+from aotc.review.modules import compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +46,6 @@ def compare_texts(pairs: Sequence[ModulePair], lines_max: int) -> list[TextDiff]
 
 
 def _compared(pair: ModulePair, old: str, new: str, lines_max: int) -> TextDiff:
-    before, after = old.splitlines(), new.splitlines()
-    lines: list[str] = []
-    note = ""
-    if max(len(before), len(after)) > LINES_MAX:
-        note = f"modules of {len(before)} and {len(after)} lines are not compared line by line"
-    else:
-        lines = list(text_diff(before, after))
-        if not lines:
-            note = "they differ in constants of many numbers, or in how they are encoded"
+    lines, note = compared(old, new)
     kept = lines[:lines_max]
     return TextDiff(pair.places, pair.before, pair.after, tuple(kept), len(lines) - len(kept), note)

@@ -15,7 +15,7 @@ from aotc.errors import refusal
 from aotc.packing.files import prepared, write_atomically
 from aotc.packing.places import require_new_file
 from aotc.pipeline import user_code
-from aotc.pipeline.children.asking import ask
+from aotc.pipeline.children.child import ask
 from aotc.pipeline.evidence import specialized
 from aotc.pipeline.plan import every_executable
 from aotc.pipeline.scratch import ProgramJob, Scratch, scratch_folder

@@ -18,8 +18,8 @@ import numpy as np
 from aotc.capture import keys, program, raised
 from aotc.capture.like import missing
 from aotc.errors import raise_if, refusal
-from aotc.pipeline.children import asking, child
-from aotc.pipeline.children.progress import Progress
+from aotc.pipeline.children.child import runs_users_code
+from aotc.workers.child import Progress, answer
 from aotc.workshops.init import callables, wrappers
 from aotc.workshops.init.array_text import DTYPES
 from aotc.workshops.init.messages import (
@@ -39,6 +39,7 @@ from aotc_runtime.errors import AotcError
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+@runs_users_code
 def look(job: Job, progress: Progress) -> Answer:
     """Import a function, call its example, and describe its parameters.
 
@@ -179,9 +180,5 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
     return refusal("AOTC-E082", where, found, expected=expected, hint=hint)
 
 
-def main() -> int:
-    return asking.answer(Path(sys.argv[1]), Job, look)
-
-
 if __name__ == "__main__":
-    child.end(main())
+    answer(Job, look)

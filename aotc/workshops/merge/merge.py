@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aotc.packing.bundle import Form, pack, require_place
 from aotc.packing.parts import TargetPart, target_parts_of
+from aotc.review.opened import Opened, opened
 from aotc.signing.attest import attest
 from aotc.signing.provenance import Ingredient, merging
 from aotc.signing.signer import Signer
@@ -20,11 +21,7 @@ from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification import signatures
-from aotc_runtime.verification.contents import Contents
-from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import Voucher
-from aotc_runtime.verification.verify import vouch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +54,9 @@ def merge_bundles(
     parts: list[TargetPart] = []
     for path in paths:
         source = open_bundle(path)
-        vouchers: tuple[Voucher, ...] = ()
-        if policy is None:
-            contents, _ = read_unverified(source)
-        else:
-            with vouch(source, policy, now.timestamp()) as vouched:
-                contents, vouchers = vouched.finish(), vouched.signed.vouchers
-        inputs.append(_ingredient(contents, vouchers))
-        parts += target_parts_of(source, contents)
+        read = opened(source, policy, now.timestamp())
+        inputs.append(_ingredient(read))
+        parts += target_parts_of(source, read.contents)
     merged = merge(parts)
     attestation = None
     if signer is not None:
@@ -76,14 +68,13 @@ def merge_bundles(
     return MergedBundle(pack(output, form, merged, envelopes), tuple(inputs), attestation)
 
 
-def _ingredient(contents: Contents, vouchers: Sequence[Voucher]) -> Ingredient:
-    first = next(iter(contents.manifests.values()))
+def _ingredient(read: Opened) -> Ingredient:
     return Ingredient(
-        name=f"{first.name}-{first.version}",
-        root_digest=contents.root_digest,
-        targets=tuple(sorted(contents.manifests)),
-        signers=signatures.signers_of(vouchers),
-        finished=_finished(vouchers),
+        name=f"{read.name}-{read.version}",
+        root_digest=read.root_digest,
+        targets=tuple(sorted(read.contents.manifests)),
+        signers=read.signers,
+        finished=_finished(read.vouchers),
     )
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from aotc.errors import finding, raise_if
 from aotc.packing.bundle import Assembled, rooted
 from aotc.packing.parts import TargetPart
-from aotc.review.same_source import check_same_source
 from aotc.workshops.merge.fixtures_match import check_fixtures
+from aotc.workshops.merge.same_source import check_same_source
 from aotc_runtime.errors import Finding
 
 

@@ -47,6 +47,7 @@ def _parts(review: Review, names: list[str]) -> Iterator[Part]:
     for targets, axes in alike((n, _mesh(t.manifest)) for n, t in review.targets.items()):
         if axes:
             yield Facts(((f"mesh of {listed(targets)}", axes),))
+    lines = review.lines()
     for name in names:
         having = [
             (target, reviewed.manifest.entry_points[name])
@@ -57,7 +58,8 @@ def _parts(review: Review, names: list[str]) -> Iterator[Part]:
         for members, _ in groups:
             targets = [target for target, _ in members]
             title = name if len(targets) == len(review.targets) else f"{name} for {listed(targets)}"
-            yield Group(title, tuple(_entry_point(members, review.lines(name))))
+            at = lines.get(name, EntryPointLines())
+            yield Group(title, tuple(_entry_point(members, at)))
 
 
 def _dimensions(manifest: BundleManifest) -> list[tuple[str, str, str, str]]:

@@ -50,7 +50,8 @@ def _capture(review: Review) -> Iterator[Part]:
         "A line that did not run while an entry point was traced is not in its module: Python "
         "decided against it. Functions of installed packages are not counted."
     )
-    located = [(name, (coverage, review.lines(name))) for name, coverage in known]
+    stated = review.lines()
+    located = [(name, (coverage, stated.get(name, EntryPointLines()))) for name, coverage in known]
     groups = [
         (listed(dict.fromkeys(names)), coverage, lines)
         for names, (coverage, lines) in alike(located)

@@ -76,7 +76,7 @@ TABLES = {
 def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator[str]:
     found = numbers_of(executable)
     for name in columns:
-        yield amount(found[name].value, found[name].unit == "bytes") if name in found else "-"
+        yield amount(found[name], NUMBERS[name][0] == "bytes") if name in found else "-"
 
 
 def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
@@ -182,7 +182,7 @@ def _extremes(review: Review) -> Iterator[tuple[str, str, str]]:
         ("max_custom_calls", "custom_calls"),
         ("max_generated_kernels", "kernels"),
     ):
-        counts = {name: found[number].value for name, found in told.items() if number in found}
+        counts = {name: found[number] for name, found in told.items() if number in found}
         yield _largest(gate, counts, in_bytes=False)
     places: set[str] = set()
     operations: set[str] = set()

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from aotc.bundles.compat import judge_read
 from aotc.compat.matrix import Cell as Judged
 from aotc.compat.matrix import Level, Row
 from aotc.report.text import size
+from aotc.review.hosts import judge
 from aotc.review.reading import Review
 from aotc.signing.certificates import claimed
 from aotc.workshops.page.parts import Cell, Mark, Part, Section, Text, listed, table
@@ -66,10 +66,9 @@ def _compatibility(review: Review, asked: Asked) -> Iterator[Part]:
             "there, for a matrix of targets, runtimes and hosts."
         )
         return
-    rows = judge_read(
-        review.contents, review.envelopes, review.bundle, asked.hosts, asked.jaxlibs, asked.known,
-        asked.policy, asked.now.timestamp(),
-    )  # fmt: skip
+    rows = judge(
+        review, asked.hosts, asked.jaxlibs, asked.known, asked.policy, asked.now.timestamp()
+    )
     names = list(manifests)
     yield table(
         "Which target runs where",

@@ -11,9 +11,10 @@ from aotc.errors import finding, quoted, raise_if
 from aotc.lowering.text import module_text
 from aotc.packing.bundle import TargetParts, assemble
 from aotc.pipeline.scratch import scratch_folder
-from aotc.workshops.reproduce.differences import Difference, differences, side_of, side_of_parts
+from aotc.workshops.reproduce.differences import Difference, differences
 from aotc_runtime.errors import Finding
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.examine import read_unverified
 
 SHOWN_MAX = 8
@@ -43,10 +44,13 @@ class BuildAgain:
                 jobs=1 if self.jobs != 1 else 2,
                 tuning=self.tuning,
             )
-            if second.bundle.root_digest == assemble(parts).root.digest:
+            first = assemble(parts)
+            if second.bundle.root_digest == first.root.digest:
                 return
-            contents, _ = read_unverified(open_bundle(second.bundle.path))
-            found = differences(side_of_parts(parts), side_of(contents), module_text)
+            blobs = {digest: memoryview(blob.data) for digest, blob in first.blobs.items()}
+            one = Contents(first.root.digest, first.manifests, blobs, {}, ())
+            two, _ = read_unverified(open_bundle(second.bundle.path))
+            found = differences(one, two, module_text)
         raise_if(findings(found, "the first build", "the second"))
 
 

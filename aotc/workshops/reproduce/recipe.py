@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from aotc.constants import SET
 from aotc.errors import ReproducibilityError, finding, raise_if
+from aotc.review.opened import Opened, opened
 from aotc.signing.provenance import is_variable
 from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.digest import is_digest
@@ -20,10 +21,7 @@ from aotc_runtime.errors import Finding
 from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
-from aotc_runtime.verification.contents import Contents
-from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.signatures import open_envelope
-from aotc_runtime.verification.verify import vouch
 
 TARGETS_CHARACTERS_MAX = 2**16
 """The names of all targets together; they become arguments of a process, whose length is limited.
@@ -113,7 +111,7 @@ class Recipe(Struct, frozen=True):
     signers: tuple[str, ...]
 
 
-def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recipe]:
+def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]:
     """A bundle with every digest checked, and how its provenance says that it was built.
 
     policy: must accept the bundle, except for its rules on the host; None to believe any statement,
@@ -122,14 +120,12 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Contents, Recip
     ReproducibilityError: AOTC-E941 no statement describes one build, E945 one that names what no
     build records.
     """
-    source = open_bundle(path)
-    if policy is None:
-        contents, envelopes = read_unverified(source)
-        return contents, recipe_of(_unchecked(envelopes, str(path)), (), str(path))
-    with vouch(source, policy, datetime.now(UTC).timestamp()) as vouched:
-        contents, signed = vouched.finish(), vouched.signed
-    predicates = [voucher.predicate for voucher in signed.vouchers]
-    return contents, recipe_of(predicates, signed.signers, str(path))
+    read = opened(open_bundle(path), policy, datetime.now(UTC).timestamp())
+    if read.verified:
+        predicates: Iterable[bytes] = (voucher.predicate for voucher in read.vouchers)
+    else:
+        predicates = _unchecked(read.envelopes, str(path))
+    return read, recipe_of(predicates, read.signers, str(path))
 
 
 def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str) -> Recipe:

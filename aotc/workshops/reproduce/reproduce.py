@@ -14,18 +14,20 @@ from enum import Enum
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+import msgspec
+
 from aotc.backends.xla.texts import Form, texts
 from aotc.capture.packages import normalized
 from aotc.config import tuning_file
 from aotc.constants import EVERYTHING
 from aotc.errors import UsageError, finding, quoted, raise_if
 from aotc.installing import install_packages
-from aotc.pipeline.children import child
 from aotc.pipeline.scratch import scratch_folder
 from aotc.pipeline.tasks import identity
-from aotc.processes import GRACE_SECONDS, Processes, describe_status, inherited
+from aotc.processes import GRACE_SECONDS, Processes, describe_status
+from aotc.workers import environment
 from aotc.workshops.reproduce.build_again import findings
-from aotc.workshops.reproduce.differences import Side, differences, side_of
+from aotc.workshops.reproduce.differences import differences
 from aotc.workshops.reproduce.recipe import Recipe, read_recipe
 from aotc.workshops.reproduce.source_check import check_files, find_manifest, read_elsewhere
 from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
@@ -36,7 +38,7 @@ from aotc_runtime.verification.examine import read_unverified
 
 OURS = ("aotc", "aotc-runtime")
 RUN = (
-    "from aotc.processes import end_with_parent; end_with_parent(); "
+    "from aotc.workers.child import end_with_parent; end_with_parent(); "
     "import runpy; runpy.run_module('aotc.cli.main', run_name='__main__', alter_sys=True)"
 )
 """Python code that runs `aotc.cli.main` and ends when the process that started it does."""
@@ -105,7 +107,7 @@ def reproduce(
     if tuning:
         tuning_file.read(tuning)
     on_stage("reading the bundle")
-    contents, recipe = read_recipe(path, policy)
+    read, recipe = read_recipe(path, policy)
     found = manifest or find_manifest(source, recipe)
     raise_if(check_files(found, source, recipe, tuning))
     changed = _changed_packages(recipe.packages)
@@ -127,23 +129,21 @@ def reproduce(
             raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
         built, _ = read_unverified(open_bundle(again))
-        if built.root_digest != contents.root_digest:
+        if built.root_digest != read.root_digest:
             on_stage("comparing")
+            manifests = built.manifests
             present = {
-                name: built.manifests[name]
-                for name in contents.manifests
-                if name in built.manifests
+                name: manifests[name] for name in read.contents.manifests if name in manifests
             }
-            second = Side(present, built.blobs)
-            different = differences(side_of(contents), second, _module_text)
+            second = msgspec.structs.replace(built, manifests=present)
+            different = differences(read.contents, second, _module_text)
             told = [*other, *_other_values(recipe.variables)]
             raise_if([*told, *findings(different, str(path), "the new build")])
-    first = next(iter(contents.manifests.values()))
     return Reproduced(
-        name=first.name,
-        version=first.version,
-        root_digest=contents.root_digest,
-        targets=tuple(contents.manifests),
+        name=read.name,
+        version=read.version,
+        root_digest=read.root_digest,
+        targets=tuple(read.contents.manifests),
         recipe=recipe,
         manifest=found,
         installed=bool(changed),
@@ -198,7 +198,7 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
     """AOTC-E946 for each variable that the recorded build read, and that is set in one of the two
     builds only. That need not make a difference.
     """
-    here = child.clean_environment({})
+    here = environment.clean({})
     for name, was_set in variables.items():
         if name != EVERYTHING and was_set != (name in here):
             yield finding(
@@ -216,7 +216,7 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
 
 def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
     """AOTC-E946 for the variables that are set in both builds, perhaps to other values."""
-    here = child.clean_environment({})
+    here = environment.clean({})
     shared = [name for name, was_set in variables.items() if was_set and name in here]
     if EVERYTHING in variables:
         shared.append("all others, which the program read together")
@@ -279,7 +279,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     """Run a build to its end, and raise its findings here. Its temporary files lie in the scratch
     folder, so that they are removed even if the build is killed.
     """
-    kept = inherited(without=("AOTC_",))
+    kept = environment.inherited(without=("AOTC_",))
     with processes.started(
         [*command, "--json", "--cache", "off"],
         # It has groups of its own to end.

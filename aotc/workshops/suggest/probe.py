@@ -12,9 +12,9 @@ from aotc import constants
 from aotc.backends.registry import backend_for
 from aotc.config import values
 from aotc.config.build_manifest import BuildManifest
-from aotc.pipeline.children.asking import ask
+from aotc.pipeline.children.child import ask
 from aotc.pipeline.tasks.workers import stopping_pool
-from aotc.stages import CompileJob, Module
+from aotc.stages import CompileJob
 from aotc.workshops.suggest.traffic.cost import CostModel, Elements, fit, interpolate, probe_sizes
 from aotc.workshops.suggest.traffic.messages import Answer, Job
 from aotc.workshops.suggest.traffic.space import Points, Space
@@ -96,10 +96,7 @@ def _compile(
     backend = backend_for(target.platform)
 
     def one(index: int) -> Artifact:
-        kept = answer.modules[index]
-        module = Module(
-            kept.artifact, kept.digest, kept.stablehlo_version, kept.custom_call_targets
-        )
+        module = answer.modules[index]
         made = backend.compile(CompileJob(label(space.entry_point, sizes[index]), module, target))
         memory = made.memory
         used = memory.output_bytes + memory.temp_bytes - memory.alias_bytes

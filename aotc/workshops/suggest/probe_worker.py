@@ -8,12 +8,10 @@ compiled unless calls are to be timed.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,17 +24,19 @@ from aotc.capture.weights import Weights, load
 from aotc.config import values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
-from aotc.pipeline.children import asking, child
-from aotc.pipeline.children.progress import Progress
-from aotc.workshops.suggest.traffic.messages import Answer, Job, KeptModule, Probe
+from aotc.pipeline.children.child import runs_users_code
+from aotc.workers.child import Progress, answer
+from aotc.workshops.suggest.traffic.messages import Answer, Job, Probe
 from aotc.workshops.suggest.xla_cost import cost_of_call
 
 ROUNDS = 7
 SECONDS_PER_TURN = 0.02
 
 
+@runs_users_code
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
+    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     manifest = _with_random_inputs(values.decode(job.manifest), job.entry_point)
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     spec = manifest.entry_points[job.entry_point]
@@ -56,7 +56,10 @@ def probe(job: Job, progress: Progress) -> Answer:
         seconds = _turns([_call(each, weights, manifest) for each in traced])
     return Answer(
         probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
-        modules={index: _module(traced[index]) for index in job.kept},
+        modules={
+            index: portable(traced[index].lowered[HOST].compiler_ir("stablehlo"))
+            for index in job.kept
+        },
     )
 
 
@@ -79,13 +82,6 @@ def _probe(traced: TracedProfile, seconds: float) -> Probe:
         bytes_accessed=cost.bytes_accessed,
         open_loops=cost.open_loops,
         seconds=seconds,
-    )
-
-
-def _module(traced: TracedProfile) -> KeptModule:
-    module = portable(traced.lowered[HOST].compiler_ir("stablehlo"))
-    return KeptModule(
-        module.artifact, module.digest, module.stablehlo_version, module.custom_call_targets
     )
 
 
@@ -125,10 +121,5 @@ def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
     return [statistics.median(mine) for mine in times]
 
 
-def main() -> int:
-    warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    return asking.answer(Path(sys.argv[1]), Job, probe)
-
-
 if __name__ == "__main__":
-    child.end(main())
+    answer(Job, probe)

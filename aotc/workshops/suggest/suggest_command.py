@@ -69,7 +69,7 @@ def suggest(
     if max_bytes and cost == "elements":
         raise click.UsageError("--max-bytes needs compiled probes, not --cost elements")
     from aotc.packing.files import prepared
-    from aotc.pipeline.children.child import ignored_variables
+    from aotc.workers import environment
     from aotc.workshops.suggest.drawing import drawn, require_drawable
     from aotc.workshops.suggest.picture import picture
     from aotc.workshops.suggest.probe import CostKind
@@ -79,7 +79,7 @@ def suggest(
 
     if plot:
         require_drawable(plot)
-    if ignored := ignored_variables():
+    if ignored := environment.ignored():
         note_ignored(ignored)
     found = find(
         manifest,

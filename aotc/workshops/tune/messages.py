@@ -17,14 +17,6 @@ SECONDS_PER_EXECUTABLE = 60.0
 
 ROUNDS_MIN = 3
 
-JOB_FILE, ANSWER_FILE = "tune.json", "tuned.json"
-
-TURN = "turn "
-"""Begins a line of the measuring process: the candidate that runs from here on."""
-
-DONE = "done "
-"""Begins a line of the measuring process: an executable whose turns are over."""
-
 
 class Job(Struct, frozen=True):
     """bundle, policy: paths.  targets: names of the bundle's targets, one per candidate, the

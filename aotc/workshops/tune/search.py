@@ -15,13 +15,13 @@ import msgspec
 from aotc.backends.protocol import Backend
 from aotc.errors import CompileError
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
-from aotc.pipeline.children import child
 from aotc.pipeline.provisional import pack_provisional
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks.workers import stopping_pool
 from aotc.pipeline.tune import Assemble
 from aotc.processes import Processes
 from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
+from aotc.workers import environment
 from aotc.workshops.tune import isolated, messages
 from aotc.workshops.tune.candidates import DEFAULT, candidates_for
 from aotc.workshops.tune.choose import MARGIN, choose, summarize
@@ -147,7 +147,7 @@ def _measure(
             executables=tuple(compiled),
         ),
         folder,
-        child.clean_environment({}),
+        environment.clean({}),
         processes,
         step,
     )

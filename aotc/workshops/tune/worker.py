@@ -14,9 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from aotc.processes import end_with_parent
+from aotc.workers.child import Progress, answer
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
 from aotc_runtime.engines.registry import detect
@@ -37,15 +35,18 @@ from aotc_runtime.verification.verify import judge, require, vouch
 type Call = Callable[[], Any]
 
 
-def measure(job: Job, say: Callable[[str], None]) -> Answer:
-    """Load every candidate, check its fixtures, and time what is to be measured."""
+def measure(job: Job, progress: Progress) -> Answer:
+    """Load every candidate, check its fixtures, and time what is to be measured.
+
+    progress: told of each turn, by its candidate, and of each executable whose turns are over.
+    """
     facts = detect()
     threads = engine.processor().threads
     policy = read_policy(Path(job.policy))
     calls: dict[ExecutableKey, dict[str, Call]] = {}
     unfit: list[Unfit] = []
     for target in job.targets:
-        say(messages.TURN + target)
+        progress.started(target)
         wanted = [key for owner, key in job.executables if owner == target]
         try:
             resident = _resident(job, policy, target)
@@ -66,8 +67,9 @@ def measure(job: Job, say: Callable[[str], None]) -> Answer:
     times = []
     for key, candidates in calls.items():
         if job.targets[0] in candidates:
-            times.append(Times(key, _turns(candidates, say)))
-        say(messages.DONE + key.entry_point)
+            times.append(Times(key, _turns(candidates, progress)))
+        progress.finished(key.entry_point)
+    assert "jax" not in sys.modules, "the runtime never imports jax"
     return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)
 
 
@@ -94,11 +96,11 @@ def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
     return lambda: function(*positional, **named)
 
 
-def _turns(candidates: dict[str, Call], say: Callable[[str], None]) -> dict[str, list[float]]:
+def _turns(candidates: dict[str, Call], progress: Progress) -> dict[str, list[float]]:
     """Median microseconds of a call by candidate and round."""
     first: dict[str, float] = {}
     for target, call in candidates.items():
-        say(messages.TURN + target)
+        progress.started(target)
         call()
         started = time.perf_counter()
         call()
@@ -111,7 +113,7 @@ def _turns(candidates: dict[str, Call], say: Callable[[str], None]) -> dict[str,
     for number in range(rounds):
         # Backwards every other time: whatever one leaves behind, its neighbours take turns in it.
         for target in order if number % 2 == 0 else order[::-1]:
-            say(messages.TURN + target)
+            progress.started(target)
             times[target].append(_median(candidates[target]))
     return times
 
@@ -131,19 +133,5 @@ def _median(call: Call) -> float:
     return statistics.median(times)
 
 
-def main() -> None:
-    end_with_parent()
-    folder = Path(sys.argv[1])
-    job = msgspec.json.decode((folder / messages.JOB_FILE).read_bytes(), type=Job)
-
-    def say(line: str) -> None:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-    answer = measure(job, say)
-    assert "jax" not in sys.modules, "the runtime never imports jax"
-    (folder / messages.ANSWER_FILE).write_bytes(msgspec.json.encode(answer))
-
-
 if __name__ == "__main__":
-    main()
+    answer(Job, measure)

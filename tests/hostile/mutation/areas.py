@@ -167,6 +167,12 @@ AREAS = (
         ("parity/isolated.py", "workshops/certify/isolated.py"),
         ("tests/unit/parity/test_isolated.py", "tests/unit/workshops/certify/test_isolated.py"),
     ),
+    Area(
+        TOOLCHAIN,
+        ("workers/parent.py", "workers/child.py"),
+        ("tests/unit/workers",),
+        in_file=True,
+    ),
     Area(TOOLCHAIN, ("compat/host_files.py",), ("tests/unit/compat/test_host_files.py",)),
     Area(
         TOOLCHAIN,
@@ -182,7 +188,7 @@ AREAS = (
         (
             "workshops/merge/merge.py",
             "workshops/merge/merging.py",
-            "review/same_source.py",
+            "workshops/merge/same_source.py",
         ),
         (
             "tests/unit/workshops/merge/test_merged_bundles.py",
@@ -199,7 +205,7 @@ AREAS = (
     Area(TOOLCHAIN, ("compat/matrix.py",), ("tests/unit/compat",), decisions=True),
     Area(
         TOOLCHAIN,
-        ("workshops/certify/certify.py", "bundles/compat.py", "signing/certificates.py"),
+        ("workshops/certify/certify.py", "review/hosts.py", "signing/certificates.py"),
         (
             "tests/unit/workshops/certify/test_certify_predicates.py",
             "tests/unit/workshops/certify/test_command_certify.py",
@@ -261,7 +267,7 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("review/documents.py", "review/modules.py"),
+        ("review/documents.py", "review/modules.py", "review/opened.py", "review/compare.py"),
         ("tests/unit/review", "tests/unit/workshops/diff/test_diff.py"),
         decisions=True,
     ),

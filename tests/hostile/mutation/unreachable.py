@@ -58,6 +58,10 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         "late > KILLING_SECONDS -> (late >= KILLING_SECONDS)",
     ): "no clock shows exactly that",
     ("process_guard.py", "late >= 0 -> (late > 0)"): "no clock shows exactly that",
+    (
+        "bounded.py",
+        "silent <= self._seconds + unseen -> (silent < self._seconds + unseen)",
+    ): "no clock shows exactly that",
 }
 """Survivors that no input can tell, by file and text, with what stood there if the other way round
 it is told, each with the reason.

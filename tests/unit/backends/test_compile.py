@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from aotc.backends.registry import backend_for
-from aotc.backends.worker_folder import Result
+from aotc.backends.results import Result
 from aotc.backends.xla import compile as compiling
 from aotc.backends.xla import objects, private, protobuf
 from aotc.backends.xla.compile import XlaBackend
 from aotc.backends.xla.protobuf import BYTES, Field
 from aotc.errors import CompileError
 from aotc.stages import CompileJob, Executable, Module
+from aotc.workers.child import ANSWER
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Target
 
@@ -82,7 +83,7 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
     """What it imported would lie in the same arena as the compiler's own memory."""
     watched = (
         "import sys, threading\n"
-        "from aotc.backends import worker_folder\n"
+        "from aotc.workers.child import answer\n"
         "from aotc.backends.xla import job, worker\n"
         "start = threading.Thread.start\n"
         "def begin(thread):\n"
@@ -95,7 +96,7 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
         "    new = sorted(set(sys.modules) - thread.before)\n"
         f"    print(*new, file=open({str(tmp_path / 'new')!r}, 'w'), flush=True)\n"
         "threading.Thread.join = end\n"
-        "worker_folder.answer(job.Job, worker.compile_apart)\n"
+        "answer(job.Job, lambda job, progress: worker.compile_apart(job))\n"
     )
     worker(watched).compile(make_job())
     assert (tmp_path / "new").read_text() == "\n"
@@ -218,14 +219,15 @@ def test_a_crash_of_the_compiler_is_reported_with_what_it_said(
 FULL_DISK = """
 import resource, signal
 from msgspec import Struct
-from aotc.backends.worker_folder import Result, answer
+from aotc.backends.results import Result
+from aotc.workers.child import answer
 
 class Any(Struct):
     pass
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-answer(Any, lambda job, artifact: (Result(), bytes(1000)))
+answer(Any, lambda job, progress: Result(serialized=bytes(1000)))
 """
 
 
@@ -239,7 +241,10 @@ def test_a_worker_without_room_for_its_result_is_understood_although_there_is_ro
 def test_what_a_crash_said_is_shown_without_the_log_of_passes(make_job: MakeJob) -> None:
     line = "I1121 13:45:33.590729 24433 hlo_pass_pipeline.cc:211]   HLO pass dce"
     error = failure(
-        worker(f"print('the end'); print({line!r}); raise SystemExit(3)"), make_job(ADD)
+        worker(
+            f"import sys; sys.stderr.write('the end\\n' + {line!r} + '\\n'); raise SystemExit(3)"
+        ),
+        make_job(ADD),
     )
     assert error.findings[0].found == "exit status 3\n| the end"
 
@@ -272,17 +277,19 @@ def test_a_feature_that_llvm_does_not_know_is_refused(make_job: MakeJob, v3: Tar
     assert "quantum" in error.findings[0].found
 
 
+def answering(serialized: bytes, folder: Path) -> XlaBackend:
+    """A backend whose worker answers with these bytes, whatever it is asked for."""
+    memory = dict.fromkeys(("argument", "output", "temp", "alias"), 0)
+    made = folder / ANSWER
+    made.write_bytes(msgspec.msgpack.encode(Result(serialized=serialized, memory=memory)))
+    return worker(f"import shutil, sys; shutil.copy({str(made)!r}, sys.argv[1])")
+
+
 def test_code_for_another_machine_than_the_target_is_refused(
     varied: Executable, make_job: MakeJob, v3: Target, tmp_path: Path
 ) -> None:
     """A jaxlib that ignored the target would be found out by what is in the executable."""
-    (tmp_path / "executable.bin").write_bytes(varied.serialized)
-    result = Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
-    (tmp_path / "result.json").write_bytes(msgspec.json.encode(result))
-    copying = worker(
-        f"import shutil; [shutil.copy({str(tmp_path)!r} + '/' + n, '.')"
-        " for n in ('executable.bin', 'result.json')]"
-    )
+    copying = answering(varied.serialized, tmp_path)
     assert copying.compile(make_job()).digest == varied.digest
     weaker = tuple(feature for feature in v3.features if feature != "avx2")
     for other in ({"features": weaker}, {"cpu": "haswell"}, {"triple": "x86_64-pc-linux-musl"}):
@@ -291,12 +298,7 @@ def test_code_for_another_machine_than_the_target_is_refused(
 
 
 def test_an_executable_of_unknown_layout_is_refused(make_job: MakeJob, tmp_path: Path) -> None:
-    result = Result(memory=dict.fromkeys(("argument", "output", "temp", "alias"), 0))
-    (tmp_path / "result.json").write_bytes(msgspec.json.encode(result))
-    copying = worker(
-        f"import shutil; shutil.copy({str(tmp_path / 'result.json')!r}, '.')\n"
-        "open('executable.bin', 'wb').write(b'something else')"
-    )
+    copying = answering(b"something else", tmp_path)
     assert failure(copying, make_job(ADD)).code == "AOTC-E906"
 
 

@@ -11,4 +11,4 @@ def test_nothing_large_is_imported_before_the_process_starts_anew() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     imported = done.stdout.split()
     assert "aotc.backends.xla.worker" in imported
-    assert not {"msgspec", "numpy", "jaxlib", "aotc.backends.worker_folder"} & set(imported)
+    assert not {"msgspec", "numpy", "jaxlib", "aotc.workers.child"} & set(imported)

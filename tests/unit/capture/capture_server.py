@@ -1,4 +1,4 @@
-"""Runs the capture worker's `main` for each request, in a fork of one process with jax imported.
+"""Does the capture worker's work for each request, in a fork of one process with jax imported.
 
 A request is a line of JSON, the folder with its job; the answer is the worker's exit status. Every
 capture has a process of its own, as in a build, and none pays for the import of jax.
@@ -13,6 +13,13 @@ import traceback
 from pathlib import Path
 
 from aotc.pipeline.children import capture_worker
+from aotc.pipeline.children.recorded import Job
+from aotc.pipeline.scratch import Scratch
+from aotc.workers.child import Progress, answer
+
+
+def capture(job: Job, progress: Progress) -> None:
+    capture_worker.work(Scratch(Path(job.folder)), job.program, progress)
 
 
 def serve_one(folder: str) -> int:
@@ -21,7 +28,7 @@ def serve_one(folder: str) -> int:
         os.dup2(os.open(Path(folder, name), os.O_WRONLY | os.O_CREAT, 0o600), descriptor)
     sys.argv = ["capture_worker", folder]
     try:
-        return capture_worker.main()
+        answer(Job, capture)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - the end of the process reports it

@@ -15,9 +15,11 @@ from capturing import HEADER, IMPORTS, ONE_INPUT, Capture, Outcome
 
 from aotc import constants
 from aotc.config.build_manifest import read_build_manifest
-from aotc.pipeline.children import child
+from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.plan import every_executable
 from aotc.pipeline.scratch import ProgramJob, Scratch
+from aotc.workers.child import FINDINGS, JOB
+from aotc.workers.environment import clean
 from aotc_runtime.errors import AotcError, Finding
 
 
@@ -30,7 +32,7 @@ def capture_server() -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-W", "ignore::RuntimeWarning", str(script)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=child.clean_environment(environment),
+        env=clean(environment),
         text=True,
     ) as process:
         yield process
@@ -51,8 +53,6 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
     ) -> Outcome:
         folder = tmp_path / name
         folder.mkdir()
-        if keep_going:
-            Scratch(folder).keep_going()
         for file_name, data in (files or {}).items():
             (tmp_path / file_name).write_bytes(data)
         (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
@@ -63,13 +63,14 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         except AotcError as error:
             return Outcome(error.exit_code, error.findings, Scratch(folder), "")
         wanted = {name: parsed.executables(name) for name in parsed.targets}
-        job = ProgramJob(parsed, parsed.targets, every_executable(wanted))
-        Scratch(folder).write_job(job)
+        program = ProgramJob(parsed, parsed.targets, every_executable(wanted), keep_going)
+        job = Job("capture_worker", str(parsed.path), str(folder), program.encode())
+        (folder / JOB).write_bytes(msgspec.msgpack.encode(job))
         assert capture_server.stdin is not None and capture_server.stdout is not None
         capture_server.stdin.write(json.dumps(str(folder)) + "\n")
         capture_server.stdin.flush()
         status = int(capture_server.stdout.readline())
-        file = folder / child.FINDINGS_FILE
+        file = folder / FINDINGS
         findings = msgspec.json.decode(file.read_bytes()) if file.exists() else []
         return Outcome(
             exit_code=status,

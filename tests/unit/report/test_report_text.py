@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import pytest
 
 from aotc.report.inspect import bundle_report
 from aotc.report.text import print_bundle, printable, size, tuned_text
+from aotc.review.reading import review
 from aotc_runtime.system.store import open_bundle
 
+NOW = datetime.now(UTC)
 ODD = ["[/red]", "[bold]x", "\x1b[2J", "a\nok forged", "\x9b31m", "\udcff", "[link=x]y[/link]"]
 
 
 @pytest.fixture
 def report(digits_bundle: tuple[Path, Path]) -> dict[str, Any]:
-    return copy.deepcopy(bundle_report(open_bundle(digits_bundle[0])))
+    return copy.deepcopy(bundle_report(review(open_bundle(digits_bundle[0]), None, NOW)))
 
 
 @pytest.mark.parametrize("text", ODD)

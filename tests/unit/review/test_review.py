@@ -57,7 +57,7 @@ def test_a_bundle_without_evidence_is_read_as_before(
     bundle = repack(None)
     found = review(bundle, None, NOW)
     assert [e.evidence for e in found.executables()] == [None] * 3
-    report = bundle_report(bundle)
+    report = bundle_report(found)
     assert "coverage" not in next(iter(report["targets"].values()))["entry_points"]["predict"]
     new = review(open_bundle(digits_bundle[0]), None, NOW)
     changes = diff(found, new, lines_max=0).changes

@@ -14,16 +14,15 @@ from aotc.config.build_manifest import (
     EntryPointSpec,
     FixtureSpec,
 )
-from aotc.config.policies import PadSpec, Policy, SplitSpec
 from aotc.config.specs import ToleranceSpec
 from aotc.shapes.plan import plan_trials
 from aotc.shapes.samples import ranges
 from aotc.shapes.trials import EntryTrials, PlannedTrial, Sizes
 from aotc.stages import CapturedEntryPoint
-from aotc_runtime.schema.manifest import DType, KeyImpl, TensorSpec
+from aotc_runtime.schema.manifest import DimensionPolicy, DType, KeyImpl, Pad, Split, TensorSpec
 from aotc_runtime.schema.tree import Leaf
 
-PAD = PadSpec(fill={}, mask="", length="")
+PAD = Pad(fill={}, mask="", length="", proof=())
 
 
 def tensor(path: str, shape: tuple[int | str, ...], dtype: DType = DType.FLOAT32) -> TensorSpec:
@@ -31,7 +30,7 @@ def tensor(path: str, shape: tuple[int | str, ...], dtype: DType = DType.FLOAT32
 
 
 def entry_point(
-    policies: Mapping[str, Policy], relations: tuple[str, ...], fixtures: FixtureSpec
+    policies: Mapping[str, DimensionPolicy], relations: tuple[str, ...], fixtures: FixtureSpec
 ) -> EntryPointSpec:
     return EntryPointSpec(
         function="m:f",
@@ -48,7 +47,7 @@ def entry_point(
 
 
 def planned(
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, DimensionPolicy],
     profiles: list[Sizes],
     *,
     inputs: tuple[TensorSpec, ...] = (tensor("x", ("batch", "seq")),),
@@ -164,7 +163,7 @@ def test_integers_hold_what_is_stated_or_else_recorded(
 
 def test_booleans_with_a_declared_fill_hold_it_in_every_trial() -> None:
     own = (tensor("x", ("batch", "seq")), tensor("keep", ("seq",), DType.BOOL))
-    pad = PadSpec(fill={"keep": False}, mask="", length="")
+    pad = Pad(fill={"keep": "False"}, mask="", length="", proof=())
     entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=own)
     assert (entry.held, entry.fills) == ((1,), {1: "False"})
 
@@ -175,21 +174,21 @@ def test_masks_and_lengths_are_known_by_their_leaf() -> None:
         tensor("mask", ("seq",), DType.BOOL),
         tensor("n", (), DType.INT32),
     )
-    pad = PadSpec(fill={}, mask="mask", length="n")
+    pad = Pad(fill={}, mask="mask", length="n", proof=())
     entry = planned({"seq": pad}, [{"batch": 1, "seq": 8}], inputs=inputs)
     assert (entry.masks, entry.lengths) == ({1: ("seq",)}, {2: "seq"})
 
 
 def test_a_split_is_tried_as_twice_a_profile_and_as_two_different_ones() -> None:
     profiles = [{"batch": size, "seq": 8} for size in (1, 8, 40)]
-    every = planned({"batch": SplitSpec()}, profiles).trials
+    every = planned({"batch": Split(proof=())}, profiles).trials
     trials = [t for t in every if t.inputs == "fixture"]
     tried = [(t.sizes["batch"], [p["batch"] for p in t.profiles]) for t in trials]
     assert tried == [(2, [1, 1]), (16, [8, 8]), (9, [8, 1]), (48, [40, 8])]
 
 
 def test_every_call_is_also_tried_with_inputs_that_are_all_low_and_all_high() -> None:
-    for policy in (PAD, SplitSpec()):
+    for policy in (PAD, Split(proof=())):
         trials = planned({"batch": policy}, [{"batch": 8, "seq": 4}]).trials
         fixture, low, high = (
             {trial.sizes["batch"] for trial in trials if trial.inputs == inputs}
@@ -213,7 +212,7 @@ def test_low_beside_high_numbers_are_tried_at_the_smallest_size_below_each_profi
 def test_low_beside_high_numbers_are_tried_for_several_dimensions_only_where_none_is_padded_alone(
     relations: tuple[str, ...], expected: list[tuple[str, ...]]
 ) -> None:
-    policies: dict[str, Policy] = {"batch": PAD, "seq": PAD}
+    policies: dict[str, DimensionPolicy] = {"batch": PAD, "seq": PAD}
     entry = planned(policies, [{"batch": 8, "seq": 16}], relations=relations)
     assert [t.dimensions for t in entry.trials if t.inputs == "mixed"] == expected
 
@@ -235,7 +234,7 @@ def test_the_smallest_sizes_that_a_relation_allows_are_tried_together() -> None:
 
 
 def test_a_split_that_a_relation_allows_only_beside_padding_is_tried_beside_padding() -> None:
-    policies = {"batch": SplitSpec(), "seq": PAD}
+    policies: dict[str, DimensionPolicy] = {"batch": Split(proof=()), "seq": PAD}
     entry = planned(policies, [{"batch": 8, "seq": 64}], relations=("batch*seq <= 512",))
     split = [t for t in entry.trials if not t.fill and t.inputs == "fixture"]
     assert [(t.sizes, t.profiles) for t in split] == [

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from aotc.config.build_manifest import EntryPointSpec, FixtureSpec, InputLeaf
-from aotc.config.policies import PadSpec
 from aotc.config.specs import ToleranceSpec
 from aotc.shapes.run import Array
 from aotc.shapes.samples import sampled
-from aotc_runtime.schema.manifest import DType, TensorSpec
+from aotc_runtime.schema.manifest import DType, Pad, TensorSpec
 
 type Tensors = tuple[TensorSpec, ...]
 
@@ -40,7 +39,7 @@ def numbers(
         donate=(),
         profiles=(),
         relations=(),
-        policies={"rows": PadSpec(fill={}, mask="mask", length="")},
+        policies={"rows": Pad(fill={}, mask="mask", length="", proof=())},
         tolerance=ToleranceSpec(rtol=1e-5, atol=0.0),
         fixtures=FixtureSpec(file=None, seed=0, ranges=ranges or {}),
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,39 +13,15 @@ SIZES_MAX = 1024
 """Sizes of one dimension among which levels are chosen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lattice:
-    """levels: sorted sizes by dimension."""
-
-    levels: tuple[NDArray[np.int64], ...]
-
-    def points(self) -> Points:
-        """Every combination, int64[m, d]."""
-        return np.array(list(product(*self.levels)), dtype=np.int64).reshape(-1, len(self.levels))
-
-    def floor(self, points: Points) -> Points:
-        """Each size lowered to a level. The lowest level is the smallest size there is."""
-        columns = [
-            levels[np.searchsorted(levels, column, side="right") - 1]
-            for levels, column in zip(self.levels, points.T, strict=True)
-        ]
-        return np.stack(columns, axis=1)
-
-    def ceiling(self, points: Points) -> Points:
-        """Each size raised to a level. The highest level is the largest size there is."""
-        columns = [
-            levels[np.searchsorted(levels, column, side="left")]
-            for levels, column in zip(self.levels, points.T, strict=True)
-        ]
-        return np.stack(columns, axis=1)
+type Sizes = NDArray[np.int64]
 
 
 def lattice(
     space: Space, points: Points, counts: Counts, model: CostModel, most: int, *, lowers: bool
-) -> Lattice:
-    """Levels for these points: every size where it has to be met exactly, in the other dimensions
-    as many as give at most `most` combinations, such that lowering or raising the sizes to them
-    changes the costs least. lowers: which of the two.
+) -> tuple[Sizes, ...]:
+    """Sorted levels by dimension: every size where it has to be met exactly, in the others as many
+    as give at most `most` combinations, such that lowering or raising the sizes to them changes the
+    costs least. lowers: which of the two.
     """
     distinct = [np.unique(column) for column in points.T]
     room = float(most)
@@ -67,7 +40,7 @@ def lattice(
             costs = _costs(points, counts, model, index, sizes)
             levels[index] = _levels(sizes, weights, costs, share, lowers=lowers)
         room /= len(levels[index])
-    return Lattice(tuple(levels))
+    return tuple(levels)
 
 
 def _costs(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from aotc.stages import Module
+
 
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.values` encodes it.  sizes: what to trace the entry point at.
@@ -32,17 +34,8 @@ class Probe(Struct, frozen=True):
     seconds: float
 
 
-class KeptModule(Struct, frozen=True):
-    """The fields of `aotc.stages.Module`."""
-
-    artifact: bytes
-    digest: str
-    stablehlo_version: str
-    custom_call_targets: tuple[str, ...]
-
-
 class Answer(Struct, frozen=True):
     """modules: by index of the probe."""
 
     probes: list[Probe]
-    modules: dict[int, KeptModule]
+    modules: dict[int, Module]

@@ -1,5 +1,5 @@
-"""What requests cost that may be split into several calls: the loader's decisions, for many
-requests and thousands of sets of profiles.
+"""What requests cost, also those that may be split into several calls: the loader's decisions, for
+many requests and thousands of sets of profiles.
 
 The loader looks for a split only where no single call serves, and tries the dimensions in order.
 Its parts depend on the total and on which sizes there are to choose from, so they are worked out
@@ -59,22 +59,20 @@ class _Along:
 
 
 class Requests:
-    """Points of a space in which some dimension is split."""
+    """Points of a space, in which dimensions may be split."""
 
     def __init__(self, space: Space, points: Points) -> None:
-        self._space, self._number = space, len(points)
+        self._space, self._points = space, points
         self._along = [
             _along(points, column) for column, axis in enumerate(space.axes) if axis.splits
         ]
 
-    @property
-    def sums(self) -> int:
-        """How many totals a new choice of sizes takes working out."""
-        return sum(len(each.totals) for each in self._along)
-
     def costs(self, profiles: Points, costs: Costs) -> Costs:
         """float64[n]: what each request costs; inf where it is refused. costs: of the profiles."""
-        paid = np.full(self._number, np.inf)
+        if not self._along and len(profiles):
+            by = assign(self._space, self._points, profiles, costs)
+            return np.where(by >= 0, costs[by], np.inf)
+        paid = np.full(len(self._points), np.inf)
         for along in self._along:
             left = np.isinf(paid)
             paid[left] = self._by_parts(along, profiles, costs)[along.other_of, along.total_of][

@@ -47,10 +47,6 @@ class Served:
         return found
 
     @property
-    def coverage(self) -> float:
-        return self.covered / self.requests if self.requests else 1.0
-
-    @property
     def padding(self) -> float:
         """Elements that are padding, per element asked for."""
         return self.padded_elements / self.elements - 1 if self.elements else 0.0

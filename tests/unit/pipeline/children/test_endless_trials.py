@@ -11,14 +11,14 @@ import msgspec
 SCRIPT = """
 import sys, threading
 from pathlib import Path
-from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.children.trial_reference import _ending
 from aotc.shapes.trials import EntryTrials, PlannedTrial
+from aotc.workers.child import Progress
 
 trial = PlannedTrial(("n",), {"n": 3}, ({"n": 4},), sys.argv[2])
 entry = EntryTrials("f", 0.0, 0.0, {}, (), {}, {}, (trial,))
-scratch = Scratch(Path(sys.argv[1]))
-with _ending(entry, trial, float(sys.argv[3]), scratch, lambda *keys: ".".join(keys)):
+progress = Progress(sys.stdout, Path(sys.argv[1]))
+with _ending(entry, trial, float(sys.argv[3]), progress, lambda *keys: ".".join(keys)):
     threading.Event().wait(float(sys.argv[4]))
 """
 

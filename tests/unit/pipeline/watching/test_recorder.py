@@ -4,59 +4,132 @@ from __future__ import annotations
 
 import os
 import py_compile
-import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 
+from aotc.pipeline.children.recorded import Job
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.watching.import_places import path_at, place
 from aotc.pipeline.watching.reads import ABSENT, Looking, Reads, native_parts
 from aotc.pipeline.watching.recording import Recording
+from aotc.processes import Processes
+from aotc.workers import parent
 
 
 def record(root: Path, code: str, *, beside: str = "", **environment: str) -> Recording:
     """Run code as a program of this folder. beside: another folder on the import path."""
     path = os.pathsep.join(filter(None, [str(root), beside]))
     body = "".join(f"    {line}\n" for line in code.splitlines())
-    (root / "program.py").write_text(f"def main():\n{body}    return 0\n")
+    (root / "program.py").write_text(f"def work(*_):\n{body}")
     (root / "own").mkdir(exist_ok=True)
-    done = subprocess.run(
-        [
-            *(sys.executable, "-P", "-m", "aotc.pipeline.children.recorded", "program"),
-            *(str(root / "program.toml"), str(root / "own")),
-        ],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=root,
+    parent.run(
+        parent.module("aotc.pipeline.children.recorded"),
+        Job("program", str(root / "program.toml"), str(root / "own"), b""),
+        type(None),
+        within=root / "own",
+        environment={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0", **environment},
+        processes=Processes(),
+        working=root,
     )
-    assert done.returncode == 0, done.stderr
     return Recording.read(root / "own", "program")
+
+
+class Together:
+    """Programs that ran one after the other in one process: starting it takes longer than they do.
+
+    Each is a file of its own.
+    """
+
+    def __init__(self, root: Path, programs: Sequence[str], beside: str = "") -> None:
+        self.root = root
+        self._files = {code: f"program_{number}.py" for number, code in enumerate(programs)}
+        for code, name in self._files.items():
+            body = "".join(f"    {line}\n" for line in code.splitlines())
+            (root / name).write_text(f"def main():\n{body}")
+        modules = [name.removesuffix(".py") for name in self._files.values()]
+        calls = "\n".join(f"import {name}; {name}.main()" for name in modules)
+        self.recording = record(root, calls, beside=beside)
+
+    def refused(self, code: str, reason: str) -> bool:
+        """Whether the result is not kept for this reason, and because of this program."""
+        refusals = self.recording.reads.refusals
+        return any(
+            reason in told and told.endswith(f" in {self._files[code]}") for told in refusals
+        )
+
+
+ASKING = [
+    ("import time; time.time()", "the clock: time"),
+    ("from time import time as t; t()", "the clock: time"),
+    ("import datetime; datetime.datetime.now()", "the clock: now"),
+    ("import datetime; datetime.date.today()", "the clock: today"),
+    ("import os; os.stat('.').st_mtime", "the clock: stat"),
+    ("import random; random.random()", "chance: random"),
+    ("import random; random.Random()", "chance: Random"),
+    ("import numpy; numpy.random.normal()", "chance: normal"),
+    ("import numpy; numpy.random.default_rng()", "chance: default_rng"),
+    ("import os; os.urandom(1)", "chance: urandom"),
+    ("import uuid; uuid.uuid4()", "chance: uuid4"),
+    ("import os; os.getcwd()", "the system: getcwd"),
+    ("import os; os.getrandom(1)", "chance: getrandom"),
+    ("import _random; _random.Random()", "chance: Random"),
+    ("import random\nclass Mine(random.Random): pass\nMine()", "chance: Random"),
+    ("import random; random.Random(3).seed()", "chance: Random"),
+    ("import tempfile; tempfile.mktemp()", "chance: mktemp"),
+    ("import resource; resource.getrusage(0)", "the system: getrusage"),
+    ("import threading; threading.get_native_id()", "the system: get_native_id"),
+    ("import multiprocessing; multiprocessing.current_process().pid", "the system: ident"),
+    ("import time; time.time.__call__()", "the clock: time"),
+]  # fmt: skip
+
+ASKED_BY_OTHERS = [
+    ("import os; max(['program.py'], key=os.path.getmtime)", "the clock: getmtime"),
+    ("import os; [e.stat() for e in os.scandir('.')]", "the clock: stat"),
+    ("import os; f = open('program.py'); os.fstat(f.fileno())", "the clock: fstat"),
+    ("import functools, time; functools.partial(time.time)()", "the clock: time"),
+    ("import time; next(iter(time.time, None))", "the clock: time"),
+    ("import os; list(map(os.stat, ['.']))", "the clock: stat"),
+    ("import datetime; next(iter(datetime.datetime.now, None))", "the clock: now"),
+    ("import random; list(map(random.gauss, [0], [1]))", "chance: gauss"),
+    ("from dataclasses import dataclass, field\nimport time\n@dataclass\nclass A:\n"
+         "    t: float = field(default_factory=time.time)\nA()", "the clock: time"),
+    ("import pathlib; pathlib.Path.cwd()", "the system: cwd"),
+    ("import numpy; numpy.random.Generator(numpy.random.Philox())", "chance: Philox"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def all_that_ask(tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """Each names the file that asked, so that no program answers for another."""
+    asking = [code for code, _ in ASKING + ASKED_BY_OTHERS]
+    return Together(tmp_path_factory.mktemp("asking"), asking)
+
+
+@pytest.mark.parametrize(("code", "reason"), ASKING)
+def test_a_program_is_not_kept_that_asks_the_clock_chance_or_the_system(
+    code: str, reason: str, all_that_ask: Together
+) -> None:
+    assert all_that_ask.refused(code, reason)
+
+
+@pytest.mark.parametrize(("code", "reason"), ASKED_BY_OTHERS)
+def test_what_others_ask_for_the_program_is_asked_by_it(
+    code: str, reason: str, all_that_ask: Together
+) -> None:
+    assert all_that_ask.refused(code, reason)
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("import time; time.time()", "the clock: time"),
-        ("from time import time as t; t()", "the clock: time"),
-        ("import datetime; datetime.datetime.now()", "the clock: now"),
-        ("import datetime; datetime.date.today()", "the clock: today"),
-        ("import os; os.stat('.').st_mtime", "the clock: stat"),
-        ("import random; random.random()", "chance: random"),
-        ("import random; random.Random()", "chance: Random"),
-        ("import numpy; numpy.random.normal()", "chance: normal"),
-        ("import numpy; numpy.random.default_rng()", "chance: default_rng"),
-        ("import os; os.urandom(1)", "chance: urandom"),
-        ("import uuid; uuid.uuid4()", "chance: uuid4"),
         ("open('/dev/urandom', 'rb').read(1)", "it read /dev/urandom"),
         ("import os; os.symlink('/dev/urandom', 'x'); open('x', 'rb').read(1)", "x is a pipe or"),
         ("open('/proc/self/stat').read()", "it read /proc/"),
-        ("import os; os.getcwd()", "the system: getcwd"),
         ("import socket\ntry: socket.create_connection(('127.0.0.1', 9))\nexcept OSError: pass",
          "network"),
         ("import subprocess; subprocess.run(['true'])", "started a process"),
@@ -70,15 +143,6 @@ def record(root: Path, code: str, *, beside: str = "", **environment: str) -> Re
         ("import _ctypes; _ctypes.dlsym(_ctypes.dlopen(None, 0), 'getpid')",
          "native code by name"),
         ("import reads_by_ctypes", "native code by name"),
-        ("import os; os.getrandom(1)", "chance: getrandom"),
-        ("import _random; _random.Random()", "chance: Random"),
-        ("import random\nclass Mine(random.Random): pass\nMine()", "chance: Random"),
-        ("import random; random.Random(3).seed()", "chance: Random"),
-        ("import tempfile; tempfile.mktemp()", "chance: mktemp"),
-        ("import resource; resource.getrusage(0)", "the system: getrusage"),
-        ("import threading; threading.get_native_id()", "the system: get_native_id"),
-        ("import multiprocessing; multiprocessing.current_process().pid", "the system: ident"),
-        ("import time; time.time.__call__()", "the clock: time"),
         ("import sqlite3; sqlite3.connect(':memory:')", "database"),
         ("import safetensors", "safetensors, whose native code may read unseen: "),
         ("import h5py.h5f; h5py.h5f.open('x')", "it called h5py.h5f.open"),
@@ -125,28 +189,39 @@ def libraries_of_others(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+STEADY = [
+    "import random; random.Random(3).random()",
+    "import random\nclass Mine(random.Random):\n  def __init__(self, a): super().__init__(a)\n"
+    "Mine(3)",
+    "import tempfile; next(tempfile._get_candidate_names())",
+    "import ctypes; ctypes.CDLL(None); ctypes.string_at(b'x')",
+    "import numpy; numpy.random.default_rng(3).normal()",
+    "import time; time.sleep(0)",
+    "import datetime; datetime.date(2026, 1, 1)",
+    "import h5py.h5f; h5py.h5f.kind()",
+    "import PIL.Image; PIL.Image.new('L', (2, 2)).resize((4, 4))",
+    "open('new', 'w').write('x'); open('new').read()",
+    "open('/dev/null').read()",
+    # Last, since others after them would draw from what is seeded.
+    "import numpy; numpy.random.seed(0); numpy.random.normal()",
+    "import random; random.seed(0); random.random()",
+]
+
+
+def test_programs_are_kept_that_do_the_same_each_time(
+    tmp_path: Path, libraries_of_others: str
+) -> None:
+    assert Together(tmp_path, STEADY, libraries_of_others).recording.reads.refusals == ()
+
+
 @pytest.mark.parametrize(
     "code",
     [
-        "import random; random.seed(0); random.random()",
-        "import random; random.Random(3).random()",
         "import random; random.seed(0); list(map(random.gauss, [0], [1]))",
-        "import random\nclass Mine(random.Random):\n  def __init__(self, a): super().__init__(a)\n"
-        "Mine(3)",
-        "import tempfile; next(tempfile._get_candidate_names())",
-        "import ctypes; ctypes.CDLL(None); ctypes.string_at(b'x')",
         "import ctypes, uuid, psutil, scipy.stats, PIL.Image",
-        "import numpy; numpy.random.seed(0); numpy.random.normal()",
-        "import numpy; numpy.random.default_rng(3).normal()",
-        "import time; time.sleep(0)",
-        "import datetime; datetime.date(2026, 1, 1)",
         "import tempfile, logging, numpy, msgspec, msgpack, yaml",
-        "import h5py.h5f; h5py.h5f.kind()",
-        "import PIL.Image; PIL.Image.new('L', (2, 2)).resize((4, 4))",
         "import psutil",
         "import asks_the_processor",
-        "open('new', 'w').write('x'); open('new').read()",
-        "open('/dev/null').read()",
     ],
 )
 def test_a_program_is_kept_that_does_the_same_each_time(
@@ -324,23 +399,11 @@ def test_variables_are_seen_whichever_way_they_are_asked_for(
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("import os; max(['program.py'], key=os.path.getmtime)", "the clock: getmtime"),
-        ("import os; [e.stat() for e in os.scandir('.')]", "the clock: stat"),
-        ("import os; f = open('program.py'); os.fstat(f.fileno())", "the clock: fstat"),
-        ("import functools, time; functools.partial(time.time)()", "the clock: time"),
-        ("import time; next(iter(time.time, None))", "the clock: time"),
-        ("import os; list(map(os.stat, ['.']))", "the clock: stat"),
-        ("import datetime; next(iter(datetime.datetime.now, None))", "the clock: now"),
-        ("import random; list(map(random.gauss, [0], [1]))", "chance: gauss"),
         ("import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
          "ThreadPoolExecutor().submit(time.time).result()", "the clock: time"),
         ("import random\nfrom concurrent.futures import ThreadPoolExecutor\n"
          "list(ThreadPoolExecutor().map(random.gauss, [0], [1]))", "chance: gauss"),
         ("exec('import time; time.time()')", "the clock: time"),
-        ("from dataclasses import dataclass, field\nimport time\n@dataclass\nclass A:\n"
-         "    t: float = field(default_factory=time.time)\nA()", "the clock: time"),
-        ("import pathlib; pathlib.Path.cwd()", "the system: cwd"),
-        ("import numpy; numpy.random.Generator(numpy.random.Philox())", "chance: Philox"),
         ("import os\nif not os.path.exists('made'): open('made', 'w')", "made came or went"),
         ("import os\nos.listdir('.')\nopen('made', 'w').close()", "names in"),
         ("import socket, threading\ndef g():\n    pass\n"
@@ -355,21 +418,22 @@ def test_what_others_call_for_the_program_is_seen_as_its_own(
     assert any(reason in refusal for refusal in refusals)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import os; list(filter(os.path.exists, ['maybe']))",
-        "import glob; glob.glob('maybe')",
-        "import pathlib; pathlib.Path('maybe').exists()",
-        "import pathlib; asks = pathlib.Path('maybe').is_file; asks()",
-        "import os, functools; functools.partial(os.path.isdir, 'maybe')()",
-        "import os; os.path.exists(path='maybe')",
-        "import os; os.access('maybe', os.R_OK)",
-        "exec('import os; os.path.exists(\"maybe\")')",
-    ],
-)
-def test_questions_for_existence_are_seen_however_they_are_asked(code: str, tmp_path: Path) -> None:
-    assert "maybe" in record(tmp_path, code).reads.looked
+EXISTENCE = [
+    "import os; list(filter(os.path.exists, ['maybe']))",
+    "import glob; glob.glob('maybe')",
+    "import pathlib; pathlib.Path('maybe').exists()",
+    "import pathlib; asks = pathlib.Path('maybe').is_file; asks()",
+    "import os, functools; functools.partial(os.path.isdir, 'maybe')()",
+    "import os; os.path.exists(path='maybe')",
+    "import os; os.access('maybe', os.R_OK)",
+    "exec('import os; os.path.exists(\"maybe\")')",
+]
+
+
+def test_questions_for_existence_are_seen_however_they_are_asked(tmp_path: Path) -> None:
+    asked = {f"maybe{number}": code for number, code in enumerate(EXISTENCE)}
+    programs = [code.replace("maybe", name) for name, code in asked.items()]
+    assert asked.keys() <= set(Together(tmp_path, programs).recording.reads.looked)
 
 
 def test_a_pattern_without_a_wildcard_is_seen(tmp_path: Path) -> None:
@@ -387,26 +451,33 @@ def test_a_list_of_names_is_seen_in_other_threads(tmp_path: Path) -> None:
     assert record(tmp_path, code).reads.folders == ("data",)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pathlib; pathlib.Path('link').resolve()",
-        "import os; os.path.realpath('link')",
-        "import os; os.readlink('link')",
-        "import pathlib; pathlib.Path('link').readlink()",
-        "import pathlib; pathlib.Path('link').is_symlink()",
-        "import os; os.path.samefile('a', 'link')",
-    ],
-)
-def test_where_a_link_leads_counts_where_it_was_asked_for(code: str, tmp_path: Path) -> None:
+FOLLOWED = [
+    "import pathlib; pathlib.Path('link').resolve()",
+    "import os; os.path.realpath('link')",
+    "import os; os.readlink('link')",
+    "import pathlib; pathlib.Path('link').readlink()",
+    "import pathlib; pathlib.Path('link').is_symlink()",
+    "import os; os.path.samefile('a', 'link')",
+]
+
+
+def test_where_a_link_leads_counts_where_it_was_asked_for(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
-    (tmp_path / "link").symlink_to("a")
-    found = record(tmp_path, code)
-    assert "link" in found.reads.links
-    (tmp_path / "link").unlink()
-    (tmp_path / "link").symlink_to("b")
-    assert parts(tmp_path, found.reads) != found.parts
+    asked = {f"link{number}": code for number, code in enumerate(FOLLOWED)}
+    for name in asked:
+        (tmp_path / name).symlink_to("a")
+    programs = [code.replace("link'", f"{name}'") for name, code in asked.items()]
+    reads = Together(tmp_path, programs).recording.reads
+    before = parts(tmp_path, reads)
+    for name in asked:
+        assert name in reads.links
+        (tmp_path / name).unlink()
+        (tmp_path / name).symlink_to("b")
+        changed = parts(tmp_path, reads)
+        assert {part for part in before if changed[part] != before[part]} == {f"where {name} leads"}
+        (tmp_path / name).unlink()
+        (tmp_path / name).symlink_to("a")
 
 
 def test_where_a_link_leads_is_the_same_in_another_folder(tmp_path: Path) -> None:
@@ -544,8 +615,9 @@ def test_old_bytecode_of_the_same_time_and_size_is_not_taken(tmp_path: Path) -> 
         if value == "a":
             py_compile.compile(str(helper))
     code = "import helper\nopen(f'/{helper.value}')"
-    with pytest.raises(AssertionError, match="'/b'"):
+    with pytest.raises(parent.CrashedError) as caught:
         record(tmp_path, code)
+    assert "'/b'" in caught.value.found(1)
 
 
 def test_where_imports_lead_counts(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +90,24 @@ def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "worker"))
     monkeypatch.setattr(worker, "backend_for", lambda platform: Naming())
     STOPPED.clear()
-    worker._own_parts.cache_clear()
     worker._store.cache_clear()
     yield
-    worker._own_parts.cache_clear()
     worker._store.cache_clear()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def toolchain() -> Iterator[None]:
+    """Workers read theirs once; that of a class of the tests is searched for in every package."""
+    worker._own_parts.cache_clear()
+    yield
+    worker._own_parts.cache_clear()
+
+
+PARTS = cache(lambda: toolchain_parts(Naming()))
 
 
 def backend(executor: Any, **parts: str) -> ExecutorBackend:
-    return ExecutorBackend(Naming(), executor, {**toolchain_parts(Naming()), **parts})
+    return ExecutorBackend(Naming(), executor, {**PARTS(), **parts})
 
 
 def code_of(executor: Any, job: CompileJob = SMALL, **parts: str) -> str:
@@ -305,7 +315,7 @@ def test_an_answer_that_was_stopped_with_the_build_is_no_lost_task() -> None:
 
 def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
     worker.stop_build("a build")
-    request = wire.Request("a build", "cpu", dict(toolchain_parts(Naming())), b"")
+    request = wire.Request("a build", "cpu", dict(PARTS()), b"")
     job, blobs = wire.job_of(SMALL)
     request = msgspec.structs.replace(request, job=msgspec.msgpack.encode(job))
     data = msgspec.msgpack.encode(request)

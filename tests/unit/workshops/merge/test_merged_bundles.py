@@ -16,8 +16,8 @@ from aotc.errors import UsageError
 from aotc.packing.bundle import Assembled, Form, pack
 from aotc.packing.parts import TargetPart, target_parts_of
 from aotc.packing.weights import write_tensors
-from aotc.review.same_source import check_same_source
 from aotc.workshops.merge.merging import merge
+from aotc.workshops.merge.same_source import check_same_source
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest, Symbolic
 from aotc_runtime.system.store import open_bundle

@@ -104,7 +104,7 @@ def test_lines_of_the_program_stand_where_the_provenance_has_them(
     read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
     coverage = read.targets["cpu-x86-64-v3"].coverage("predict")
     assert coverage is not None
-    lines = read.lines("predict").of_file("digits/model.py", coverage.files["digits/model.py"])
+    lines = read.lines()["predict"].of_file("digits/model.py", coverage.files["digits/model.py"])
     source = Path("manifests/digits/model.py").read_text("utf-8").splitlines()
     for function, at in zip(coverage.files["digits/model.py"], lines, strict=True):
         assert at is not None and f"def {function.name}(" in source[at.line - 1]
@@ -113,11 +113,11 @@ def test_lines_of_the_program_stand_where_the_provenance_has_them(
 
 def test_lines_that_nobody_signed_who_counts_are_not_shown(digits_bundle: Bundle) -> None:
     read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
-    assert read.lines("predict").functions
+    assert read.lines()["predict"].functions
     unsigned = replace(read, claims=tuple(replace(claim, counts=()) for claim in read.claims))
-    assert not unsigned.lines("predict").functions
+    assert not unsigned.lines()
     assert "at which lines" in paragraphs(page_read(unsigned))
-    assert replace(unsigned, verified=False).lines("predict") == read.lines("predict")
+    assert replace(unsigned, verified=False).lines()["predict"] == read.lines()["predict"]
 
 
 def page_read(found: Review) -> Read:

@@ -10,25 +10,29 @@ import msgspec
 import pytest
 
 from aotc.lowering.text import module_text
-from aotc.workshops.reproduce.differences import Side, Stage, differences, side_of
+from aotc.workshops.reproduce.differences import Stage, differences
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BlobRef, BundleManifest
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.examine import read_unverified
 
 replace = msgspec.structs.replace
 
 
 @pytest.fixture(scope="module")
-def side(digits_bundle: tuple[Path, Path]) -> Side:
+def side(digits_bundle: tuple[Path, Path]) -> Contents:
     contents, _ = read_unverified(open_bundle(digits_bundle[0]))
-    return side_of(contents)
+    return contents
 
 
-def changed(side: Side, change: Callable[[BundleManifest], BundleManifest], *new: bytes) -> Side:
+def changed(
+    side: Contents, change: Callable[[BundleManifest], BundleManifest], *new: bytes
+) -> Contents:
     """The same bundle with every manifest changed, and more blobs."""
-    blobs = {**side.blobs, **{sha256(data): data for data in new}}
-    return Side({name: change(manifest) for name, manifest in side.manifests.items()}, blobs)
+    blobs = {**side.blobs, **{sha256(data): memoryview(data) for data in new}}
+    manifests = {name: change(manifest) for name, manifest in side.manifests.items()}
+    return replace(side, manifests=manifests, blobs=blobs)
 
 
 def of_profile(manifest: BundleManifest, **fields: Any) -> BundleManifest:
@@ -39,11 +43,11 @@ def of_profile(manifest: BundleManifest, **fields: Any) -> BundleManifest:
     return replace(manifest, entry_points={name: replace(entry_point, profiles=profiles)})
 
 
-def test_a_bundle_differs_in_nothing_from_itself(side: Side) -> None:
+def test_a_bundle_differs_in_nothing_from_itself(side: Contents) -> None:
     assert differences(side, changed(side, lambda manifest: manifest), module_text) == ()
 
 
-def test_an_executable_is_told_by_where_its_bytes_part(side: Side) -> None:
+def test_an_executable_is_told_by_where_its_bytes_part(side: Contents) -> None:
     manifest = next(iter(side.manifests.values()))
     old = next(iter(manifest.entry_points.values())).profiles[0].executable
     data = bytearray(side.blobs[old.digest])
@@ -55,7 +59,7 @@ def test_an_executable_is_told_by_where_its_bytes_part(side: Side) -> None:
     assert "the same up to byte 100" in found[0].lines[0]
 
 
-def test_a_module_is_told_by_its_text(side: Side) -> None:
+def test_a_module_is_told_by_its_text(side: Contents) -> None:
     manifest = next(iter(side.manifests.values()))
     profiles = next(iter(manifest.entry_points.values())).profiles
     other = changed(side, lambda m: of_profile(m, module=profiles[1].module))
@@ -64,7 +68,7 @@ def test_a_module_is_told_by_its_text(side: Side) -> None:
     assert any(line.startswith("-") and "tensor<" in line for line in found.lines)
 
 
-def test_the_cause_comes_before_what_follows_from_it(side: Side) -> None:
+def test_the_cause_comes_before_what_follows_from_it(side: Contents) -> None:
     def change(manifest: BundleManifest) -> BundleManifest:
         profiles = next(iter(manifest.entry_points.values())).profiles
         made = of_profile(manifest, executable=profiles[1].executable, module=profiles[1].module)
@@ -76,7 +80,7 @@ def test_the_cause_comes_before_what_follows_from_it(side: Side) -> None:
     assert (found[0].stage, found[0].first, found[0].second)[::2] == (Stage.TOOLCHAIN, "0.11.2")
 
 
-def test_other_weights_fixtures_parity_and_targets_are_named(side: Side) -> None:
+def test_other_weights_fixtures_parity_and_targets_are_named(side: Contents) -> None:
     manifest = next(iter(side.manifests.values()))
     entry_point = next(iter(manifest.entry_points.values()))
     fixture = entry_point.profiles[1].fixture
@@ -91,17 +95,17 @@ def test_other_weights_fixtures_parity_and_targets_are_named(side: Side) -> None
     other = {**manifest.weights, name: replace(weights, blobs=weights.blobs[::-1] * 2)}
     found = differences(side, changed(side, lambda m: replace(m, weights=other)), str)
     assert {d.stage for d in found} == {Stage.WEIGHTS}
-    (gone, *_) = differences(side, Side({}, side.blobs), str)
+    (gone, *_) = differences(side, replace(side, manifests={}), str)
     assert (gone.stage, gone.second) == (Stage.TARGET, "none")
 
 
-def test_what_no_stage_looks_at_is_still_told(side: Side) -> None:
+def test_what_no_stage_looks_at_is_still_told(side: Contents) -> None:
     other = changed(side, lambda m: replace(m, accepts_jaxlib=("0.11.2",)))
     (found, *_) = differences(side, other, str)
     assert (found.stage, found.what) == (Stage.MANIFEST, "accepts_jaxlib")
 
 
-def test_evidence_is_told_by_its_fields_or_if_it_is_none_by_its_bytes(side: Side) -> None:
+def test_evidence_is_told_by_its_fields_or_if_it_is_none_by_its_bytes(side: Contents) -> None:
     manifest = next(iter(side.manifests.values()))
     assert manifest.evidence is not msgspec.UNSET
     good = bytes(side.blobs[manifest.evidence.digest])
@@ -113,7 +117,9 @@ def test_evidence_is_told_by_its_fields_or_if_it_is_none_by_its_bytes(side: Side
         assert found.stage is Stage.EVIDENCE and found.what.endswith(what)
 
 
-def test_modules_that_are_too_long_or_read_the_same_have_a_line_that_says_so(side: Side) -> None:
+def test_modules_that_are_too_long_or_read_the_same_have_a_line_that_says_so(
+    side: Contents,
+) -> None:
     manifest = next(iter(side.manifests.values()))
     profiles = next(iter(manifest.entry_points.values())).profiles
     other = changed(side, lambda m: of_profile(m, module=profiles[1].module))

@@ -89,7 +89,7 @@ def test_the_search_pays_what_the_loader_would(seed: int, policies: dict[str, st
 def test_the_bound_and_the_cost_hold_the_optimum_between_them(
     seed: int, policies: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aotc.workshops.suggest.traffic.split_search.ENUMERATED_MAX", 0)
+    monkeypatch.setattr("aotc.workshops.suggest.traffic.search.ENUMERATED_MAX", 0)
     within = space(("batch", 5), ("seq", 4), policies=policies)
     points, counts = random_traffic(seed, 12, 5, 4)
     most = 2 + seed % 2
@@ -113,8 +113,8 @@ def test_a_bound_on_thinned_sizes_is_one_all_the_same(
     within = space(("batch", 6), ("seq", 5), policies={"batch": SPLIT})
     points, counts = random_traffic(seed, 20, 6, 5)
     _, optimum = best_of_all(within, points, counts, WORK, 2)
-    monkeypatch.setattr("aotc.workshops.suggest.traffic.split_candidates.SIZES_MAX", 3)
-    monkeypatch.setattr("aotc.workshops.suggest.traffic.split_candidates.BINS_MAX", 2)
+    monkeypatch.setattr("aotc.workshops.suggest.traffic.candidates.SIZES_MAX", 3)
+    monkeypatch.setattr("aotc.workshops.suggest.traffic.candidates.BINS_MAX", 2)
     monkeypatch.setattr("aotc.workshops.suggest.traffic.bound.CELLS_MAX", 8)
     assert 0 < lower_bound(within, points, counts, WORK, 2, optimum * 2) <= optimum * (1 + 1e-9)
 

@@ -22,23 +22,23 @@ JOB = Job(
 )
 
 WORKER = """
-import json, os, sys
-folder = sys.argv[1]
-job = json.load(open(folder + "/tune.json"))
-for target in job["targets"]:
-    print("turn " + target, flush=True)
-    if target == "{hanging}":
-        __import__("time").sleep(60)
-    if target == "{crashing}":
-        print("the reason", file=sys.stderr, flush=True)
-        os.abort()
-print("done f", flush=True)
-times = [
-    {{"executable": executable, "rounds": {{target: [1.0]}}}}
-    for target, executable in job["executables"]
-]
-answer = {{"processor": "cpu", "threads": 2, "jaxlib": "1", "times": times}}
-json.dump(answer, open(folder + "/tuned.json", "w"))
+import os, sys
+from aotc.workers.child import answer
+from aotc.workshops.tune.messages import Answer, Job, Times
+
+def measure(job, progress):
+    for target in job.targets:
+        progress.started(target)
+        if target == "{hanging}":
+            __import__("time").sleep(60)
+        if target == "{crashing}":
+            print("the reason", file=sys.stderr, flush=True)
+            os.abort()
+    progress.finished("f")
+    times = [Times(key, {{target: [1.0]}}) for target, key in job.executables]
+    return Answer("cpu", 2, "1", times=times)
+
+answer(Job, measure)
 """
 
 

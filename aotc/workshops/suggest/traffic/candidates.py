@@ -1,20 +1,21 @@
-"""Profiles that are worth trying where a dimension is split, and what a part of one costs at best.
+"""Profiles that are worth trying, and what each request would pay for each of them at best.
 
-A request of size b in the split dimension that is served by parts p_1 + ... + p_m = b pays at least
+A request of size b in a dimension that is split, served by parts p_1 + ... + p_m = b, pays at least
 b / p * c(p) for the p of them with the least c(p) / p, since sum c(p_i) = sum p_i * (c(p_i) / p_i).
 So with b / p * c(p) as the price of serving the request by p alone, choosing profiles is a k-median
-problem whose least cost is never above that of the true one.
+problem whose least cost is never above that of the true one; where nothing is split, it is that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aotc.workshops.suggest.traffic.cost import CostModel
-from aotc.workshops.suggest.traffic.lattice import Lattice, lattice
+from aotc.workshops.suggest.traffic.lattice import Sizes, lattice
 from aotc.workshops.suggest.traffic.space import Axis, Counts, Points, Space, thinned
 
 SIZES_MAX = 128
@@ -29,12 +30,35 @@ type Table = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """profiles: int64[m, d].  largest: of a part that each stands for in a dimension that is split,
-    int64[m, d]; where every accepted size is a candidate, its own.
+    int64[m, d]; where every accepted size is a candidate, its own.  levels: sorted sizes by
+    dimension, of which padded ones are candidates.
     """
 
     profiles: Points
     largest: Points
-    grid: Lattice
+    levels: tuple[Sizes, ...]
+
+    def kept(self, where: NDArray[np.bool_]) -> Candidates:
+        """Only some of them. where: bool[m]."""
+        return Candidates(self.profiles[where], self.largest[where], self.levels)
+
+    def is_every(self, space: Space, points: Points) -> bool:
+        """Whether some best set is among the candidates."""
+        return all(
+            (self.largest[:, column] == self.profiles[:, column]).all()
+            if axis.splits
+            else len(self.levels[column]) == len(np.unique(points[:, column]))
+            for column, axis in enumerate(space.axes)
+        )
+
+    def raised(self, space: Space, points: Points) -> Points:
+        """Padded sizes raised to levels."""
+        cells = points.copy()
+        for column, axis in enumerate(space.axes):
+            if axis.pads:
+                levels = self.levels[column]
+                cells[:, column] = levels[np.searchsorted(levels, points[:, column])]
+        return cells
 
 
 def candidates(
@@ -52,11 +76,15 @@ def candidates(
     room = float(most)
     for index, (sizes, _) in parts.items():
         room *= len(np.unique(points[:, index])) / len(sizes)
-    grid = lattice(space, points, counts, model, max(1, int(room)), lowers=lowers)
-    levels = [parts[i][0] if i in parts else each for i, each in enumerate(grid.levels)]
-    largest = [parts[i][1] if i in parts else each for i, each in enumerate(grid.levels)]
-    mesh, ends = Lattice(tuple(levels)).points(), Lattice(tuple(largest)).points()
-    return Candidates(mesh, ends, grid)
+    levels = lattice(space, points, counts, model, max(1, int(room)), lowers=lowers)
+    profiles = [parts[i][0] if i in parts else each for i, each in enumerate(levels)]
+    largest = [parts[i][1] if i in parts else each for i, each in enumerate(levels)]
+    return Candidates(_combined(profiles), _combined(largest), levels)
+
+
+def _combined(sizes: list[Sizes]) -> Points:
+    """Every combination, int64[m, d]."""
+    return np.array(list(product(*sizes)), dtype=np.int64).reshape(-1, len(sizes))
 
 
 def _parts(axis: Axis, asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -75,13 +103,14 @@ def _parts(axis: Axis, asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDA
 
 def price_table(
     space: Space, points: Points, counts: Counts, found: Candidates, model: CostModel
-) -> Table:
+) -> tuple[Table, NDArray[np.int64]]:
     """float64[cells, profiles]: at most what the requests of a cell pay together if, of all that
-    serve parts of them, this profile does so for the least; inf where it serves no part.
+    serve parts of them, this profile does so for the least; inf where it serves no part. And
+    int64[cells]: how many requests those are.
     """
     keys, split = points.copy(), []
     for column, axis in enumerate(space.axes):
-        levels = found.grid.levels[column]
+        levels = found.levels[column]
         if axis.splits:
             split.append(column)
             levels = thinned(np.unique(points[:, column]), BINS_MAX)
@@ -110,4 +139,4 @@ def price_table(
             else:
                 fits &= sizes == low[column]
         table[cell] = np.where(fits, weights[cell] / parts * model.costs(profiles), np.inf)
-    return table
+    return table, np.add.reduceat(counts[order], starts)

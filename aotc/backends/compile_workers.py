@@ -1,0 +1,97 @@
+"""Runs compile workers, for any backend: one process for each executable, and how it can fail."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from aotc.backends import pass_log
+from aotc.backends.refusals import LINES_SHOWN, place_of
+from aotc.backends.results import Result
+from aotc.errors import quoted, refusal
+from aotc.processes import Processes, describe_status
+from aotc.stages import CompileJob
+from aotc.temporaries import temporary_folder
+from aotc.workers import parent
+from aotc_runtime.schema.manifest import Cost, Memory
+
+SECONDS_MAX = 1800.0
+"""A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
+
+
+class CompileWorkers:
+    """The workers of one backend.
+
+    command: of a worker.  seconds_max: how long it may take for one executable.
+    """
+
+    def __init__(self, command: Sequence[str], seconds_max: float) -> None:
+        self._command = tuple(command)
+        self._seconds_max = seconds_max
+        self._processes = Processes()
+
+    def compile(
+        self, job: CompileJob, request: Struct, environment: Callable[[Path], Mapping[str, str]]
+    ) -> tuple[Result, list[str]]:
+        """Run a worker in a folder of its own; its answer, and the lines it printed.
+
+        request: the worker's job.  environment: its variables, given that folder.
+
+        Raises CompileError: AOTC-E902 it crashed, E903 it took too long; OSError if it had no room.
+        """
+        said: list[str] = []
+        with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
+            try:
+                result = parent.run(
+                    self._command,
+                    request,
+                    Result,
+                    within=folder,
+                    working=folder,
+                    environment=environment(folder),
+                    processes=self._processes,
+                    seconds=self._seconds_max,
+                    on_said=lambda text: said.extend(text.splitlines()),
+                )
+            except parent.CrashedError as crash:
+                if crash.late:
+                    expected = f"an executable within {self._seconds_max:g} s"
+                    raise refusal("AOTC-E903", place_of(job), "none", expected=expected) from crash
+                last = pass_log.split(said)[1][-LINES_SHOWN:]
+                found = quoted(describe_status(crash.status), last)
+                raise refusal("AOTC-E902", place_of(job), found) from crash
+        return result, said
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        self._processes.stop()
+
+
+def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
+    """XLA's memory analysis as bundles record it. analysis: bytes by purpose."""
+    return Memory(
+        argument_bytes=analysis["argument"],
+        output_bytes=analysis["output"],
+        temp_bytes=analysis["temp"],
+        alias_bytes=analysis["alias"],
+        code_bytes=code_bytes,
+    )
+
+
+def cost_of(analysis: Mapping[str, Any]) -> Cost:
+    """XLA's cost analysis as bundles record it. XLA says -1 for what it cannot count; here
+    it is 0.
+    """
+
+    def count(key: str) -> int:
+        return max(0, int(analysis.get(key, 0)))
+
+    return Cost(
+        flops=count("flops"),
+        transcendentals=count("transcendentals"),
+        bytes_accessed=count("bytes accessed"),
+    )

@@ -1,0 +1,83 @@
+"""A bundle that a command looks into: read once, and only as far as the command relies on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc_runtime.formats.oci import BlobSource
+from aotc_runtime.schema.policy import TrustPolicy
+from aotc_runtime.verification.contents import Contents, Envelopes
+from aotc_runtime.verification.examine import read_unverified
+from aotc_runtime.verification.signatures import Voucher, signers_of
+from aotc_runtime.verification.verify import Unpacked, attribute, unpack, vouch
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A bundle of which every digest was checked, and nothing is loaded.
+
+    verified: whether a policy was asked, and accepts it.  vouchers: the provenance that makes the
+    policy do so; none without a policy.  envelopes: all attestations, whoever signed them.
+    """
+
+    bundle: str
+    name: str
+    version: str
+    root_digest: str
+    verified: bool
+    vouchers: tuple[Voucher, ...]
+    contents: Contents
+    envelopes: Envelopes
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Ids of the keys that the policy counted."""
+        return signers_of(self.vouchers)
+
+
+def opened(source: BlobSource, policy: TrustPolicy | None, now: float) -> Opened:
+    """A bundle that a policy accepts, but for its rules on the host: docs/trust.md 1 to 7.
+
+    policy: None checks digests and no signatures.  now: the time of checking, seconds since the
+    epoch. Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    if policy is None:
+        return _opened(source.name, *read_unverified(source))
+    with vouch(source, policy, now) as vouched:
+        return _accepted(vouched)
+
+
+def attributed(source: BlobSource, policy: TrustPolicy | None, now: float) -> Opened:
+    """A bundle of which a policy accepts the signatures: docs/trust.md 1 to 6. Its other rules are
+    for whoever asks what they say of other hosts.
+
+    policy, now: as `opened` takes them. Raises BundleFormatError, IntegrityError, TrustError.
+    """
+    if policy is None:
+        return _opened(source.name, *read_unverified(source))
+    with unpack(attribute(source, policy, now)) as unpacked:
+        return _accepted(unpacked)
+
+
+def _accepted(unpacked: Unpacked) -> Opened:
+    contents, signed = unpacked.finish(), unpacked.signed
+    return _opened(signed.framed.source.name, contents, signed.envelopes, signed.vouchers)
+
+
+def _opened(
+    bundle: str,
+    contents: Contents,
+    envelopes: Envelopes,
+    vouchers: tuple[Voucher, ...] | None = None,
+) -> Opened:
+    first = next(iter(contents.manifests.values()))
+    return Opened(
+        bundle=bundle,
+        name=first.name,
+        version=first.version,
+        root_digest=contents.root_digest,
+        verified=vouchers is not None,
+        vouchers=vouchers or (),
+        contents=contents,
+        envelopes=envelopes,
+    )
