@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
 from aotc.backends.iree.job import LEVEL, LEVELS, Job
 from aotc.backends.iree.packages import COMPILER, compiler_version
 from aotc.backends.iree.processors import llvm_features
 from aotc.backends.refusals import place_of, refused_calls
-from aotc.backends.worker_folder import Problem, Result
-from aotc.backends.worker_process import (
-    SECONDS_MAX,
-    Answer,
-    CompileWorkers,
-    cost_of,
-    environment,
-    memory_of,
-)
+from aotc.backends.results import Problem, Result
 from aotc.backends.xla.compile import built_with
 from aotc.errors import CompileError, refusal
 from aotc.stages import CompileJob, Executable
+from aotc.workers import environment, parent
 from aotc_runtime.digest import sha256
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith, Target
 
-WORKER = (sys.executable, "-P", "-m", "aotc.backends.iree.worker")
+WORKER = parent.module("aotc.backends.iree.worker")
 
 OPTION = "iree-"
 """Options of targets that are for this compiler; others are XLA's."""
@@ -82,19 +75,26 @@ class IreeBackend:
         failed: AotcError | None = None
         for level in LEVELS if stated is None else (stated,):
             flags = (*FLAGS, *_target_flags(job.target), *_flags({**options, LEVEL: level}))
-            request = Job(flags=flags, weights=job.weights, threads=job.target.threads)
+            request = Job(
+                artifact=job.module.artifact,
+                flags=flags,
+                weights=job.weights,
+                threads=job.target.threads,
+            )
             try:
-                answer = self._workers.compile(job, request, lambda folder: environment())
+                result, said = self._workers.compile(
+                    job, request, lambda folder: environment.bare()
+                )
             except CompileError as error:
                 if error.findings[0].code != CRASHED:
                     raise
                 failed = error
                 above.append(f"{level}: the compiler crashed")
                 continue
-            if not answer.result.problem:
-                return _executable(job, answer, above)
-            failed = _problem(job, answer)
-            above.append(f"{level}: {complaint(answer.said) or answer.result.words}")
+            if not result.problem:
+                return _executable(job, result, above)
+            failed = _problem(job, result, said)
+            above.append(f"{level}: {complaint(said) or result.words}")
         assert failed is not None, "there is a level"
         raise failed
 
@@ -121,9 +121,9 @@ def _target_flags(target: Target) -> tuple[str, ...]:
     )
 
 
-def _executable(job: CompileJob, answer: Answer, above: Sequence[str]) -> Executable:
+def _executable(job: CompileJob, result: Result, above: Sequence[str]) -> Executable:
     """above: why the higher levels of optimization made none."""
-    result, serialized = answer.result, answer.serialized
+    serialized = result.serialized
     return Executable(
         serialized=serialized,
         digest=sha256(serialized),
@@ -144,14 +144,13 @@ def _kernels(result: Result) -> dict[str, int]:
     return {kind: count for place in places for kind, count in place.steps.items()}
 
 
-def _problem(job: CompileJob, answer: Answer) -> AotcError:
+def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
     """Why the last level made nothing."""
-    result = answer.result
     assert result.problem is Problem.PROGRAM
     if result.called:
         instead = 'list another engine behind it: engines = ["iree", "xla"]'
         return refused_calls(job, result.called, "of IREE none", instead)
-    words = result.words or complaint(answer.said) or "no executable"
+    words = result.words or complaint(said) or "no executable"
     return refusal("AOTC-E916", place_of(job), words)
 
 

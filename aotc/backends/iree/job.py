@@ -11,10 +11,11 @@ LEVEL = "iree-opt-level"
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile. flags: of IREE's compiler.  weights: places of the module's parameters that
-    are bound.
+    """What to compile. artifact: the module.  flags: of IREE's compiler.  weights: places of the
+    module's parameters that are bound.
     """
 
+    artifact: bytes
     flags: tuple[str, ...]
     weights: tuple[int, ...]
     threads: int

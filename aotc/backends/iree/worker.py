@@ -1,5 +1,5 @@
-"""`python -m aotc.backends.iree.worker`: compile `module.bin` here as `job.json` says. Uses jaxlib,
-which reads the module, and IREE's compiler.
+"""`python -m aotc.backends.iree.worker`: compile the module of a job. Uses jaxlib, which reads the
+module, and IREE's compiler.
 
 One attempt for each process: a level of optimization at which the compiler crashes ends nothing but
 the attempt. What IREE complains of goes to stderr, for the parent to read.
@@ -12,14 +12,7 @@ import time
 from pathlib import Path
 
 from aotc.backends.iree.job import Job
-from aotc.backends.worker_folder import (
-    Made,
-    Problem,
-    ProblemError,
-    Result,
-    answer,
-    problem_as_result,
-)
+from aotc.backends.results import Problem, ProblemError, Result, problem_as_result
 from aotc.evidence import (
     IREE,
     Allocations,
@@ -29,6 +22,7 @@ from aotc.evidence import (
     Optimized,
     Place,
 )
+from aotc.workers.child import answer
 from aotc_runtime.engines.iree.names import LOCAL_SYNC, LOCAL_TASK
 
 STATISTICS = Path("statistics.json")
@@ -41,7 +35,7 @@ took 0.85 of the calling thread's time, at 75 million (a ResNet-20) 0.54; both o
 
 
 @problem_as_result
-def compile_job(job: Job, artifact: bytes) -> Made:
+def compile_job(job: Job) -> Result:
     """Compile at the level that the flags ask for."""
     from aotc.backends.iree.module_text import (
         UnsupportedError,
@@ -54,7 +48,7 @@ def compile_job(job: Job, artifact: bytes) -> Made:
 
     called: tuple[str, ...] = ()
     try:
-        module = private.read_artifact(artifact)
+        module = private.read_artifact(job.artifact)
         called = tuple(private.custom_call_targets(module))
         operations = private.operations(module)
         cost = private.module_cost(private.cpu_client(), module)
@@ -90,7 +84,8 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         "temp": int(planned["transient-memory-size"]),
         "alias": 0,
     }
-    result = Result(
+    return Result(
+        serialized=serialized,
         called=called,
         compile_seconds=seconds,
         memory=memory,
@@ -98,7 +93,6 @@ def compile_job(job: Job, artifact: bytes) -> Made:
         operations=operations,
         evidence=_evidence(job, operations, int(planned["dispatch-count"]), memory["temp"]),
     )
-    return result, serialized
 
 
 def _compiled(text: str, flags: tuple[str, ...]) -> bytes | None:
@@ -141,4 +135,4 @@ def _evidence(
 
 
 if __name__ == "__main__":
-    answer(Job, compile_job)
+    answer(Job, lambda job, progress: compile_job(job))
