@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -9,6 +9,7 @@ DEMO := out/demo
 INTEROP := out/interop
 REGISTRY := out/registry
 STORES := out/stores
+IREE := out/iree
 FOREIGN := out/foreign
 CUDA := out/cuda
 PYTHON ?=
@@ -82,6 +83,12 @@ test-browser: ## Open the page of `aotc report` in Chromium (installs playwright
 	scripts/browser $(BROWSER)
 	PLAYWRIGHT_BROWSERS_PATH=$(CURDIR)/$(BROWSER)/browsers AOTC_BROWSER=1 \
 	    $(BROWSER)/venv/bin/python -m pytest -m browser tests/browser
+
+test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3 GB)
+	$$(scripts/find-python) -m venv $(IREE)
+	$(IREE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,iree]'
+	$(IREE)/bin/python -m pytest -m iree tests/engines
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

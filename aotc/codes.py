@@ -422,6 +422,10 @@ BUILD_MANIFEST = {
         "a target has another number of devices than the mesh, or than its TPU topology",
         "set `devices` in `[target.NAME]`, name another target, or change the mesh",
     ),
+    "AOTC-E816": Code(
+        "an engine that is not known, or none of those asked for compiles for the target",
+        "correct `engines` in the manifest or in its `[target.NAME]`, or install what brings it",
+    ),
 }
 
 CAPTURE = {
@@ -623,6 +627,13 @@ COMPILE = {
         "build again; look at the workers and the network between",
         expected="an executable with the digest that it was sent with",
         hint="build again; look at the workers and the network between",
+    ),
+    "AOTC-E916": Code(
+        "the engine `iree` refused the program, at every level of optimization",
+        "the message is IREE's, with the operation; list another engine behind it in `engines`",
+        expected="a program that IREE compiles for this target",
+        hint="leave out the operation that the message names, or list another engine: `engines = "
+        '["iree", "xla"]`',
     ),
 }
 

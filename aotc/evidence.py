@@ -22,6 +22,9 @@ XLA = "XLA"
 RUNTIME = "XLA runtime"
 """The place of code that was written once, in XLA: copies, loops, branches, sorts."""
 
+IREE = "IREE"
+"""The place of code that IREE generated for the program."""
+
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
 
@@ -32,6 +35,7 @@ PLACES = (
     CUSTOM_CALL,
     "DUCC",
     "Eigen",
+    IREE,
     "LAPACK",
     "Triton",
     "XNN",
@@ -196,8 +200,22 @@ class EntryPointEvidence(_Part, frozen=True):
     reference: Literal["recorded"] | UnsetType = UNSET
 
 
+class EngineRefusal(_Part, frozen=True):
+    """Why an engine that was asked before did not compile the target: for the first executable that
+    it refused, its label with the target, the error's code, and the compiler's words.
+    """
+
+    engine: str
+    where: str
+    code: str
+    found: str
+
+
 class Evidence(_Part, frozen=True):
-    """One target, that of the bundle manifest which refers to it. schema: of this document."""
+    """One target, that of the bundle manifest which refers to it. schema: of this document.
+    refused: by the engines that stand before the target's own in the list of the build.
+    """
 
     entry_points: dict[str, EntryPointEvidence]
     schema: Count = 1
+    refused: tuple[EngineRefusal, ...] | UnsetType = UNSET

@@ -235,6 +235,7 @@ class CompileJob:
 
     options: of the compiler, for this executable, beside the target's.  constants: values of the
     module's parameters that become constants, by index; float32, float64 or signed integers.
+    weights: the module's parameters that are bound at load, by index.
     mesh: of the devices that it runs on, whose `devices` are XLA's device assignment: partition i
     runs on device `devices[i]`; None for one device.  calls: for messages, custom call to the line
     of the program that makes it.
@@ -247,3 +248,4 @@ class CompileJob:
     constants: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     mesh: Mesh | None = None
     calls: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[int, ...] = ()

@@ -145,6 +145,8 @@ def differences(known: dict[str, frozenset[str]]) -> list[str]:
         found.append(f"isa.CPUS: {', '.join(wrong) or 'not sorted'}")
     for path in sorted(TARGETS.glob("cpu-*.toml")):
         document = tomllib.loads(path.read_text())
+        if not document["triple"].startswith("x86_64"):
+            continue  # jaxlib's compiler has no code for it
         features = known.get(document["cpu"])
         expected = target_features(features) if features else None
         if document["features"] != expected:

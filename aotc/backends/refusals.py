@@ -27,17 +27,22 @@ def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> AotcErr
     return refusal("AOTC-E901", place_of(job), quoted(words, list(said)[-LINES_SHOWN:]))
 
 
-def refused_calls(job: CompileJob, refused: Sequence[str], served: str) -> AotcError:
-    """AOTC-E904. refused: names of custom calls.  served: those the runtime can serve."""
+def refused_calls(
+    job: CompileJob,
+    refused: Sequence[str],
+    served: str,
+    instead: str = "express the operation in plain jax",
+) -> AotcError:
+    """AOTC-E904. refused: names of custom calls.  served: those the runtime can serve.  instead:
+    what to do about them, unless they are callbacks.
+    """
     found = (name + (f" at {job.calls[name]}" if name in job.calls else "") for name in refused)
     return refusal(
         "AOTC-E904",
         place_of(job),
         ", ".join(found),
         expected=f"only custom calls that the runtime can serve: {served}",
-        hint="remove the callback from the function"
-        if any(map(is_callback, refused))
-        else "express the operation in plain jax",
+        hint="remove the callback from the function" if any(map(is_callback, refused)) else instead,
     )
 
 

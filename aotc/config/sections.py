@@ -17,6 +17,8 @@ APART: Mapping[tuple[str, ...], str] = {
     ("version",): "the bundle's, which pack writes",
     ("targets",): "those that are built, in place of which --target may name others, are a part "
     "of their own",
+    ("engines",): "which compilers the modules go to: all of processors take the same ones",
+    ("target", "*", "engines"): "likewise",
     ("gates",): "compared with what was built, in every build",
     ("entry_points", "*", "tolerance"): "parity compares with it; so do trials in plain JAX, whose "
     "plan is a part of their key and holds it",

@@ -253,6 +253,15 @@ class EntryPointSpec(Section):
         return self.shardings.outputs
 
 
+Engines = Annotated[
+    tuple[Name, ...],
+    Arrayed,
+    BeforeValidator(_distinct),
+    at_least_one("at least one engine", 'name them in order: engines = ["iree", "xla"]'),
+]
+"""Engines by name, in the order in which they are asked to compile."""
+
+
 @dataclass(frozen=True, slots=True)
 class TargetDimension(Section):
     """`[target.NAME.dimensions.NAME]`."""
@@ -271,12 +280,14 @@ class TargetEntryPoint(Section):
 class Overrides(Section):
     """`[target.NAME]`: what a manifest says of one target alone.
 
-    devices: how many the target has, instead of what its file says.  memory_limit: bytes that the
+    devices: how many the target has, instead of what its file says.  engines: that compile for it,
+    instead of the manifest's.  memory_limit: bytes that the
     weights and a call of any profile may take together; None for no limit.  of_dimensions,
     of_entry_points: profiles in place of those for all targets.
     """
 
     devices: Annotated[Size, Field(le=DEVICES_MAX)] | None = None
+    engines: Engines = ()
     memory_limit: Bytes | None = None
     of_dimensions: Annotated[Mapping[str, TargetDimension], ByName, Field(alias="dimensions")] = (
         field(default_factory=dict)
@@ -302,7 +313,8 @@ class Overrides(Section):
 class ManifestKeys(Section):
     """What a build manifest says, every key of it.
 
-    targets: as written.  mesh: size by axis, in their order; empty for programs on one device.
+    targets: as written.  engines: that compile, in order; () for that of each target's file.
+    mesh: size by axis, in their order; empty for programs on one device.
     overrides: by target, as written.  gates: what the build may come to.
     """
 
@@ -319,6 +331,7 @@ class ManifestKeys(Section):
         at_least_one("at least one target", "`aotc targets list` shows them"),
         Field(examples=['targets = ["cpu-x86-64-v3"]']),
     ]
+    engines: Engines = ()
     enable_x64: bool = False
     weights: Annotated[
         Mapping[

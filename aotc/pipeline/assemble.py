@@ -13,6 +13,7 @@ from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.evidence import Evidence
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.parity.isolated import Ran
+from aotc.pipeline.engines import Fallen
 from aotc.pipeline.evidence import target_evidence
 from aotc.pipeline.policies import EntryProofs, proven_policies
 from aotc.pipeline.requirements import requirements
@@ -52,7 +53,7 @@ class AssembledTarget:
 class Assembler:
     """Makes the parts of one target after another from the same program and weights.
 
-    built_with: by platform.
+    built_with: by platform.  fallen: targets that another engine compiled than the first asked.
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class Assembler:
         program: CapturedProgram,
         built_with: Mapping[str, BuiltWith],
         scratch: Scratch,
+        fallen: Sequence[Fallen] = (),
     ) -> None:
         self._manifest, self._program, self._scratch = manifest, program, scratch
-        self._built_with = built_with
+        self._built_with, self._fallen = built_with, fallen
         self._weights = _weight_blobs(program, scratch)
 
     def assemble(
@@ -76,7 +78,8 @@ class Assembler:
         """
         program, built_with = self._program, self._built_with[target.platform]
         lowered_for = kind_of(target.platform).lowered_for
-        evidence = target_evidence(program, executables)
+        refused = [each.refusal for each in self._fallen if each.target == target.name]
+        evidence = target_evidence(program, executables, refused)
         evidence_blob = Blob(canonical.encode(evidence), oci.EVIDENCE_TYPE)
         blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
         entry_points = {}

@@ -26,7 +26,7 @@ from aotc.pipeline.build_stages import Request, capture_and_compile, check, open
 from aotc.pipeline.build_time import stated_time, time_of_build
 from aotc.pipeline.evidence import flags_ignored, never_split, not_computed, specialized, unproven
 from aotc.pipeline.materials import builder_id, gather
-from aotc.pipeline.plan import resolve_targets, wanted_executables
+from aotc.pipeline.plan import resolve_candidates, wanted_executables
 from aotc.pipeline.tasks.meter import OnStage
 from aotc.pipeline.tasks.unfinished import OnFailed
 from aotc.pipeline.user_code import OnOutput
@@ -123,7 +123,7 @@ def build(
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
         program, compiled = capture_and_compile(run)
         built_with = {name: backend.toolchain() for name, backend in run.backends.items()}
-        parts = Assembler(manifest, program, built_with, run.scratch)
+        parts = Assembler(manifest, program, built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked = check(run, program, compiled, parts)
@@ -162,6 +162,7 @@ def build(
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
         notes = (
+            *(each.sentence for each in compiled.fallen),
             *not_computed(program),
             *unproven(program, run.scratch),
             *specialized(program),
@@ -199,11 +200,13 @@ def _resolve(
     keep_going: bool,
 ) -> Request:
     names = tuple(targets) or manifest.targets
-    resolved = resolve_targets(manifest, targets)
+    candidates = resolve_candidates(manifest, targets)
+    resolved = tuple(each[0] for each in candidates)
     return Request(
         manifest=manifest,
         names=names,
         targets=resolved,
+        next_engines={each[0].name: each[1:] for each in candidates if len(each) > 1},
         wanted=wanted_executables(manifest, names, resolved),
         tuning=tuning,
         not_tuned=tune.not_tuned(tuning, resolved),

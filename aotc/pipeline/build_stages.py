@@ -23,6 +23,7 @@ from aotc.pipeline import gates, trials, tune, user_code
 from aotc.pipeline.assemble import Assembler, proven
 from aotc.pipeline.backends import OpenCompilers, backends_for
 from aotc.pipeline.compile_queue import CompileQueue
+from aotc.pipeline.engines import Fallen, first_refusal
 from aotc.pipeline.memory_limits import exceeded
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.plan import Wanted, compile_jobs, every_executable, planned_tasks
@@ -35,14 +36,16 @@ from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
 from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.user_code import Keep, OnOutput, Source
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
-from aotc_runtime.schema.manifest import Target, Tuned
+from aotc_runtime.schema.manifest import Target, Tuned, engine_name
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to build, with everything resolved that needs no child process.
 
-    names: the targets as the manifest or the caller writes them.  targets: the same in this order.
+    names: the targets as the manifest or the caller writes them.  targets: the same in this order,
+    each for the engine that is asked first.  next_engines: by its name, a target as the other
+    engines of its list compile it, in their order.
     wanted: the executables of each target.  not_tuned: targets that tuning leaves as they are, and
     why.  keep_going: collect failures instead of ending with the first one.
     """
@@ -50,6 +53,7 @@ class Request:
     manifest: BuildManifest
     names: tuple[str, ...]
     targets: tuple[Target, ...]
+    next_engines: Mapping[str, tuple[Target, ...]]
     wanted: Wanted
     tuning: tune.Tuning | None
     not_tuned: Mapping[str, str]
@@ -104,12 +108,14 @@ class BuildRun:
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """jobs: of every executable that the build is to make.  executables: all of those, or fewer
-    after failures that were collected.  whole: the targets that lack nothing.
+    after failures that were collected.  whole: the targets that lack nothing.  fallen: those that
+    another engine compiled than the first of their list.
     """
 
     jobs: ByTarget[CompileJob]
     executables: ByTarget[Executable]
     whole: list[Target]
+    fallen: tuple[Fallen, ...] = ()
 
 
 @contextmanager
@@ -137,7 +143,8 @@ def open_run(
         Workers(jobs or len(os.sched_getaffinity(0))) as workers,
     ):
         tasks.expect(planned_tasks(request.wanted))
-        backends = backends_for(request.targets, failures)
+        every = [t for others in request.next_engines.values() for t in others]
+        backends = backends_for([*request.targets, *every], failures)
         workers.also_stop([*backends.values(), *([cache] if cache else [])])
         with (
             compilers(backends, tasks, workers) as (cached, compile_workers),
@@ -210,6 +217,11 @@ def _compile(
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
     reference = user_code.reference(source, program, run.tasks, run.workers, run.on_output)
+    queue.begin(jobs)
+    targets, fallen = _settle(run, queue, program)
+    others = [each for each in targets if each not in run.buildable]
+    jobs = {**jobs, **compile_jobs(program.entry_points.values(), others, request.wanted)}
+    chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
     failures.wait([*queue.begin(jobs), reference])
     # Some were begun for entry points that the capture has refused after it had traced them.
     made = failures.results(queue.begun)
@@ -231,10 +243,33 @@ def _compile(
     run.times.seconds["reference"] = meter.seconds(Kind.REFERENCE)
     whole = [
         target
-        for target in run.buildable
+        for target in targets
         if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
     ]
-    return Compiled(jobs, executables, whole)
+    return Compiled(jobs, executables, whole, fallen)
+
+
+def _settle(
+    run: BuildRun, queue: CompileQueue, program: CapturedProgram
+) -> tuple[list[Target], tuple[Fallen, ...]]:
+    """The targets, each for the first engine of its list that compiles all of its executables, or
+    for the last one; and those for which that is not the first.
+    """
+    settled: list[Target] = []
+    fallen: list[Fallen] = []
+    for asked in run.buildable:
+        target = asked
+        for other in run.request.next_engines.get(asked.name, ()):
+            made = [future for place, future in queue.begun.items() if place[0] == asked.name]
+            refused = first_refusal(made)
+            if not refused:
+                break
+            fallen.append(Fallen(asked.name, engine_name(target), engine_name(other), refused))
+            queue.forget(asked.name)
+            target = other
+            queue.begin(compile_jobs(program.entry_points.values(), [target], queue.wanted))
+        settled.append(target)
+    return settled, tuple(fallen)
 
 
 def tune_targets(

@@ -36,6 +36,17 @@ class CompileQueue:
         """Every job so far, by the target's name and the executable."""
         return dict(self._begun)
 
+    @property
+    def wanted(self) -> Wanted:
+        """The executables of each target."""
+        return self._wanted
+
+    def forget(self, target: str) -> None:
+        """Leave out what was begun for a target, so that it can begin for another engine."""
+        for place in [*self._begun]:
+            if place[0] == target:
+                del self._begun[place]
+
     def captured(self, entry_point: CapturedEntryPoint) -> None:
         """Begin its executables, while others are still being captured."""
         self.begin(compile_jobs([entry_point], self._targets, self._wanted))

@@ -4,12 +4,12 @@ prove, such as an output of a fixture in which plain JAX gives no finite number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import UNSET
 
-from aotc.evidence import EntryPointEvidence, Evidence, ProfileEvidence
+from aotc.evidence import EngineRefusal, EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
@@ -20,9 +20,11 @@ _OUTPUTS = "outputs/"
 
 
 def target_evidence(
-    program: CapturedProgram, executables: Mapping[ExecutableKey, Executable]
+    program: CapturedProgram,
+    executables: Mapping[ExecutableKey, Executable],
+    refused: Sequence[EngineRefusal] = (),
 ) -> Evidence:
-    """The evidence of one target."""
+    """The evidence of one target. refused: by engines that were asked before."""
     return Evidence(
         entry_points={
             name: EntryPointEvidence(
@@ -40,6 +42,7 @@ def target_evidence(
             )
             for name, entry_point in program.entry_points.items()
         },
+        refused=tuple(refused) or UNSET,
     )
 
 

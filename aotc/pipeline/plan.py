@@ -14,9 +14,10 @@ from aotc.backends.targets import NATIVE, read_target
 from aotc.cache.keys import Kind
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import refusal
+from aotc.pipeline.engines import candidates
 from aotc.stages import CapturedEntryPoint, CompileJob
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Target
+from aotc_runtime.schema.manifest import Target, WeightArgument
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
@@ -50,7 +51,18 @@ def planned_tasks(wanted: Wanted) -> Iterator[tuple[Kind, str]]:
 
 
 def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tuple[Target, ...]:
-    """The targets of a manifest, or those given instead. Raises BuildManifestError."""
+    """The targets of a manifest, or those given instead, each for the first engine that has code
+    for it. Raises BuildManifestError.
+    """
+    return tuple(each[0] for each in resolve_candidates(manifest, override))
+
+
+def resolve_candidates(
+    manifest: BuildManifest, override: Sequence[str] = ()
+) -> tuple[tuple[Target, ...], ...]:
+    """The targets of a manifest, or those given instead, each as every engine of its list compiles
+    it, in their order. Raises BuildManifestError.
+    """
     names = tuple(override) or manifest.targets
     wheres = [
         "--target" if override else manifest.where("targets", index) for index in range(len(names))
@@ -62,7 +74,18 @@ def resolve_targets(manifest: BuildManifest, override: Sequence[str] = ()) -> tu
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
             raise refusal("AOTC-E813", wheres[index], f"{target.name} twice")
-    return targets
+    return tuple(
+        candidates(target, *_engines_of(name, manifest))
+        for name, target in zip(names, targets, strict=True)
+    )
+
+
+def _engines_of(name: str, manifest: BuildManifest) -> tuple[tuple[str, ...], str]:
+    """The engines that the manifest names for a target, as it writes it, and where."""
+    override = manifest.overrides.get(name)
+    if override is not None and override.engines:
+        return override.engines, manifest.where("target", name, "engines")
+    return manifest.engines, manifest.where("engines")
 
 
 def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str) -> Target:
@@ -123,6 +146,11 @@ def compile_jobs(
                 target=target,
                 mesh=entry_point.mesh,
                 calls=entry_point.calls,
+                weights=tuple(
+                    place
+                    for place, argument in enumerate(profile.arguments)
+                    if isinstance(argument, WeightArgument)
+                ),
             )
             for key, (entry_point, profile) in captured.items()
             if key in chosen[target.name]

@@ -19,7 +19,7 @@ from aotc_runtime.canonical import decoder
 from aotc_runtime.formats.certificate import Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.formats.provenance import Provenance
-from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh
+from aotc_runtime.schema.manifest import BundleManifest, EntryPoint, Mesh, engine_name
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
 
@@ -128,6 +128,7 @@ def manifest_report(
     told = evidence.entry_points if evidence else {}
     return {
         "target": msgspec.to_builtins(manifest.target),
+        "engine": engine_name(manifest.target),
         "requires": msgspec.to_builtins(manifest.requires),
         "built_with": msgspec.to_builtins(manifest.built_with),
         "accepts_jaxlib": list(manifest.accepts_jaxlib),

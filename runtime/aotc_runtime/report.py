@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.formats.host_facts import host_document
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
+from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.compatibility import Choice
@@ -62,6 +63,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         "root_digest": verdict.root_digest or None,
         "signers": list(verdict.signers),
         "target": verdict.target or None,
+        "engine": engine_name(manifest.target) if manifest else None,
         "target_reason": choice_report(verdict.choice) if verdict.choice else None,
         "gates": list(verdict.gates),
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
@@ -75,11 +77,20 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts) -> Report:
         f"ok      {manifest.name} {manifest.version} may be loaded here",
         f"root    {verdict.root_digest}",
         f"signed  {', '.join(signer[:16] for signer in verdict.signers)}",
-        f"target  {verdict.target} on {facts.cpu}, jaxlib {facts.jaxlib}",
+        f"target  {verdict.target} on {facts.cpu}, {_engine(manifest, facts)}",
         *_certified(verdict.choice),
         *_other_targets(verdict.choice),
     )
     return Report((), 0, document, lines)
+
+
+def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
+    """The package that runs the executables here, and its version."""
+    if engine_name(manifest.target) == XLA or manifest.requires.device is UNSET:
+        return f"jaxlib {facts.jaxlib}"
+    found = (each for each in facts.accelerators if each.platform == manifest.target.platform)
+    version = next((each.plugin for each in found), NOT_INSTALLED)
+    return f"{manifest.requires.device.plugin} {version}"
 
 
 def _certified(choice: Choice) -> Iterator[str]:

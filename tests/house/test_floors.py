@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "runtime" / "aotc_runtime"
-ALLOWED = {"aotc_runtime", "cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy"}
+ALLOWED = {"aotc_runtime", "cryptography", "iree", "jaxlib", "ml_dtypes", "msgspec", "numpy"}
 EXPORTERS = {"prometheus_client", "opentelemetry"}
 """Extras: their modules are imported by nobody but the user."""
 FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")
@@ -108,6 +108,15 @@ def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
     assert outside == {"system/processor.py"}
 
 
+def test_iree_is_named_by_its_engine_alone() -> None:
+    users = {
+        path.relative_to(RUNTIME).as_posix()
+        for path in RUNTIME.rglob("*.py")
+        if "iree" in imports_of(path)
+    }
+    assert users == {"engines/iree/engine.py"}
+
+
 def test_the_public_names_are_exactly_what_all_lists() -> None:
     import aotc_runtime
 
@@ -127,3 +136,5 @@ def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() 
     assert names == {"cryptography", "msgspec", "numpy"}
     extra = {requirement.split()[0] for requirement in project["optional-dependencies"]["xla"]}
     assert extra == {"jaxlib"}
+    extra = {requirement.split()[0] for requirement in project["optional-dependencies"]["iree"]}
+    assert extra == {"iree-base-runtime", "ml_dtypes"}

@@ -1,16 +1,16 @@
-"""Target files for processors."""
+"""Target files for processors: what all of them have in common, and those that XLA compiles for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec.structs import replace
 from pydantic import Field
 
-from aotc.backends.cpu import isa
+from aotc.backends.cpu import arm, isa
 from aotc.backends.protocol import Backend, TargetKind, device_target, unknown_name
-from aotc.backends.target_model import TargetModel, Words
+from aotc.backends.target_model import TRIPLES, TargetModel, Words
 from aotc.config.document import Document
 from aotc.config.fields import Size
 from aotc_runtime.errors import Finding
@@ -18,10 +18,9 @@ from aotc_runtime.schema.manifest import Target
 from aotc_runtime.system import processor
 
 
-class CpuModel(TargetModel):
-    """A processor."""
+class ProcessorModel(TargetModel):
+    """A processor, whatever compiles for it."""
 
-    platform: Literal["cpu"]
     triple: str
     cpu: str
     features: Annotated[Words, Field(min_length=1)]
@@ -29,13 +28,19 @@ class CpuModel(TargetModel):
     threads: Annotated[Size, Field(le=4096)]
 
 
-class CpuKind(TargetKind[CpuModel]):
-    """Processors, by their features."""
+class CpuModel(ProcessorModel):
+    """A processor that XLA compiles for."""
 
-    model = CpuModel
-    checked = "run"
+    platform: Literal["cpu"]
 
-    def target(self, model: CpuModel) -> Target:
+
+class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
+    """Processors, by their features, whatever compiles for them."""
+
+    platform: ClassVar[str]
+    triples: ClassVar[tuple[str, ...]] = TRIPLES
+
+    def target(self, model: Model) -> Target:
         """The schema value of a target file."""
         return replace(
             device_target(model),
@@ -56,21 +61,41 @@ class CpuKind(TargetKind[CpuModel]):
             "threads": target.threads,
         }
 
-    def check(self, document: Document, model: CpuModel) -> Iterator[Finding]:
+    def check(self, document: Document, model: Model) -> Iterator[Finding]:
         """Names that LLVM does not know."""
-        yield from super().check(document, model)
-        if model.cpu not in isa.CPUS:
-            known = ", ".join(isa.CPUS)
+        if model.triple not in self.triples:
+            known = ", ".join(self.triples)
+            yield unknown_name(document, ("triple",), "one of", known, model.triple)
+        is_arm = model.triple in self.triples and arm.is_triple(model.triple)
+        cpus, features = (arm.CPUS, arm.FEATURES) if is_arm else (isa.CPUS, isa.FEATURES)
+        if model.cpu not in cpus:
+            known = ", ".join(cpus)
             yield unknown_name(document, ("cpu",), "a processor LLVM knows", known, model.cpu)
         for index, feature in enumerate(model.features):
-            if feature not in isa.FEATURES:
-                known, path = ", ".join(sorted(isa.FEATURES)), ("features", index)
+            if feature not in features:
+                known, path = ", ".join(sorted(features)), ("features", index)
                 what = "an LLVM feature without sign"
                 yield unknown_name(document, path, what, known, feature)
         for index, attribute in enumerate(model.tuning):
             if not isa.is_tuning(attribute):
                 what, path = "a tuning attribute", ("tuning", index)
                 yield unknown_name(document, path, what, "prefer-no-gather…", attribute)
+
+    def for_processor(self, target: Target) -> Target:
+        """A processor that another engine's file describes, as a target of this kind. Raises
+        ValueError, which says why this kind's compiler has no code for it.
+        """
+        if target.triple not in self.triples:
+            raise ValueError(f"it compiles for {', '.join(self.triples)}")
+        return replace(target, platform=self.platform)
+
+
+class CpuKind(ProcessorKind[CpuModel]):
+    """Processors that XLA compiles for."""
+
+    model = CpuModel
+    platform = "cpu"
+    checked = "run"
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
         """A sentence for each CPU feature set that this jaxlib needs beyond what the target

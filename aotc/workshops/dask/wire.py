@@ -58,6 +58,7 @@ class Job(Struct, frozen=True):
     constants: dict[int, Array]
     mesh: Mesh | None
     calls: dict[str, str]
+    weights: tuple[int, ...]
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -98,6 +99,7 @@ def job_of(job: CompileJob) -> tuple[Job, Blobs]:
             constants=constants,
             mesh=job.mesh,
             calls=dict(job.calls),
+            weights=job.weights,
         ),
         blobs,
     )
@@ -117,6 +119,7 @@ def compile_job(job: Job, blobs: Blobs) -> CompileJob:
         },
         mesh=job.mesh,
         calls=job.calls,
+        weights=job.weights,
     )
 
 

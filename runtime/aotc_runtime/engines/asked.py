@@ -1,4 +1,4 @@
-"""What a caller of `load` asks of engines, where it asks for anything: numbers that make sense."""
+"""What a caller of `load` asks of engines, where it asks for anything, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from aotc_runtime.engines.device import DEVICES_MAX
 from aotc_runtime.errors import AotcError, refusal
+from aotc_runtime.schema.manifest import Target, engine_name
 
 
 def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
@@ -42,3 +43,14 @@ def _is_number(value: Any, least: int) -> bool:
 
 def _refused(code: str, argument: str, expected: str, found: object, hint: str) -> AotcError:
     return refusal(code, f"load {argument}", repr(found)[:80], expected=expected, hint=hint)
+
+
+def no_engine(target: Target, group: str) -> AotcError:
+    """AOTC-E758 for a target whose engine is not installed. group: of the entry points."""
+    return refusal(
+        "AOTC-E758",
+        target.platform,
+        "none installed",
+        expected=f"the engine {engine_name(target)}, which runs executables for {target.platform}",
+        hint=f"install the package that brings it (an entry point of {group})",
+    )

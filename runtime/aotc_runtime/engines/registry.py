@@ -10,7 +10,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
-from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator, HostFacts, Wanted
 from aotc_runtime.schema.manifest import XLA, Target, engine_name
 from aotc_runtime.system import host, processor
@@ -37,12 +36,15 @@ def find(name: str) -> Engine | None:
         from aotc_runtime.engines.xla import engine as xla
 
         return xla
+    if name == "iree":
+        from aotc_runtime.engines.iree import engine as iree
+
+        return iree
     from importlib.metadata import entry_points
 
-    points = [*entry_points(group=GROUP, name=name)]
-    if not points:
-        return None
-    engine: Engine = points[0].load()
+    engine: Engine | None = None
+    for point in entry_points(group=GROUP, name=name):
+        engine = point.load()
     return engine
 
 
@@ -52,16 +54,11 @@ def start(target: Target, threads: int | None = None, devices: int | None = None
     Raises BackendError (AOTC-E758) where no engine for it is installed, and what `Engine.start`
     raises.
     """
-    name = engine_name(target)
-    engine = find(name)
+    engine = find(engine_name(target))
     if engine is None:
-        raise refusal(
-            "AOTC-E758",
-            target.platform,
-            "none installed",
-            expected=f"the engine {name}, which runs executables for {target.platform}",
-            hint=f"install the package that brings it (an entry point of {GROUP})",
-        )
+        from aotc_runtime.engines.asked import no_engine
+
+        raise no_engine(target, GROUP)
     return engine.start(target.platform, threads, devices)
 
 

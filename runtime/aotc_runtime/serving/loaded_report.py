@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.engines.device import Device
+from aotc_runtime.schema.manifest import engine_name
 from aotc_runtime.schema.mesh_report import mesh_report
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.compatibility import Choice
@@ -22,6 +23,7 @@ def loaded_report(
         "version": bundle.version,
         "state": bundle.state.value,
         "target": bundle.manifest.target.name,
+        "engine": engine_name(bundle.manifest.target),
         "target_reason": choice_report(choice),
         "root_digest": bundle.root_digest,
         "signers": list(bundle.signers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -143,9 +144,7 @@ def test_an_executable_of_unknown_layout_has_a_note_instead_of_text(
     changed = type(shown.contents)(
         **{name: getattr(shown.contents, name) for name in contents} | {"blobs": opaque}
     )
-    other = type(shown)(
-        **{name: getattr(shown, name) for name in shown.__slots__} | {"contents": changed}
-    )
+    other = replace(shown, contents=changed)
     for stage in (Stage.HLO, Stage.ASM):
         found = explained(other, stage).representations
         assert all(r.text == "" and r.note for r in found)

@@ -1,0 +1,1 @@
+"""IREE as a compiler of processors' code: x86-64 and, from any host, aarch64."""

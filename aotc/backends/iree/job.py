@@ -1,0 +1,21 @@
+"""What a compile worker of IREE is asked for."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+LEVELS = ("O3", "O2", "O1")
+"""Of optimization, best first: a module may not compile at the higher ones."""
+
+LEVEL = "iree-opt-level"
+
+
+class Job(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to compile. artifact: the module.  flags: of IREE's compiler.  weights: places of the
+    module's parameters that are bound.
+    """
+
+    artifact: bytes
+    flags: tuple[str, ...]
+    weights: tuple[int, ...]
+    threads: int

@@ -1,0 +1,1 @@
+"""IREE as an engine: one executable is one module of its virtual machine (a `vmfb`)."""
