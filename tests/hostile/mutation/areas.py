@@ -253,6 +253,8 @@ AREAS = (
             "test_a_program_that_sets_what_the_manifest_says_is_refused",
             "tests/unit/capture/test_capture_refusals.py::"
             "test_a_program_that_sets_it_while_fixtures_are_made_is_refused_too",
+            "tests/unit/capture/test_capture_refusals.py::"
+            "test_a_function_that_sets_it_for_itself_is_refused_although_the_next_one_sets_it_back",
             "tests/e2e/test_sources_that_change.py",
             "tests/e2e/test_shapes_build.py::"
             "test_padding_that_leaks_is_refused_with_size_fill_output_and_error",

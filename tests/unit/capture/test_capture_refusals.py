@@ -417,6 +417,20 @@ def test_a_program_that_sets_what_the_manifest_says_is_refused(
     assert "leave jax.config alone" in refusal.hint
 
 
+def test_a_function_that_sets_it_for_itself_is_refused_although_the_next_one_sets_it_back(
+    capture: Capture,
+) -> None:
+    source = (
+        "def f(x):\n    jax.config.update('jax_enable_x64', True)\n    return x + 1\n"
+        "def g(x):\n    jax.config.update('jax_enable_x64', False)\n    return x + 1\n"
+    )
+    taken = 'inputs.x = { shape = [4], dtype = "float32" }\n'
+    manifest = "".join(
+        f'[entry_points.{name}]\nfunction = "program:{name}"\n{taken}' for name in "fg"
+    )
+    assert capture(source, manifest).refusal.code == "AOTC-E828"
+
+
 def test_a_program_that_sets_it_while_fixtures_are_made_is_refused_too(capture: Capture) -> None:
     source = (
         "import inspect\n"

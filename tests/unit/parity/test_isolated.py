@@ -68,6 +68,16 @@ def test_results_within_tolerance_are_recorded_with_their_errors(
     assert outcomes == isolated.Ran(((KEY, ran),), [])
 
 
+def test_what_a_caller_gets_otherwise_than_from_plain_jax_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differing = [isolated.Differing("predict result", "a tuple", "a list")]
+    error = refused(answer(differing=differing, fixtures=[(KEY, CLOSE)]), tmp_path, monkeypatch)
+    (finding,) = error.findings
+    assert (finding.code, finding.where) == ("AOTC-E959", "predict result for cpu-x86-64-v3")
+    assert "a tuple" in finding.expected and "a list" in finding.found
+
+
 def test_every_result_beyond_its_tolerance_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

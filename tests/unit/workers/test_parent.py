@@ -212,6 +212,11 @@ def test_a_worker_without_room_to_say_so_is_understood_although_there_is_room_ag
         run(FULL_DISK.format(work=work), tmp_path)
 
 
+def test_an_error_of_the_system_that_is_no_full_disk_is_a_crash(tmp_path: Path) -> None:
+    code = "def f(job, progress):\n    raise PermissionError(13, 'not this one')\nanswer(int, f)"
+    assert "not this one" in crash(code, tmp_path).found(1)
+
+
 def test_files_where_a_command_is_started_hide_none_of_our_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
