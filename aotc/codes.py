@@ -585,8 +585,8 @@ COMPILE = {
         "install it; the hint says what",
     ),
     "AOTC-E908": Code(
-        "an accelerator that the installed plugin does not know, or a description that it does "
-        "not understand",
+        "an accelerator that the installed plugin does not know, or a description or an option "
+        "of a target that is not understood",
         "correct the target file",
     ),
     "AOTC-E909": Code(

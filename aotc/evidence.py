@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from aotc_runtime.schema.manifest import Decimal
 from aotc_runtime.schema.tree import INTEGER_MAX
 
 type Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -211,11 +212,60 @@ class EngineRefusal(_Part, frozen=True):
     found: str
 
 
+class Figure(_Part, frozen=True):
+    """What was measured in several rounds."""
+
+    median: Decimal
+    least: Decimal
+    most: Decimal
+
+
+class MeasuredEngine(_Part, frozen=True, tag="measured", tag_field="status"):
+    """An engine whose executables all ran and agreed with plain JAX.
+
+    latency_us: of a call, the geometric mean over all executables, microseconds.  start_ms: from
+    the start of a process to a bundle that is ready, milliseconds.  memory_bytes: the most that is
+    resident by then.  relative: of the objective, to the first engine's, median over rounds.  wins:
+    rounds in which it was better than the first.
+    """
+
+    engine: str
+    latency_us: Figure
+    start_ms: Figure
+    memory_bytes: Figure
+    relative: Decimal
+    wins: Count
+
+
+class LeftOutEngine(_Part, frozen=True, tag="left-out", tag_field="status"):
+    """An engine that did not compile or did not run the target, or differed from plain JAX."""
+
+    engine: str
+    reason: str
+
+
+class EngineChoice(_Part, frozen=True):
+    """Which engine `aotc build --tune` took for the target, and why.
+
+    engines: those of the list that were tried, in its order.  rounds: of calls; starts: of
+    processes.  margin: what part of the first one's figure another had to save.
+    """
+
+    objective: Literal["latency", "start", "memory"]
+    engine: str
+    engines: tuple[MeasuredEngine | LeftOutEngine, ...]
+    rounds: Count
+    starts: Count
+    margin: Decimal
+
+
 class Evidence(_Part, frozen=True):
     """One target, that of the bundle manifest which refers to it. schema: of this document.
-    refused: by the engines that stand before the target's own in the list of the build.
+    refused: by the engines that stand before the target's own in the list of the build.  chosen: by
+    measurement, where the build had several engines to choose among.
     """
 
     entry_points: dict[str, EntryPointEvidence]
     schema: Count = 1
     refused: tuple[EngineRefusal, ...] | UnsetType = UNSET
+    chosen: EngineChoice | UnsetType = UNSET

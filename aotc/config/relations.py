@@ -233,6 +233,21 @@ def check_use(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
                 )
 
 
+def check_tune(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
+    """An objective has engines to choose among."""
+    lists = (manifest.engines, *(each.engines for each in manifest.overrides.values()))
+    if any(refused.within(section) for section in ("engines", "target", "tune")):
+        return
+    if manifest.tune.objective and all(len(engines) < 2 for engines in lists):
+        yield Problem(
+            code="AOTC-E809",
+            path=("tune", "objective"),
+            expected="several engines to choose among",
+            found="one for each target",
+            hint='list them: engines = ["iree", "xla"], or remove the objective',
+        )
+
+
 CHECKS: tuple[Check, ...] = (
     check_targets,
     check_dimensions,
@@ -246,6 +261,7 @@ CHECKS: tuple[Check, ...] = (
     check_donations,
     check_fixtures,
     check_use,
+    check_tune,
 )
 
 

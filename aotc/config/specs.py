@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -310,12 +310,23 @@ class Overrides(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class Tune(Section):
+    """`[tune]`: how `aotc build --tune` chooses among the engines of a target.
+
+    objective: what the chosen one is best in: calls, the start of a process, or its memory; None if
+    the manifest does not say.
+    """
+
+    objective: Literal["latency", "start", "memory"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestKeys(Section):
     """What a build manifest says, every key of it.
 
     targets: as written.  engines: that compile, in order; () for that of each target's file.
     mesh: size by axis, in their order; empty for programs on one device.
-    overrides: by target, as written.  gates: what the build may come to.
+    overrides: by target, as written.  gates: what the build may come to.  tune: of `--tune`.
     """
 
     schema: Annotated[
@@ -361,6 +372,7 @@ class ManifestKeys(Section):
         default_factory=dict
     )
     gates: Gates = field(default_factory=Gates)
+    tune: Tune = field(default_factory=Tune)
     entry_points: Annotated[
         Mapping[Identifier, EntryPointSpec],
         ByName,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from aotc.errors import finding, raise_if, refusal
+from aotc.evidence import EngineChoice
 from aotc.stages import ByTarget, CompileJob
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import MeasuredCandidate, Tuned
+from aotc_runtime.schema.manifest import XLA, MeasuredCandidate, Tuned, engine_name
 from aotc_runtime.system.store import read_file
 
 type Positions = Mapping[ExecutableKey, int]
@@ -40,13 +41,26 @@ class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
     tuned: Tuned
 
 
-class TuningFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """jaxlib: whose compiler was measured.  not_tuned: target to why its host was another."""
+class TunedTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A target of another engine than XLA, or of one that was chosen among several. tools: what the
+    engine compiles with, beside jaxlib, to version.
+    """
+
+    engine: str
+    tools: dict[str, str] = {}
+    choice: EngineChoice | UnsetType = UNSET
+
+
+class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """jaxlib: whose compiler was measured.  not_tuned: target to why its host was another.
+    targets: those of which there is more to say than that XLA compiled them.
+    """
 
     aotc_tuning: Literal[1]
     jaxlib: str
     executables: tuple[TunedExecutable, ...]
     not_tuned: dict[str, str]
+    targets: dict[str, TunedTarget] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,7 @@ def of_build(
     positions: Positions,
     not_tuned: Mapping[str, str],
     jaxlib: str,
+    targets: Mapping[str, TunedTarget],
 ) -> TuningFile:
     """What a build chose, as a file."""
     return TuningFile(
@@ -87,6 +102,7 @@ def of_build(
             for job in [jobs[target][key]]
         ),
         not_tuned=dict(not_tuned),
+        targets=dict(targets),
     )
 
 
@@ -103,12 +119,39 @@ def read(path: Path) -> Recorded:
     return Recorded(file, str(path))
 
 
+def engine_of(recorded: Recorded, target: str, engines: Sequence[str]) -> str | None:
+    """The engine that the file chose for a target; None for one that was not tuned.
+
+    engines: those that the target may have, in order. Raises UsageError (AOTC-E031) where what was
+    measured is not what they are.
+    """
+    if target in recorded.file.not_tuned:
+        return None
+    known = recorded.file.targets.get(target)
+    found, fits = XLA, list(engines) == [XLA]
+    if known is not None:
+        found, fits = known.engine, known.engine in engines
+    if fits:
+        return found
+    raise refusal(
+        "AOTC-E031",
+        f"{recorded.where}, {target}",
+        f"a choice of {found}" if known is not None else f"choices for {XLA} alone",
+        expected=f"choices for the engines of the target: {', '.join(engines)}",
+    )
+
+
 def choices(
-    recorded: Recorded, jobs: ByTarget[CompileJob], positions: Positions, jaxlib: str
+    recorded: Recorded,
+    jobs: ByTarget[CompileJob],
+    positions: Positions,
+    jaxlib: str,
+    tools: Mapping[str, Mapping[str, str]],
 ) -> ByTarget[Tuned]:
     """What the file says of each job; targets that it says were not tuned have no choices.
 
-    Raises UsageError (AOTC-E031) if it is of another program, target or jaxlib.
+    tools: what each target is compiled with, beside jaxlib, to version. Raises UsageError
+    (AOTC-E031) if it is of another program, target, jaxlib or other compiler.
     """
     known = {(e.target, e.entry_point, e.profile): e for e in recorded.file.executables}
     named = {
@@ -116,7 +159,7 @@ def choices(
         for target, each in jobs.items()
         if target not in recorded.file.not_tuned
     }
-    raise_if(_misfits(recorded, named, jobs, jaxlib))
+    raise_if(_misfits(recorded, named, jobs, jaxlib, tools))
     return {
         target: {key: found.tuned for key, found in each.items() if found is not None}
         for target, each in named.items()
@@ -128,12 +171,17 @@ def _misfits(
     named: ByTarget[TunedExecutable | None],
     jobs: ByTarget[CompileJob],
     jaxlib: str,
+    tools: Mapping[str, Mapping[str, str]],
 ) -> Iterable[Finding]:
     def misfit(where: str, expected: str, found: str) -> Iterator[Finding]:
         yield finding("AOTC-E031", f"{recorded.where}{where}", found, expected=expected)
 
     if recorded.file.jaxlib != jaxlib:
         yield from misfit("", f"choices for jaxlib {jaxlib}", f"those for {recorded.file.jaxlib}")
+    for target, known in recorded.file.targets.items():
+        if target in named and known.tools != tools.get(target, {}):
+            expected = f"choices for {_versions(tools.get(target, {}))}"
+            yield from misfit(f", {target}", expected, f"those for {_versions(known.tools)}")
     wanted = [
         (jobs[target][key], found) for target in named for key, found in named[target].items()
     ]
@@ -146,9 +194,12 @@ def _misfits(
         else:
             tuned = found.tuned
             names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
-            # Candidates that capture weights are named so.
-            if tuned.choice not in names or tuned.choice.startswith("captured") != bool(
-                tuned.captured
-            ):
+            # Candidates that capture weights are named so, behind their engine if there are others.
+            way = tuned.choice.removeprefix(f"{engine_name(job.target)}-")
+            if tuned.choice not in names or way.startswith("captured") != bool(tuned.captured):
                 captured = f", {len(tuned.captured)} weights captured"
                 yield from misfit(where, "a choice that was measured", f"{tuned.choice}{captured}")
+
+
+def _versions(tools: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in sorted(tools.items())) or "no others"

@@ -27,9 +27,9 @@ _TYPES: Mapping[str, type[Any]] = {
     for each in (
         *(specs.BuildManifest, specs.EntryPointSpec, specs.FixtureSpec, specs.Overrides),
         *(specs.ShardingsSpec, specs.SourceFile, specs.TargetDimension, specs.TargetEntryPoint),
-        *(specs.ToleranceSpec, specs.WeightsSpec, DimensionSpec, MultiplesOf, Gates, ExecutableKey),
+        *(specs.ToleranceSpec, specs.Tune, specs.WeightsSpec, DimensionSpec, MultiplesOf, Gates),
         *(inputs.InputDict, inputs.InputLeaf, inputs.InputLike, inputs.InputList),
-        *(CompileHere, Pad, Split),
+        *(CompileHere, ExecutableKey, Pad, Split),
     )
 }
 _ENUMS: Mapping[str, type[Enum]] = {each.__name__: each for each in (DType, KeyImpl)}

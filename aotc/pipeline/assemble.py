@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from aotc.backends.registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.evidence import Evidence
+from aotc.evidence import EngineChoice, Evidence
 from aotc.packing.bundle import Blob, TargetParts
 from aotc.parity.isolated import Ran
 from aotc.pipeline.engines import Fallen
@@ -69,17 +69,21 @@ class Assembler:
         self._weights = _weight_blobs(program, scratch)
 
     def assemble(
-        self, target: Target, executables: Mapping[ExecutableKey, Executable]
+        self,
+        target: Target,
+        executables: Mapping[ExecutableKey, Executable],
+        chosen: EngineChoice | None = None,
     ) -> AssembledTarget:
         """The bundle manifest of a target with these executables, and every blob it refers to.
 
         executables: perhaps candidates, none of them checked yet. A captured profile without one is
-        one that other targets have and this one does not.
+        one that other targets have and this one does not.  chosen: the target's engine, by
+        measurement.
         """
         program, built_with = self._program, self._built_with[target.platform]
         lowered_for = kind_of(target.platform).lowered_for
         refused = [each.refusal for each in self._fallen if each.target == target.name]
-        evidence = target_evidence(program, executables, refused)
+        evidence = target_evidence(program, executables, refused, chosen)
         evidence_blob = Blob(canonical.encode(evidence), oci.EVIDENCE_TYPE)
         blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
         entry_points = {}

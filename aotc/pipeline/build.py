@@ -34,6 +34,7 @@ from aotc.pipeline.watching.remembered import unkept
 from aotc.pipeline.write import write_bundle
 from aotc.signing.signer import Signer
 from aotc.stages import Attestation, Bundle, CapturedProgram
+from aotc_runtime.schema.manifest import engine_name
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -134,7 +135,14 @@ def build(
         executables = compiled.executables
         file = None
         if tuning:
-            file = tune.file_of(executables, compiled.jobs, program, request.not_tuned)
+            file = tune.file_of(
+                executables,
+                compiled.jobs,
+                program,
+                request.not_tuned,
+                compiled.chosen,
+                {target.name: built_with[target.platform] for target in compiled.whole},
+            )
         with (
             run.times.stage("pack"),
             run.tasks.attempt(Kind.PACK, ""),
@@ -168,7 +176,16 @@ def build(
             *specialized(program),
             *flags_ignored(program),
             *never_split(written.bundle.manifests),
-            *tune.notes(request.not_tuned, executables),
+            *tune.notes(
+                request.not_tuned,
+                executables,
+                {
+                    target.name: engine_name(target)
+                    for target in compiled.whole
+                    if target.name in request.next_engines
+                },
+                compiled.chosen,
+            ),
             *unkept(run.tasks.done()),
             *(cache.notes() if cache else ()),
         )
@@ -200,7 +217,9 @@ def _resolve(
     keep_going: bool,
 ) -> Request:
     names = tuple(targets) or manifest.targets
-    candidates = resolve_candidates(manifest, targets)
+    candidates = [
+        tune.recorded_engine(tuning, each) for each in resolve_candidates(manifest, targets)
+    ]
     resolved = tuple(each[0] for each in candidates)
     return Request(
         manifest=manifest,

@@ -18,6 +18,7 @@ from aotc.cache.store import Cache
 from aotc.cache.tasks import OnDone, Tasks
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
+from aotc.evidence import EngineChoice
 from aotc.packing.bundle import TargetParts
 from aotc.pipeline import gates, trials, tune, user_code
 from aotc.pipeline.assemble import Assembler, proven
@@ -36,6 +37,7 @@ from aotc.pipeline.tasks.unfinished import OnFailed, reporting_unfinished
 from aotc.pipeline.tasks.workers import Workers
 from aotc.pipeline.user_code import Keep, OnOutput, Source
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Target, Tuned, engine_name
 
 
@@ -109,13 +111,14 @@ class BuildRun:
 class Compiled:
     """jobs: of every executable that the build is to make.  executables: all of those, or fewer
     after failures that were collected.  whole: the targets that lack nothing.  fallen: those that
-    another engine compiled than the first of their list.
+    another engine compiled than the first of their list.  chosen: the engines that were measured.
     """
 
     jobs: ByTarget[CompileJob]
     executables: ByTarget[Executable]
     whole: list[Target]
     fallen: tuple[Fallen, ...] = ()
+    chosen: Mapping[str, EngineChoice] = field(default_factory=dict)
 
 
 @contextmanager
@@ -213,7 +216,10 @@ def _compile(
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
-        jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch)
+        with_ = {
+            target.name: run.compilers[target.platform].toolchain() for target in run.buildable
+        }
+        jobs, chosen = tune.replay(jobs, request.tuning, program, run.scratch, with_)
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1)
     reference = user_code.reference(source, program, run.tasks, run.workers, run.on_output)
@@ -246,7 +252,7 @@ def _compile(
         for target in targets
         if keep_reference and executables[target.name].keys() == jobs[target.name].keys()
     ]
-    return Compiled(jobs, executables, whole, fallen)
+    return Compiled(jobs, executables, whole, fallen, tune.recorded_choices(request.tuning))
 
 
 def _settle(
@@ -283,23 +289,46 @@ def tune_targets(
 
     Raises CompileError: AOTC-E911, E912.
     """
-    executables = dict(compiled.executables)
+    executables, jobs = dict(compiled.executables), dict(compiled.jobs)
+    whole: list[Target] = []
+    chosen: dict[str, EngineChoice] = {}
     with run.times.stage("tune"):
         for target in compiled.whole:
             if target.name in run.request.not_tuned:
+                whole.append(target)
                 continue
-            executables[target.name] = tuner.search(
-                compiled.jobs[target.name],
+            best = tuner.search(
+                [*_ways(run, target, jobs[target.name], program)],
                 executables[target.name],
                 program,
                 run.scratch,
-                run.compilers[target.platform],
                 parts.assemble,
+                run.request.manifest.tune.objective or "latency",
                 workers=run.compile_workers.jobs,
                 processes=run.workers.processes,
                 on_step=lambda done, total: run.on_stage("tune", done, total),
             )
-    return replace(compiled, executables=executables)
+            whole.append(best.way.target)
+            executables[target.name], jobs[target.name] = best.executables, best.way.jobs
+            if best.choice is not None:
+                chosen[target.name] = best.choice
+    return replace(compiled, jobs=jobs, executables=executables, whole=whole, chosen=chosen)
+
+
+def _ways(
+    run: BuildRun,
+    target: Target,
+    jobs: Mapping[ExecutableKey, CompileJob],
+    program: CapturedProgram,
+) -> Iterator[tune.Way]:
+    """A target that was compiled, and the same for each engine behind the one that did it."""
+    yield tune.Way(target, jobs, run.compilers[target.platform])
+    others = run.request.next_engines.get(target.name, ())
+    for other in others[others.index(target) + 1 :] if target in others else others:
+        if other.platform in run.compilers:
+            every = program.entry_points.values()
+            made = compile_jobs(every, [other], run.request.wanted)[target.name]
+            yield tune.Way(other, made, run.compilers[other.platform])
 
 
 def check(
@@ -312,7 +341,8 @@ def check(
     """
     request, failures, tasks = run.request, run.failures, run.tasks
     assembled = [
-        parts.assemble(target, compiled.executables[target.name]) for target in compiled.whole
+        parts.assemble(target, compiled.executables[target.name], compiled.chosen.get(target.name))
+        for target in compiled.whole
     ]
     unchecked = [each.parts for each in assembled]
     written = dict(zip(request.names, request.targets, strict=True))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import UNSET
 
-from aotc.evidence import EngineRefusal, EntryPointEvidence, Evidence, ProfileEvidence
+from aotc.evidence import EngineChoice, EngineRefusal, EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.pipeline.scratch import Scratch
 from aotc.stages import CapturedProgram, Executable
 from aotc_runtime.formats.tensors import numpy_dtype, read_tensors
@@ -23,8 +23,11 @@ def target_evidence(
     program: CapturedProgram,
     executables: Mapping[ExecutableKey, Executable],
     refused: Sequence[EngineRefusal] = (),
+    chosen: EngineChoice | None = None,
 ) -> Evidence:
-    """The evidence of one target. refused: by engines that were asked before."""
+    """The evidence of one target. refused: by engines that were asked before.  chosen:
+    the target's engine, by measurement.
+    """
     return Evidence(
         entry_points={
             name: EntryPointEvidence(
@@ -43,6 +46,7 @@ def target_evidence(
             for name, entry_point in program.entry_points.items()
         },
         refused=tuple(refused) or UNSET,
+        chosen=UNSET if chosen is None else chosen,
     )
 
 

@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from aotc.backends.protocol import Backend
 from aotc.config import tuning_file
-from aotc.config.tuning_file import Positions, Recorded, TuningFile, choices
+from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
+from aotc.evidence import EngineChoice, LeftOutEngine
 from aotc.pipeline.assemble import AssembledTarget
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.scratch import Scratch
 from aotc.processes import Processes
 from aotc.stages import ByTarget, CapturedProgram, CompileJob, Executable
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Target, Tuned
+from aotc_runtime.schema.manifest import XLA, BuiltWith, Target, Tuned, engine_name
 
 type Assemble = Callable[[Target, Mapping[ExecutableKey, Executable]], AssembledTarget]
 """Makes the parts of a target with these executables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A target as one engine compiles it. backend: with its cache, so that nothing is compiled
+    twice.
+    """
+
+    target: Target
+    jobs: Mapping[ExecutableKey, CompileJob]
+    backend: Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What was taken for a target. executables: each with the evidence for its choice.  choice: of
+    the engine, if there were several.
+    """
+
+    way: Way
+    executables: dict[ExecutableKey, Executable]
+    choice: EngineChoice | None
+
+
+type Objective = Literal["latency", "start", "memory"]
 
 
 class Tuner(Protocol):
@@ -34,22 +62,23 @@ class Tuner(Protocol):
 
     def search(
         self,
-        jobs: Mapping[ExecutableKey, CompileJob],
+        ways: Sequence[Way],
         defaults: Mapping[ExecutableKey, Executable],
         program: CapturedProgram,
         scratch: Scratch,
-        backend: Backend,
         assemble: Assemble,
+        objective: Objective,
         *,
         workers: int,
         processes: Processes,
         on_step: Callable[[int, int], None],
-    ) -> dict[ExecutableKey, Executable]:
-        """The best executables of one target, each with the evidence for its choice.
+    ) -> Best:
+        """The best executables of one target.
 
-        defaults: the untuned executables.  backend: with its cache, so that no candidate is
-        compiled twice.  assemble: makes the parts of a bundle from candidates.  workers:
-        compilations at a time.  on_step: given the steps done, and how many there are.
+        ways: the engines of the target, in the order of its list.  defaults: the untuned
+        executables of the first.  assemble: makes the parts of a bundle from candidates.
+        objective: in what one engine is better than another.  workers: compilations at a time.
+        on_step: given the steps done, and how many there are.
         Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912
         the measuring process crashed.
         """
@@ -76,11 +105,13 @@ def replay(
     recorded: Recorded,
     program: CapturedProgram,
     scratch: Scratch,
+    built_with: Mapping[str, BuiltWith],
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
-    """The jobs with the choices of a tuning file, and those choices. Raises UsageError (AOTC-E031)
-    for a file that does not fit the program, its targets or this jaxlib.
+    """The jobs with the choices of a tuning file, and those choices. built_with: by target. Raises
+    UsageError (AOTC-E031) for a file that does not fit the program, its targets or the compilers.
     """
-    chosen = choices(recorded, jobs, _positions(program), version("jaxlib"))
+    tools = {name: each.tools for name, each in built_with.items()}
+    chosen = choices(recorded, jobs, _positions(program), version("jaxlib"), tools)
     weights, profiles = WeightFiles(scratch, program.weights), program.profiles
     tuned_jobs = {target: dict(each) for target, each in jobs.items()}
     tuned = {target: dict(each) for target, each in chosen.items()}
@@ -104,10 +135,42 @@ def _positions(program: CapturedProgram) -> Positions:
     }
 
 
-def notes(not_tuned: Mapping[str, str], executables: ByTarget[Executable]) -> Iterator[str]:
-    """Notes on a tuned build: targets that are not tuned, weights that it holds twice."""
+def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
+    """The engines that a tuning file chose, by target, with the evidence."""
+    if not isinstance(tuning, Recorded):
+        return {}
+    targets = tuning.file.targets.items()
+    return {name: each.choice for name, each in targets if each.choice is not UNSET}
+
+
+def recorded_engine(tuning: Tuning | None, candidates: Sequence[Target]) -> tuple[Target, ...]:
+    """A target as those of its engines compile it that are asked: the one of a tuning file, else
+    all. Raises UsageError (AOTC-E031) for a file that has chosen among others.
+    """
+    if not isinstance(tuning, Recorded):
+        return tuple(candidates)
+    names = [engine_name(each) for each in candidates]
+    chosen = tuning_file.engine_of(tuning, candidates[0].name, names)
+    return tuple(each for each in candidates if chosen in (None, engine_name(each)))
+
+
+def notes(
+    not_tuned: Mapping[str, str],
+    executables: ByTarget[Executable],
+    listed: Mapping[str, str],
+    chosen: Mapping[str, EngineChoice],
+) -> Iterator[str]:
+    """Notes on a tuned build: targets that are not tuned, engines that were chosen, weights that it
+    holds twice. listed: by target with several engines, the one that compiled it.
+    """
     for target, reason in not_tuned.items():
-        yield f"not tuned: this host cannot run target {target}: {reason}"
+        order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
+        yield f"not tuned: this host cannot run target {target}: {reason}{order}"
+    for target, choice in chosen.items():
+        yield f"{target} is compiled by {choice.engine}, for its {choice.objective}"
+        for each in choice.engines:
+            if isinstance(each, LeftOutEngine):
+                yield f"{target} was not measured with {each.engine}: {each.reason}"
     every = [executable for each in executables.values() for executable in each.values()]
     capturing = sum(bool(executable.captured) for executable in every)
     if capturing:
@@ -122,10 +185,24 @@ def file_of(
     jobs: ByTarget[CompileJob],
     program: CapturedProgram,
     not_tuned: Mapping[str, str],
+    chosen: Mapping[str, EngineChoice],
+    built_with: Mapping[str, BuiltWith],
 ) -> TuningFile:
-    """The choices of this build as a tuning file."""
+    """The choices of this build as a tuning file. built_with: by target."""
     tuned = {
         target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
         for target, each in executables.items()
     }
-    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, version("jaxlib"))
+    engines = {
+        target: engine_name(job.target)
+        for target, each in jobs.items()
+        if target not in not_tuned
+        for job in each.values()
+    }
+    targets = {
+        target: TunedTarget(engine, built_with[target].tools, chosen.get(target, UNSET))
+        for target, engine in engines.items()
+        if engine != XLA or target in chosen
+    }
+    jaxlib = version("jaxlib")
+    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, jaxlib, targets)

@@ -82,12 +82,14 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
                 yield unknown_name(document, path, what, "prefer-no-gather…", attribute)
 
     def for_processor(self, target: Target) -> Target:
-        """A processor that another engine's file describes, as a target of this kind. Raises
-        ValueError, which says why this kind's compiler has no code for it.
+        """A processor that another engine's file describes, as a target of this kind: without the
+        features that no code is made of, since the system does not list all that XLA finds in a
+        host. Raises ValueError, which says why this kind's compiler has no code for it.
         """
         if target.triple not in self.triples:
             raise ValueError(f"it compiles for {', '.join(self.triples)}")
-        return replace(target, platform=self.platform)
+        used = tuple(each for each in target.features if each not in isa.UNUSED)
+        return replace(target, platform=self.platform, features=used)
 
 
 class CpuKind(ProcessorKind[CpuModel]):

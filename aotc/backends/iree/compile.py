@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
-from aotc.backends.iree.job import LEVEL, LEVELS, Job
+from aotc.backends.iree.job import DRIVER, LEVEL, LEVELS, Job
 from aotc.backends.iree.packages import COMPILER, compiler_version
 from aotc.backends.iree.processors import llvm_features
 from aotc.backends.refusals import place_of, refused_calls
@@ -16,6 +16,7 @@ from aotc.errors import CompileError, refusal
 from aotc.stages import CompileJob, Executable
 from aotc.workers import environment, parent
 from aotc_runtime.digest import sha256
+from aotc_runtime.engines.iree.names import DRIVERS
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith, Target
 
@@ -70,7 +71,7 @@ class IreeBackend:
             found = f"a program over {len(job.mesh.devices)} devices"
             raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
         options = _options(job)
-        stated = options.pop(LEVEL, None)
+        stated, driver = options.pop(LEVEL, None), _driver(job, options.pop(DRIVER, ""))
         above: list[str] = []
         failed: AotcError | None = None
         for level in LEVELS if stated is None else (stated,):
@@ -80,6 +81,7 @@ class IreeBackend:
                 flags=flags,
                 weights=job.weights,
                 threads=job.target.threads,
+                driver=driver,
             )
             try:
                 result, said = self._workers.compile(
@@ -106,6 +108,19 @@ class IreeBackend:
 def _options(job: CompileJob) -> dict[str, str]:
     every = {**job.target.options, **job.options}
     return {name: value for name, value in every.items() if name.startswith(OPTION)}
+
+
+def _driver(job: CompileJob, stated: str) -> str:
+    """Raises CompileError (AOTC-E908) for a driver that no processor has."""
+    if stated in ("", *DRIVERS):
+        return stated
+    raise refusal(
+        "AOTC-E908",
+        place_of(job),
+        f"{DRIVER} = {stated}"[:200],
+        expected=f"{DRIVER} = {' or '.join(DRIVERS)}",
+        hint="correct the option of the target, or leave it out",
+    )
 
 
 def _flags(options: dict[str, str]) -> Iterator[str]:

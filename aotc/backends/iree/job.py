@@ -9,13 +9,18 @@ LEVELS = ("O3", "O2", "O1")
 
 LEVEL = "iree-opt-level"
 
+DRIVER = "iree-driver"
+"""Of executables, one of `names.DRIVERS`; no flag of the compiler's. Left out, the count of
+operations decides."""
+
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """What to compile. artifact: the module.  flags: of IREE's compiler.  weights: places of the
-    module's parameters that are bound.
+    module's parameters that are bound.  driver: that suits it; "" leaves it to the worker.
     """
 
     artifact: bytes
     flags: tuple[str, ...]
     weights: tuple[int, ...]
     threads: int
+    driver: str = ""

@@ -63,7 +63,8 @@ def compile_job(job: Job) -> Result:
     ) as error:
         raise ProblemError(Problem.PROGRAM, str(error), called) from error
     signature = signature_of(module)
-    driver = LOCAL_TASK if job.threads > 1 and cost.get("flops", 0) >= POOLED_FLOPS else LOCAL_SYNC
+    pooled = job.threads > 1 and cost.get("flops", 0) >= POOLED_FLOPS
+    driver = job.driver or (LOCAL_TASK if pooled else LOCAL_SYNC)
     text = text_of(module, job.weights, driver)
     started = time.perf_counter()
     serialized = _compiled(

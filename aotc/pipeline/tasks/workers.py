@@ -22,7 +22,7 @@ class Stoppable(Protocol):
 
 
 @contextmanager
-def stopping_pool(count: int, stoppable: Stoppable) -> Iterator[Executor]:
+def stopping_pool(count: int, *stoppable: Stoppable) -> Iterator[Executor]:
     """A pool of `count` threads. If the block is left by an exception, waiting tasks are dropped
     and running ones are stopped.
     """
@@ -31,7 +31,8 @@ def stopping_pool(count: int, stoppable: Stoppable) -> Iterator[Executor]:
             yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            stoppable.stop()
+            for each in stoppable:
+                each.stop()
             raise
 
 

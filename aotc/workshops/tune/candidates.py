@@ -1,4 +1,4 @@
-"""What `aotc build --tune` tries: the default, and what beat it for some program.
+"""What `aotc build --tune` tries with each engine: the default, and what beat it for some program.
 
 docs/performance.md says what each was found to be good for. Options that only change speed are
 here; those that relax arithmetic beyond what the default does (fast math) are not.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from aotc.backends.iree.job import DRIVER
 from aotc.pipeline.captured_weights import Candidate
+from aotc_runtime.engines.iree.names import DRIVERS, IREE
+from aotc_runtime.schema.manifest import XLA, Target, engine_name
 
 DEFAULT = "default"
 
@@ -43,7 +46,7 @@ _BOUND = (
     Candidate("ynn-loops", {**_LOOPS, **_WIDE}),
 )
 
-CANDIDATES = (
+_OF_XLA = (
     Candidate(DEFAULT),
     *_BOUND,
     Candidate("captured", captures=True),
@@ -53,18 +56,23 @@ CANDIDATES = (
         if candidate.name not in ("eigen", "o2", "wide")
     ),
 )
-"""In the order of preference: the default, options alone by name, then those that also capture the
-weights, which makes executables larger."""
+
+CANDIDATES: Mapping[str, tuple[Candidate, ...]] = {
+    XLA: _OF_XLA,
+    IREE: (Candidate(DEFAULT), *(Candidate(driver, {DRIVER: driver}) for driver in DRIVERS)),
+}
+"""By engine, in the order of preference: the default, options alone by name, then those that also
+capture the weights, which makes executables larger. Of other engines there is the default alone."""
 
 
-def candidates_for(target_options: Mapping[str, str], *, weight_bytes: int) -> Iterator[Candidate]:
+def candidates_for(target: Target, *, weight_bytes: int) -> Iterator[Candidate]:
     """The candidates for an executable, in the order of preference.
 
-    target_options: what the target file says; nothing overrides it.  weight_bytes: size of the
-    weights it could capture; 0 if there are none.
+    target: whose options nothing overrides.  weight_bytes: size of the weights it could capture; 0
+    if there are none.
     """
-    for candidate in CANDIDATES:
+    for candidate in CANDIDATES.get(engine_name(target), (Candidate(DEFAULT),)):
         if candidate.captures and not 0 < weight_bytes <= CAPTURED_BYTES_MAX:
             continue
-        if not candidate.options.keys() & target_options.keys():
+        if not candidate.options.keys() & target.options.keys():
             yield candidate

@@ -1,7 +1,8 @@
-"""The choice among candidates: a pure function of what was measured."""
+"""The choice among candidates, and among engines: pure functions of what was measured."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,15 +33,14 @@ class Measured:
     rounds: int
 
 
-def summarize(rounds: Mapping[str, Sequence[float]]) -> dict[str, Measured]:
-    """rounds: by candidate, the default among them, microseconds of a call in each round.
+def summarize(rounds: Mapping[str, Sequence[float]], base: str = DEFAULT) -> dict[str, Measured]:
+    """rounds: by candidate, microseconds of a call in each round.  base: the default among them.
 
     Ratios are taken within a round, so that other work on the host, which slows a whole round,
     does not decide.
     """
-    base = rounds[DEFAULT]
     ratios = {
-        name: [time / default for time, default in zip(times, base, strict=True)]
+        name: [time / default for time, default in zip(times, rounds[base], strict=True)]
         for name, times in rounds.items()
     }
     return {
@@ -54,11 +54,12 @@ def summarize(rounds: Mapping[str, Sequence[float]]) -> dict[str, Measured]:
     }
 
 
-def choose(measured: Mapping[str, Measured], margin: float = MARGIN) -> str:
+def choose(measured: Mapping[str, Measured], base: str = DEFAULT, margin: float = MARGIN) -> str:
     """The fastest candidate that saves at least the margin, and does so in most rounds; else the
     default.
 
-    measured: in the order of preference, which decides among those that are as fast.
+    measured: in the order of preference, which decides among those that are as fast.  base: the
+    default among them.
     """
     better = {
         name: each.relative
@@ -66,6 +67,14 @@ def choose(measured: Mapping[str, Measured], margin: float = MARGIN) -> str:
         if each.relative <= 1 - margin and each.wins >= WINS * each.rounds
     }
     if not better:
-        return DEFAULT
+        return base
     fastest = min(better.values())
     return next(name for name, relative in better.items() if relative <= fastest * (1 + TIE))
+
+
+def together(every: Sequence[Sequence[float]]) -> list[float]:
+    """By round, the geometric mean over executables, so that each counts as much as any other.
+
+    every: microseconds of a call by executable and round; of a slow one there are fewer rounds.
+    """
+    return [math.exp(statistics.mean(map(math.log, times))) for times in zip(*every, strict=False)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from aotc.backends.cpu.kind import ProcessorKind
+from aotc.backends.registry import kind_of
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import Target
@@ -9,7 +11,8 @@ from aotc_runtime.schema.manifest import Target
 
 def unsuited(target: Target, host: Target) -> str:
     """Why the host cannot measure code for the target; empty if it can. host: as a target."""
-    if target.platform != host.platform or _architecture(target) != _architecture(host):
+    processor = isinstance(kind_of(target.platform), ProcessorKind)
+    if not processor or _architecture(target) != _architecture(host):
         return f"it is {host.platform} {_architecture(host)}"
     if target.devices > 1:
         return "programs over several devices are not tuned"

@@ -45,7 +45,7 @@ class Unfit(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """unsuited: why this host cannot run the targets; nothing was measured then."""
+    """unsuited: why this host cannot run the default; nothing was measured then."""
 
     processor: str
     threads: int

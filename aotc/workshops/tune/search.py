@@ -1,182 +1,341 @@
 """`--tune`: compiles every candidate, measures them on this host, and takes the best.
 
-The candidates for one target are packed as several targets of one bundle, which the runtime loads
-and calls as in production. The chosen ones go through parity as any executable does.
+The candidates for one target, those of all its engines, are packed as several targets of one
+bundle, which the runtime loads and calls as in production. The chosen ones go through parity as any
+executable does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from aotc.backends.protocol import Backend
 from aotc.errors import CompileError
+from aotc.evidence import EngineChoice
 from aotc.pipeline.captured_weights import Candidate, WeightFiles, candidate_job
 from aotc.pipeline.provisional import pack_provisional
 from aotc.pipeline.scratch import Scratch
 from aotc.pipeline.tasks.workers import stopping_pool
-from aotc.pipeline.tune import Assemble
+from aotc.pipeline.tune import Assemble, Best, Objective, Way
 from aotc.processes import Processes
 from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
 from aotc.workers import environment
-from aotc.workshops.tune import isolated, messages
+from aotc.workshops.tune import isolated, messages, starting
 from aotc.workshops.tune.candidates import DEFAULT, candidates_for
-from aotc.workshops.tune.choose import MARGIN, choose, summarize
-from aotc.workshops.tune.evidence import evidence
+from aotc.workshops.tune.choose import MARGIN, choose, summarize, together
+from aotc.workshops.tune.evidence import EngineRounds, engine_choice, evidence
 from aotc.workshops.tune.hosts import cannot_run
 from aotc_runtime.schema.labels import ExecutableKey
-from aotc_runtime.schema.manifest import Tuned
+from aotc_runtime.schema.manifest import Tuned, engine_name
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """An engine of the target. prefix: of its candidates' names, if there are others."""
+
+    name: str
+    prefix: str
+    way: Way
+
+    @property
+    def default(self) -> str:
+        """The name of its default."""
+        return self.prefix + DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A candidate for one executable. executable: None if it did not compile; then reason
-    says why.
+    """A candidate for one executable. name: with its engine's prefix.  executable: None if it did
+    not compile, or is one that another candidate gave as well; then reason says so.
     """
 
+    name: str
+    engine: _Engine
     candidate: Candidate
-    job: CompileJob
     executable: Executable | None
     reason: str = ""
 
 
+type _Tries = Mapping[ExecutableKey, Sequence[_Try]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What measuring brought. rounds: by executable and candidate.  reasons: likewise, why it was
+    not measured.
+    """
+
+    answer: messages.Answer
+    rounds: Mapping[ExecutableKey, Mapping[str, Sequence[float]]]
+    reasons: Mapping[ExecutableKey, Mapping[str, str]]
+
+
 def search(
-    jobs: Mapping[ExecutableKey, CompileJob],
+    ways: Sequence[Way],
     defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
     scratch: Scratch,
-    backend: Backend,
     assemble: Assemble,
+    objective: Objective,
     *,
     workers: int,
     processes: Processes,
     on_step: Callable[[int, int], None],
-) -> dict[ExecutableKey, Executable]:
+) -> Best:
     """The best executables of one target: `aotc.pipeline.tune.Tuner.search`."""
-    weights, profiles = WeightFiles(scratch, program.weights), program.profiles
+    weights = WeightFiles(scratch, program.weights)
+    names = [engine_name(way.target) for way in ways]
+    engines = [
+        _Engine(name, f"{name}-" if len(ways) > 1 else "", way)
+        for name, way in zip(names, ways, strict=True)
+    ]
+    tries, steps = _compiled(engines, defaults, program, weights, workers, on_step)
+    left_out = dict(_unmade(engines, tries))
+    measured_engines = [each for each in engines if each.name not in left_out]
+    found = _measure(measured_engines, tries, assemble, scratch.folder, processes, steps)
+    left_out |= _unmeasured(measured_engines, tries, found)
+    fit = [each for each in engines if each.name not in left_out]
+    picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
+    choice: EngineChoice | None = None
+    taken = engines[0]
+    if len(engines) > 1:
+        rounds, failed = _rounds(fit, picked, found, assemble, scratch.folder, processes)
+        choice = engine_choice(names, rounds, {**left_out, **failed}, objective)
+        taken = engines[names.index(choice.engine)]
+    of_taken = picked.get(taken.name) or dict(_picked(taken, tries, found))
+    executables = {
+        key: _explained(key, of_taken[key], tries[key], found, program.profiles[key], weights)
+        for key in tries
+    }
+    return Best(taken.way, executables, choice)
+
+
+class _Steps:
+    """Counts what is done for whoever waits."""
+
+    def __init__(self, total: int, on_step: Callable[[int, int], None]) -> None:
+        self._done, self._total, self._on_step = 0, total, on_step
+        on_step(0, total)
+
+    def __call__(self) -> None:
+        self._done += 1
+        self._on_step(min(self._done, self._total), self._total)
+
+
+def _compiled(
+    engines: Sequence[_Engine],
+    defaults: Mapping[ExecutableKey, Executable],
+    program: CapturedProgram,
+    weights: WeightFiles,
+    workers: int,
+    on_step: Callable[[int, int], None],
+) -> tuple[dict[ExecutableKey, list[_Try]], _Steps]:
+    """Every candidate of every engine, in the order of preference. defaults: of the first."""
     planned = {
         key: [
-            (candidate, candidate_job(_labelled(job, candidate), candidate, profile, weights))
-            for candidate in candidates_for(job.target.options, weight_bytes=weights.size(profile))
+            (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
+            for engine in engines
+            for job in [engine.way.jobs[key]]
+            for candidate in candidates_for(job.target, weight_bytes=weights.size(profile))
+            for name in [engine.prefix + candidate.name]
         ]
-        for key, job in jobs.items()
-        for profile in [profiles[key]]
+        for key in defaults
+        for profile in [program.profiles[key]]
     }
-    steps = sum(len(each) - 1 for each in planned.values()) + len(planned)
-    done = 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        on_step(min(done, steps), steps)
-
-    on_step(0, steps)
-    with stopping_pool(workers, backend) as pool:
+    steps = _Steps(sum(len(each) - 1 for each in planned.values()) + len(planned), on_step)
+    with stopping_pool(workers, *(engine.way.backend for engine in engines)) as pool:
         running = {
-            (key, candidate.name): pool.submit(_try, backend, candidate, job, step)
+            (key, engine.prefix + candidate.name): pool.submit(_try, engine, candidate, job, steps)
             for key, each in planned.items()
-            for candidate, job in each[1:]
+            for engine, candidate, job in each[1:]
         }
         tries = {
             key: [
-                _Try(candidate, job, defaults[key])
-                if candidate.name == DEFAULT
-                else running[key, candidate.name].result()
-                for candidate, job in each
+                _Try(engine.default, engine, candidate, defaults[key])
+                if candidate.name == DEFAULT and engine is engines[0]
+                else running[key, engine.prefix + candidate.name].result()
+                for engine, candidate, _ in each
             ]
             for key, each in planned.items()
         }
-    outcome = _measure(tries, defaults, assemble, scratch.folder, processes, step)
-    if outcome.answer.unsuited:
-        target = next(iter(jobs.values())).target.name
-        raise CompileError(cannot_run(target, outcome.answer.unsuited))
-    return {key: _chosen(key, each, outcome, profiles[key], weights) for key, each in tries.items()}
+    return {key: [*_different(each)] for key, each in tries.items()}, steps
 
 
-def _labelled(job: CompileJob, candidate: Candidate) -> CompileJob:
+def _labelled(job: CompileJob, name: str) -> CompileJob:
     """Labelled `f[batch=8] as eigen`: each candidate is a task of its own."""
-    return replace(job, label=f"{job.label} as {candidate.name}")
+    return replace(job, label=f"{job.label} as {name}")
 
 
-def _try(backend: Backend, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:
+def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:
+    name = engine.prefix + candidate.name
     try:
-        return _Try(candidate, job, backend.compile(job))
+        return _Try(name, engine, candidate, engine.way.backend.compile(job))
     except CompileError as error:
         finding = error.findings[0]
-        return _Try(candidate, job, None, f"{finding.code}: {finding.found}")
+        return _Try(name, engine, candidate, None, f"{finding.code}: {finding.found}")
     finally:
         step()
 
 
+def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
+    """The candidates without those that give the code of another one again."""
+    known: dict[tuple[str, str], str] = {}
+    for each in tries:
+        if each.executable is None:
+            yield each
+            continue
+        place = each.engine.name, each.executable.digest
+        if place in known:
+            yield replace(each, executable=None, reason=f"the same code as {known[place]}")
+        else:
+            known[place] = each.name
+            yield each
+
+
+def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, str]]:
+    """Engines whose default did not compile for some executable, with the reason."""
+    for engine in engines:
+        for key, each in tries.items():
+            default = next(one for one in each if one.name == engine.default)
+            if default.executable is None:
+                yield engine.name, f"{key.label}: {default.reason}"
+                break
+
+
 def _measure(
-    tries: Mapping[ExecutableKey, Sequence[_Try]],
-    defaults: Mapping[ExecutableKey, Executable],
+    engines: Sequence[_Engine],
+    tries: _Tries,
     assemble: Assemble,
     folder: Path,
     processes: Processes,
     step: Callable[[], None],
-) -> isolated.Outcome:
-    """Stage every candidate as a target named after it, and run the measuring process."""
-    target = next(iter(tries.values()))[0].job.target
+) -> _Findings:
+    """Stage every candidate as a target named after it, and run the measuring process.
+
+    engines: those whose defaults compiled. Raises CompileError (AOTC-E911).
+    """
     compiled = {
-        (attempt.candidate.name, key): attempt.executable
+        (one.name, key): one.executable
         for key, each in tries.items()
-        for attempt in each
-        if attempt.executable is not None
+        for one in each
+        if one.executable is not None and one.engine in engines
     }
-    names = list(dict.fromkeys(name for name, _ in compiled))
+    ways = {one.name: one.engine for each in tries.values() for one in each}
+    base = engines[0].default
+    names = sorted(dict.fromkeys(name for name, _ in compiled), key=lambda name: name != base)
     provisional = pack_provisional(
         [
             assemble(
-                msgspec.structs.replace(target, name=name),
+                msgspec.structs.replace(ways[name].way.target, name=name),
                 # Where a candidate did not compile, the default fills the gap, unmeasured.
-                {key: compiled.get((name, key), defaults[key]) for key in tries},
+                {
+                    key: compiled.get((name, key), compiled[ways[name].default, key])
+                    for key in tries
+                },
             ).parts
-            for name in sorted(names, key=lambda name: name != DEFAULT)
+            for name in names
         ],
         folder,
     )
-    return isolated.run(
-        messages.Job(
-            bundle=str(provisional.bundle),
-            policy=str(provisional.policy),
-            targets=tuple(sorted(names, key=lambda name: name != DEFAULT)),
-            executables=tuple(compiled),
-        ),
-        folder,
-        environment.clean({}),
-        processes,
-        step,
+    job = messages.Job(
+        bundle=str(provisional.bundle),
+        policy=str(provisional.policy),
+        targets=tuple(names),
+        executables=tuple(compiled),
+    )
+    outcome = isolated.run(job, folder, environment.clean({}), processes, step)
+    answer = outcome.answer
+    if answer.unsuited:
+        raise CompileError(cannot_run(engines[0].way.target.name, answer.unsuited))
+    return _Findings(
+        answer,
+        {times.executable: times.rounds for times in answer.times},
+        {
+            key: outcome.crashed
+            | {unfit.target: unfit.reason for unfit in answer.unfit if unfit.executable == key}
+            | {one.name: one.reason for one in each if one.reason}
+            for key, each in tries.items()
+        },
     )
 
 
-def _chosen(
+def _unmeasured(
+    engines: Sequence[_Engine], tries: _Tries, found: _Findings
+) -> Iterator[tuple[str, str]]:
+    """Engines whose default was not measured for some executable, with the reason."""
+    for engine in engines:
+        for key in tries:
+            if engine.default not in found.rounds.get(key, {}):
+                reason = found.reasons[key].get(engine.default, "the first engine was not measured")
+                yield engine.name, f"{key.label}: {reason}"
+                break
+
+
+def _picked(
+    engine: _Engine, tries: _Tries, found: _Findings
+) -> Iterator[tuple[ExecutableKey, _Try]]:
+    """The best candidate of an engine for each executable."""
+    for key, each in tries.items():
+        own = {one.name: one for one in each if one.engine is engine}
+        rounds = found.rounds.get(key, {})
+        choice = engine.default
+        if choice in rounds:
+            measured = {name: rounds[name] for name in own if name in rounds}
+            choice = choose(summarize(measured, engine.default), engine.default)
+        yield key, own[choice]
+
+
+def _rounds(
+    fit: Sequence[_Engine],
+    picked: Mapping[str, Mapping[ExecutableKey, _Try]],
+    found: _Findings,
+    assemble: Assemble,
+    folder: Path,
+    processes: Processes,
+) -> tuple[dict[str, EngineRounds], dict[str, str]]:
+    """What the best executables of each engine take together; and why some could not start."""
+    bundles = {}
+    for engine in fit:
+        place = folder / f"start-{engine.name}"
+        place.mkdir()
+        made = {key: one.executable for key, one in picked[engine.name].items() if one.executable}
+        bundles[engine.name] = pack_provisional([assemble(engine.way.target, made).parts], place)
+    starts, failed = starting.measure(bundles, folder, environment.clean({}), processes)
+    return {
+        engine.name: EngineRounds(
+            latency=together(
+                [found.rounds[key][one.name] for key, one in picked[engine.name].items()]
+            ),
+            start=[seconds * 1e3 for seconds, _ in starts[engine.name]],
+            memory=[float(peak) for _, peak in starts[engine.name]],
+        )
+        for engine in fit
+        if engine.name in starts
+    }, failed
+
+
+def _explained(
     key: ExecutableKey,
+    taken: _Try,
     tries: Sequence[_Try],
-    outcome: isolated.Outcome,
+    found: _Findings,
     profile: CapturedProfile,
     weights: WeightFiles,
 ) -> Executable:
-    answer = outcome.answer
-    rounds = next((times.rounds for times in answer.times if times.executable == key), {})
-    reasons = outcome.crashed | {
-        unfit.target: unfit.reason for unfit in answer.unfit if unfit.executable == key
-    }
-    measured = summarize(rounds) if rounds else {}
-    choice = choose(measured) if measured else DEFAULT
-    reasons |= {attempt.candidate.name: attempt.reason for attempt in tries if attempt.reason}
-    taken = next(attempt for attempt in tries if attempt.candidate.name == choice)
+    """What was taken for an executable, with the evidence."""
+    answer, rounds = found.answer, found.rounds.get(key, {})
+    measured = summarize(rounds, tries[0].name) if tries[0].name in rounds else {}
     assert taken.executable is not None, "only what was compiled is measured"
     return replace(
         taken.executable,
         tuned=Tuned(
-            choice=choice,
+            choice=taken.name,
             options=dict(sorted(taken.candidate.options.items())),
             captured=weights.arguments(profile) if taken.candidate.captures else (),
-            candidates=tuple(evidence([t.candidate.name for t in tries], measured, reasons)),
+            candidates=tuple(evidence([t.name for t in tries], measured, found.reasons[key])),
             rounds=min((len(times) for times in rounds.values()), default=0),
             margin=repr(MARGIN),
             processor=answer.processor,

@@ -17,7 +17,7 @@ from typing import Any
 from aotc.workers.child import Progress, answer
 from aotc.workshops.tune import messages
 from aotc.workshops.tune.messages import Answer, Job, Times, Unfit
-from aotc_runtime.engines.registry import detect
+from aotc_runtime.engines.registry import detect, prepare
 from aotc_runtime.engines.xla import engine
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.tensors import tensor_views
@@ -50,8 +50,11 @@ def measure(job: Job, progress: Progress) -> Answer:
         wanted = [key for owner, key in job.executables if owner == target]
         try:
             resident = _resident(job, policy, target)
-            if isinstance(resident, str):
+            if isinstance(resident, str) and target == job.targets[0]:
                 return Answer(facts.cpu, threads, facts.jaxlib, unsuited=resident)
+            if isinstance(resident, str):
+                unfit += [Unfit(target, key, resident) for key in wanted]
+                continue
             found = run_fixtures(resident)
         except AotcError as error:
             finding = error.findings[0]
@@ -76,7 +79,7 @@ def measure(job: Job, progress: Progress) -> Answer:
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
     """A candidate in memory, or why this host cannot run it."""
     with vouch(open_bundle(Path(job.bundle)), policy, time.time()) as vouched:
-        judged = judge(vouched, detect(), target)
+        judged = judge(vouched, prepare(vouched.wanted(target), None, None, None), target)
         if judged.manifest is not None and judged.choice.findings:
             vouched.finish()
             unfit = judged.choice.findings

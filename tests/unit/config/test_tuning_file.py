@@ -47,6 +47,7 @@ def written(tmp_path: Path) -> Path:
         POSITIONS,
         {"elsewhere": "it is cpu arm"},
         "0.12.0",
+        {},
     )
     path.write_bytes(tuning_file.encode(file))
     return path
@@ -54,7 +55,7 @@ def written(tmp_path: Path) -> Path:
 
 def refusals(recorded: Recorded, jobs: ByTarget[CompileJob], jaxlib: str) -> list[str]:
     with pytest.raises(UsageError) as caught:
-        tuning_file.choices(recorded, jobs, POSITIONS, jaxlib)
+        tuning_file.choices(recorded, jobs, POSITIONS, jaxlib, {})
     assert {finding.code for finding in caught.value.findings} == {"AOTC-E031"}
     return [f"{finding.expected}; {finding.found}" for finding in caught.value.findings]
 
@@ -62,10 +63,10 @@ def refusals(recorded: Recorded, jobs: ByTarget[CompileJob], jaxlib: str) -> lis
 def test_what_was_written_is_what_is_read(written: Path) -> None:
     assert tuning_file.begins(written.read_bytes()[:512])
     recorded = tuning_file.read(written)
-    assert tuning_file.choices(recorded, {"native": {KEY: job()}}, POSITIONS, "0.12.0") == {
+    assert tuning_file.choices(recorded, {"native": {KEY: job()}}, POSITIONS, "0.12.0", {}) == {
         "native": {KEY: TUNED}
     }
-    assert tuning_file.choices(recorded, {"elsewhere": {KEY: job()}}, POSITIONS, "0.12.0") == {}
+    assert tuning_file.choices(recorded, {"elsewhere": {KEY: job()}}, POSITIONS, "0.12.0", {}) == {}
 
 
 def test_a_file_of_another_program_target_or_jaxlib_is_refused(written: Path) -> None:
@@ -104,7 +105,7 @@ def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> N
     tuned = msgspec.structs.replace(TUNED, captured=captured)
     path = tmp_path / "tuning.json"
     jobs = {"native": {KEY: job()}}
-    file = tuning_file.of_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0")
+    file = tuning_file.of_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0", {})
     path.write_bytes(tuning_file.encode(file))
     (told,) = refusals(tuning_file.read(path), jobs, "0.12.0")
     assert told.endswith("1 weights captured")

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from aotc.workshops.tune.candidates import CANDIDATES, CAPTURED_BYTES_MAX, candidates_for
+from tests.unit.workshops.tune.test_hosts import HOST
+
+OF_XLA = CANDIDATES["xla"]
 
 
-def names(options: dict[str, str], weight_bytes: int) -> list[str]:
-    return [c.name for c in candidates_for(options, weight_bytes=weight_bytes)]
+def names(options: dict[str, str], weight_bytes: int, platform: str = "cpu") -> list[str]:
+    target = msgspec.structs.replace(HOST, options=options, platform=platform)
+    return [c.name for c in candidates_for(target, weight_bytes=weight_bytes)]
 
 
 def test_the_default_comes_first_then_options_by_name_then_captured_weights_by_name() -> None:
     every = names({}, CAPTURED_BYTES_MAX)
-    assert every[0] == "default" and len(set(every)) == len(every) == len(CANDIDATES)
-    bound = [c.name for c in CANDIDATES[1:] if not c.captures]
-    captured = [c.name for c in CANDIDATES[1:] if c.captures]
+    assert every[0] == "default" and len(set(every)) == len(every) == len(OF_XLA)
+    bound = [c.name for c in OF_XLA[1:] if not c.captures]
+    captured = [c.name for c in OF_XLA[1:] if c.captures]
     assert every[1:] == sorted(bound) + sorted(captured)
-    assert not CANDIDATES[0].options and not CANDIDATES[0].captures
+    assert not OF_XLA[0].options and not OF_XLA[0].captures
 
 
 def test_weights_are_captured_only_where_there_are_any_and_they_are_small() -> None:
-    bound = [c.name for c in CANDIDATES if not c.captures]
+    bound = [c.name for c in OF_XLA if not c.captures]
     assert names({}, 0) == names({}, CAPTURED_BYTES_MAX + 1) == bound
     assert len(names({}, 1)) > len(bound)
 
@@ -27,3 +34,15 @@ def test_weights_are_captured_only_where_there_are_any_and_they_are_small() -> N
 def test_what_the_target_file_says_is_not_varied() -> None:
     left = names({"xla_cpu_experimental_ynn_fusion_type": ""}, 1)
     assert left == ["default", "o2", "wide", "captured"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [("iree", ["default", "local-sync", "local-task"]), ("slate", ["default"])],
+)
+def test_each_engine_has_candidates_of_its_own(platform: str, expected: list[str]) -> None:
+    assert names({}, 1, platform) == expected
+
+
+def test_a_driver_that_the_target_file_states_is_not_varied() -> None:
+    assert names({"iree-driver": "local-sync"}, 1, "iree") == ["default"]
