@@ -220,6 +220,14 @@ class Figure(_Part, frozen=True):
     most: Decimal
 
 
+class SizeFigure(_Part, frozen=True):
+    """The same in bytes."""
+
+    median: Count
+    least: Count
+    most: Count
+
+
 class MeasuredEngine(_Part, frozen=True, tag="measured", tag_field="status"):
     """An engine whose executables all ran and agreed with plain JAX.
 
@@ -232,7 +240,7 @@ class MeasuredEngine(_Part, frozen=True, tag="measured", tag_field="status"):
     engine: str
     latency_us: Figure
     start_ms: Figure
-    memory_bytes: Figure
+    memory_bytes: SizeFigure
     relative: Decimal
     wins: Count
 

@@ -167,7 +167,10 @@ def notes(
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
         yield f"not tuned: this host cannot run target {target}: {reason}{order}"
     for target, choice in chosen.items():
-        yield f"{target} is compiled by {choice.engine}, for its {choice.objective}"
+        yield (
+            f"{target} is compiled by {choice.engine}, chosen for its {choice.objective}; `aotc "
+            "inspect` shows what was measured"
+        )
         for each in choice.engines:
             if isinstance(each, LeftOutEngine):
                 yield f"{target} was not measured with {each.engine}: {each.reason}"

@@ -126,9 +126,13 @@ def manifest_report(
     read. lines: by entry point, where in the sources it is.
     """
     told = evidence.entry_points if evidence else {}
+    chosen = evidence.chosen if evidence else msgspec.UNSET
+    refused = (evidence.refused or ()) if evidence else ()
     return {
         "target": msgspec.to_builtins(manifest.target),
         "engine": engine_name(manifest.target),
+        **({} if chosen is msgspec.UNSET else {"engine_choice": msgspec.to_builtins(chosen)}),
+        **({"engines_refused": msgspec.to_builtins(refused)} if refused else {}),
         "requires": msgspec.to_builtins(manifest.requires),
         "built_with": msgspec.to_builtins(manifest.built_with),
         "accepts_jaxlib": list(manifest.accepts_jaxlib),

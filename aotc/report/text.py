@@ -107,6 +107,8 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
             f"  {_runs_with(target)}, {threads}, needs {size(requires['memory_bytes'])} memory",
             title=name,
         )
+        for line in engine_lines(target):
+            page.line(f"  {line}")
         for line in mesh_lines(target["mesh"]):
             page.line(f"  {line}")
         for set_name, weights in target["weights"].items():
@@ -125,6 +127,25 @@ def _runs_with(target: Mapping[str, Any]) -> str:
         return f"jaxlib {' or '.join(target['accepts_jaxlib'])}"
     engine = requires["device"]
     return f"{engine['plugin']} {' or '.join(engine['accepts_plugin'])}"
+
+
+def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
+    """Why a target has its engine, if its build asked or measured several."""
+    for each in target.get("engines_refused", ()):
+        yield f"not {each['engine']}: {each['where']} ({each['code']}: {each['found']})"
+    if choice := target.get("engine_choice"):
+        yield f"engine {choice['engine']}, chosen for its {choice['objective']}"
+        for each in choice["engines"]:
+            if each["status"] == "left-out":
+                yield f"  {each['engine']}: {each['reason']}"
+                continue
+            latency, start = each["latency_us"], each["start_ms"]
+            yield (
+                f"  {each['engine']}: {latency['median']} us a call ({latency['least']} to "
+                f"{latency['most']}), ready in {start['median']} ms ({start['least']} to "
+                f"{start['most']}), {size(each['memory_bytes']['median'])} resident, "
+                f"{each['relative']} of the first's {choice['objective']}"
+            )
 
 
 def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
@@ -209,10 +230,13 @@ def tuned_text(tuned: dict[str, Any]) -> str:
     chosen = measured.get(tuned["choice"])
     if chosen is None:
         return f"{tuned['choice']}, nothing could be measured"
-    p50 = f"{chosen['p50_us']} us"
+    p50, base = f"{chosen['p50_us']} us", tuned["candidates"][0]["name"]
     if tuned["choice"] == "default":
         return f"default, {p50}; none {out_of} saved {100 * float(tuned['margin']):.0f} %"
-    return f"{tuned['choice']}, {p50}, {chosen['relative']} of the default's time; best {out_of}"
+    whose = "the default's" if base == "default" else f"{base}'s"
+    # With several engines it is the best of its engine, which was taken for the whole target.
+    best = "best" if base == "default" else "taken"
+    return f"{tuned['choice']}, {p50}, {chosen['relative']} of {whose} time; {best} {out_of}"
 
 
 def print_bundle(report: dict[str, Any]) -> None:

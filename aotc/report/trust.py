@@ -19,6 +19,7 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
         "minimum_version": policy.minimum_version or None,
         "minimum_build_time": _time(policy.minimum_build_time),
         "furthest_fallback": policy.furthest_fallback,
+        "engines": list(policy.engines) if policy.engines else None,
         **{name: msgspec.to_builtins(getattr(policy, name)) for name in _TABLES},
     }
     valid = len(state.valid())
@@ -76,6 +77,8 @@ def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("minimum_version", "minimum_build_time", "furthest_fallback"):
         if document[name] is not None:
             yield name, document[name]
+    if document["engines"]:
+        yield "engines", ", ".join(document["engines"])
     for table in _TABLES:
         for name, value in document[table].items():
             for item in value if isinstance(value, list | tuple) else [value]:

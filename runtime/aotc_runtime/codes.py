@@ -313,6 +313,11 @@ TRUST = {
         "deploy a smaller bundle, or raise the limit",
         hint="deploy a smaller bundle, or raise the limit in the policy",
     ),
+    "AOTC-E322": Code(
+        "executables of an engine that is not among the policy's `engines`",
+        "deploy a bundle with a target of an accepted engine, or add the engine",
+        hint="build a target with an accepted engine, or add this one to the policy's engines",
+    ),
 }
 
 RUNTIME = {

@@ -12,6 +12,7 @@ import pytest
 from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification import (
+    engine_rule,
     keys,
     provenance,
     roles,
@@ -33,7 +34,15 @@ from .provenances import (
     declaring,
     key_of,
 )
-from .tampering import ACCEPTED, code_of, policy_for, put_together, root_digest, signed
+from .tampering import (
+    ACCEPTED,
+    code_of,
+    policy_for,
+    put_together,
+    root_digest,
+    second_target,
+    signed,
+)
 from .weakening import Arms, Attack, Check, codes_in, shows_that_it_matters
 
 OTHER = "sha256:" + "0" * 64
@@ -110,6 +119,17 @@ def falling_back(arms: Arms) -> str:
     return ACCEPTED
 
 
+def another_engines_target(arms: Arms) -> str:
+    """The target that this host runs has an engine that the policy does not accept."""
+    second_target(arms.documents, "beads")
+    other = arms.documents.targets[-1].manifest
+    other["target"] |= {"platform": "abacus"}
+    needed = {"kinds": ["beads"], "memory_bytes": 0, "plugin": "abacus", "accepts_plugin": ["1.0"]}
+    other["requires"] |= {"platform": "abacus", "isa": [], "device": needed}
+    policy = policy_for(arms.ours, engines=("abacus",))
+    return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
 def another_window(arms: Arms) -> str:
     """One key, listed as valid and as expired."""
     listed = (key_of(arms.ours), key_of(arms.ours, not_after=NOW - DAY))
@@ -155,6 +175,12 @@ RULES = [
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
     Check(verify.judge, ("rules.check_runtime(facts, policy)", "()"),
           under(accepts=Accepts(jaxlib=("0.0.1",))), "AOTC-E318"),
+    Check(verify.judge, ("if policy.engines is not None:", "if False:"), under(engines=("iree",)),
+          "AOTC-E322"),
+    Check(engine_rule.accepted, ("if engine_name(each.target) in engines", ""),
+          under(engines=("iree",)), "AOTC-E322"),
+    Check(verify.judge, ("manifests = engine_rule.accepted(manifests, policy.engines)", "pass"),
+          another_engines_target, "AOTC-E501"),
     Check(verify.check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
           under(name="other"), "AOTC-E306"),
     Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_after=FIRST), "AOTC-E311"),
@@ -238,7 +264,7 @@ def test_a_refused_bundle_gets_further_exactly_when_its_rule_is_removed(
 
 def test_every_code_of_the_rules_has_its_check_here() -> None:
     of_identity = {"AOTC-E306", "AOTC-E307"}  # test_trust_checks_matter.py
-    found = codes_in(provenance, rules) - of_identity | {"AOTC-E311", "AOTC-E312"}
+    found = codes_in(engine_rule, provenance, rules) - of_identity | {"AOTC-E311", "AOTC-E312"}
     assert found <= {check.code for check in RULES}
 
 
@@ -246,7 +272,7 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     """A field that decides nothing would promise what nobody keeps."""
     source = "".join(
         Path(module.__file__ or "").read_text("utf-8")
-        for module in (keys, provenance, rules, signatures, trust, unvouched, verify)
+        for module in (engine_rule, keys, provenance, rules, signatures, trust, unvouched, verify)
     )
     for table in (TrustPolicy, TrustedKey, Revoked, Accepts, SizeLimits):
         for field in table.__struct_fields__:

@@ -10,9 +10,9 @@ import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.facts import VERSION, HostFacts
+from aotc_runtime.schema.facts import VERSION, Accelerator, HostFacts
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustPolicy
-from aotc_runtime.verification.examine import verify
+from aotc_runtime.verification.examine import examine, verify
 from aotc_runtime.verification.rules import check_fallbacks
 
 from .provenances import (
@@ -37,6 +37,7 @@ from .tampering import (
     put_together,
     roles,
     root_digest,
+    second_target,
     signed,
 )
 
@@ -309,6 +310,43 @@ def test_a_bundle_is_asked_how_far_it_falls_back(
     bundle = signed(documents, ours)
     assert codes(bundle, policy_for(ours, furthest_fallback="split"), host) == []
     assert codes(bundle, policy_for(ours, furthest_fallback="pad"), host) == ["AOTC-E319"]
+
+
+@pytest.fixture
+def two(documents: Documents, ours: LocalSigner) -> MemoryBundle:
+    """The genuine target, and one like it for another engine."""
+    second_target(documents, "beads")
+    other = documents.targets[-1].manifest
+    needed = {"kinds": ["beads"], "memory_bytes": 0, "plugin": "abacus", "accepts_plugin": ["1.0"]}
+    other["target"] |= {"platform": "abacus"}
+    other["requires"] |= {"platform": "abacus", "isa": [], "device": needed}
+    return signed(documents, ours)
+
+
+def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(
+    two: MemoryBundle, ours: LocalSigner, host: HostFacts
+) -> None:
+    beads = Accelerator("abacus", devices=1, kinds=("beads",), plugin="1.0")
+    facts, now = host_with(host, accelerators=(beads,)), NOW.timestamp()
+
+    def chosen(*engines: str) -> str:
+        policy = policy_for(ours, engines=engines or None)
+        return verify(two, policy, facts, now).manifest.target.platform
+
+    assert (chosen(), chosen("abacus", "xla"), chosen("xla")) == ("cpu", "cpu", "cpu")
+    assert chosen("abacus") == "abacus"
+    verdict = examine(two, policy_for(ours, engines=("xla",)), facts, now, "beads")
+    assert [finding.code for finding in verdict.findings] == ["AOTC-E322"]
+    assert "host" not in verdict.gates
+
+
+def test_a_bundle_without_a_target_of_an_accepted_engine_is_refused_for_each(
+    documents: Documents, ours: LocalSigner, host: HostFacts
+) -> None:
+    bundle = signed(documents, ours)
+    (found,) = findings(bundle, policy_for(ours, engines=("iree", "abacus")), host)
+    assert (found.code, found.found) == ("AOTC-E322", "xla")
+    assert found.expected == "the engine iree or abacus, as the trust policy says"
 
 
 def test_sizes_up_to_the_limits_are_accepted_and_one_more_is_refused(

@@ -7,9 +7,10 @@ from functools import partial
 
 from msgspec import UNSET
 
+from aotc.evidence import MeasuredEngine
 from aotc.pipeline.memory import call_bytes
 from aotc.review.numbers import NUMBERS, numbers_of
-from aotc.review.reading import Review, ReviewedExecutable
+from aotc.review.reading import Review, ReviewedExecutable, ReviewedTarget
 from aotc.workshops.page.parts import (
     Cell,
     Folded,
@@ -56,6 +57,16 @@ def _profiles(review: Review) -> Iterator[Part]:
     meanings = [(n.replace("_", " "), NUMBERS[n][1]) for names in TABLES.values() for n in names]
     listing = table("Columns", ("Column", "Meaning"), meanings)
     yield Folded("What the columns mean", (listing,))
+    engines = [row for target in review.targets.values() for row in _engines(target)]
+    if engines:
+        yield Text(
+            "One engine was chosen for each target. A call: the geometric mean over its "
+            "executables. Start: of a process, until the bundle is ready, and its memory by then."
+        )
+        columns = (
+            "Target", "Engine", "Chosen for", ">Call µs", ">Start ms", ">Memory", ">Of the first's",
+        )  # fmt: skip
+        yield table("Engines", columns, engines)
     tuned = [row for e in executables for row in _tuned(named(e), e)]
     if tuned:
         yield table(
@@ -92,6 +103,21 @@ def _size_parts(executable: ReviewedExecutable) -> dict[str, int]:
     record = executable.record
     code = min(record.memory.code_bytes, record.executable.size)
     return {"object code": code, "everything else": record.executable.size - code}
+
+
+def _engines(target: ReviewedTarget) -> Iterator[tuple[Cell, ...]]:
+    choice = UNSET if target.evidence is None else target.evidence.chosen
+    if choice is UNSET:
+        return
+    name = target.manifest.target.name
+    for each in choice.engines:
+        chosen = Mark(choice.objective, "good") if each.engine == choice.engine else "no"
+        if isinstance(each, MeasuredEngine):
+            memory = amount(each.memory_bytes.median, True)
+            figures = (each.latency_us.median, each.start_ms.median, memory, each.relative)
+            yield name, each.engine, chosen, *figures
+        else:
+            yield name, f"{each.engine}: {each.reason}", chosen, "-", "-", "-", "-"
 
 
 def _tuned(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ...]]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine
+from aotc.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
 from aotc.pipeline.tune import Objective
 from aotc.workshops.tune.choose import MARGIN, Measured, choose, summarize
 from aotc_runtime.schema.manifest import LeftOutCandidate, MeasuredCandidate, TuningCandidate
@@ -68,9 +68,9 @@ def engine_choice(
         engines=tuple(
             MeasuredEngine(
                 engine=engine,
-                latency_us=_figure(rounds[engine].latency, 1),
-                start_ms=_figure(rounds[engine].start, 1),
-                memory_bytes=_figure(rounds[engine].memory, 0),
+                latency_us=_figure(rounds[engine].latency),
+                start_ms=_figure(rounds[engine].start),
+                memory_bytes=_sizes(rounds[engine].memory),
                 relative=f"{measured[engine].relative:.3f}",
                 wins=measured[engine].wins,
             )
@@ -84,8 +84,11 @@ def engine_choice(
     )
 
 
-def _figure(values: Sequence[float], digits: int) -> Figure:
+def _figure(values: Sequence[float]) -> Figure:
     median, least, most = statistics.median(values), min(values), max(values)
-    return Figure(
-        median=f"{median:.{digits}f}", least=f"{least:.{digits}f}", most=f"{most:.{digits}f}"
-    )
+    return Figure(median=f"{median:.1f}", least=f"{least:.1f}", most=f"{most:.1f}")
+
+
+def _sizes(values: Sequence[float]) -> SizeFigure:
+    median, least, most = statistics.median(values), min(values), max(values)
+    return SizeFigure(median=int(median), least=int(least), most=int(most))

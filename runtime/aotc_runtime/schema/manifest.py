@@ -585,9 +585,8 @@ def engine_name(target: Target) -> str:
     """The engine that runs a target's executables, under which an entry point of
     `aotc_runtime.engines` names it.
 
-    XLA's own platforms are cpu, cuda, rocm and tpu. Any other platform is named after its engine:
-    `NAME` or `NAME-DEVICES`, such as "iree-vulkan" for devices that the engine "iree" knows as
-    vulkan.
+    Any platform that is not XLA's own is named after its engine: `NAME` or `NAME-DEVICES`, such as
+    "iree-vulkan" for devices that the engine "iree" knows as vulkan.
     """
     return XLA if target.platform in XLA_PLATFORMS else target.platform.partition("-")[0]
 
@@ -628,7 +627,6 @@ class BundleManifest(_Part, frozen=True):
     """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers.
     compilation: of executables for an accelerator.  evidence: what the build left for reviewers,
     which no loader reads.
-    compilation: of executables for an accelerator.
     mesh: of the devices that every executable runs on; without one they run on a single device.
     """
 

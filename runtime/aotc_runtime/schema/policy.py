@@ -81,7 +81,8 @@ class TrustPolicy(_Table, frozen=True):
 
     certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
     their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
-    calls whose shapes match no profile; None allows everything but compiling.
+    calls whose shapes match no profile; None allows everything but compiling.  engines: whose code
+    may run, by name; None allows any.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -91,6 +92,7 @@ class TrustPolicy(_Table, frozen=True):
     minimum_version: str = ""
     minimum_build_time: Instant | None = None
     furthest_fallback: OutOfProfilePolicy | None = None
+    engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
     certifiers: tuple[TrustedKey, ...] = ()
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()

@@ -11,17 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.device import Buffer, Device
+from aotc_runtime.engines.device import Array, Buffer, Device
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import EntryPoint
 from aotc_runtime.serving.loaded import LoadedBundle
-from aotc_runtime.serving.resident import (
-    Array,
-    ResidentBundle,
-    ResidentEntryPoint,
-    ResidentProfile,
-)
+from aotc_runtime.serving.resident import ResidentBundle, ResidentEntryPoint, ResidentProfile
 
 
 class Difference(Struct, frozen=True):

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import registry
-from aotc_runtime.engines.device import Aval, Buffer, Device, Executable, Stored
+from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Executable, Stored
 from aotc_runtime.formats.tensors import numpy_dtype, tensor_views
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
@@ -30,8 +30,6 @@ from aotc_runtime.verification.verify import VerifiedBlob, VerifiedBundle
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.compiling.resident_symbolic import ResidentSymbolic
-
-Array = np.ndarray[Any, Any]
 
 Tensor = tuple[str, DType, tuple[int, ...]]
 """Name, element type and shape."""

@@ -190,15 +190,18 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     """docs/trust.md 8 to 10, after what the policy says of the versions that run here.
 
     facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
-    Raises TrustError (AOTC-E318), IntegrityError if the weights are not the signed ones.
+    Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
     policy, contents = vouched.signed.framed.policy, vouched._contents
     _refuse(vouched, rules.check_runtime(facts, policy))
-    certificates = _certificates(vouched.signed)
-    return Judged(
-        vouched,
-        choose_target(contents.manifests, facts, target, contents.absent, certificates),
-    )
+    manifests, certificates = contents.manifests, _certificates(vouched.signed)
+    if policy.engines is not None:
+        from aotc_runtime.verification import engine_rule
+
+        _refuse(vouched, engine_rule.check_engines(manifests, policy.engines, target))
+        manifests = engine_rule.accepted(manifests, policy.engines)
+    choice = choose_target(manifests, facts, target, contents.absent, certificates)
+    return Judged(vouched, choice)
 
 
 class VerifiedBlob(Struct, frozen=True):
