@@ -150,7 +150,7 @@ USAGE = {
         hint="correct the path, or tune again",
     ),
     "AOTC-E031": Code(
-        "a tuning file of another program, target or jaxlib",
+        "a tuning file of another program, target, jaxlib or engine",
         "tune again",
         hint="tune again: `aotc build --tune --save-tuning`",
     ),

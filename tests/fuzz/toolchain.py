@@ -178,7 +178,10 @@ def tuning(data: bytes) -> None:
         target = read_target(NAME, Path(), "x")
         job = CompileJob("f", Module(b"", sha256(b""), "1.0.0", ()), target)
         key, jaxlib = ExecutableKey("f"), recorded.file.jaxlib
-        tuning_file.choices(recorded, {NAME: {key: job}}, {key: 0}, jaxlib)
+        engine = tuning_file.engine_of(recorded, NAME, ("xla",))
+        assert engine in (None, "xla")
+        tools = {name: each.tools for name, each in recorded.file.targets.items()}
+        tuning_file.choices(recorded, {NAME: {key: job}}, {key: 0}, jaxlib, tools)
 
 
 def traffic(data: bytes) -> None:

@@ -16,7 +16,8 @@ from aotc.backends.targets import builtin_folder
 from aotc.backends.xla import objects
 from aotc.cache.store import MAGIC, _digest
 from aotc.config import tuning_file
-from aotc.config.tuning_file import TunedExecutable, TuningFile
+from aotc.config.tuning_file import TunedExecutable, TunedTarget, TuningFile
+from aotc.evidence import EngineChoice, Figure, LeftOutEngine, MeasuredEngine, SizeFigure
 from aotc.stages import Executable
 from aotc.workshops.attest.openssf import model_signature
 from aotc.workshops.dask.wire import Answer
@@ -51,6 +52,26 @@ TUNING = TuningFile(
     executables=(TunedExecutable(NAME, "f", 0, "f", sha256(b""), TUNED),),
     not_tuned={"elsewhere": "its host is another"},
 )
+FIGURE, SIZES = Figure(median="2.5", least="1.0", most="9.0"), SizeFigure(median=2, least=1, most=9)
+CHOICE = EngineChoice(
+    objective="start",
+    engine="xla",
+    engines=(
+        MeasuredEngine(
+            engine="xla",
+            latency_us=FIGURE,
+            start_ms=FIGURE,
+            memory_bytes=SIZES,
+            relative="1.000",
+            wins=0,
+        ),
+        LeftOutEngine(engine="iree", reason="it crashed"),
+    ),
+    rounds=9,
+    starts=5,
+    margin="0.03",
+)
+CHOSEN = msgspec.structs.replace(TUNING, targets={NAME: TunedTarget("xla", {}, CHOICE)})
 REPORT = {
     "entry_points": {
         "predict": {"shapes": [{"sizes": {"batch": 1}, "count": 3}]},
@@ -99,7 +120,7 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "model_files": [base64.b64decode(json.loads(signed)["dsseEnvelope"]["payload"])],
         "executable": [made],
         "machine_code": [*objects.contents(made).objects[:2]],
-        "tuning": [tuning_file.encode(TUNING)],
+        "tuning": [tuning_file.encode(TUNING), tuning_file.encode(CHOSEN)],
         "traffic": [*_logs()],
         "host": [_json(host_document(detect_all()))],
         "build_manifest": [MANIFEST],

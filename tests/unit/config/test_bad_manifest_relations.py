@@ -16,6 +16,11 @@ FIXTURES = f"m.toml:20 {ENTRY}.fixtures"
 
 # fmt: off
 BAD: dict[str, Bad] = {
+    "an objective with one engine": (
+        "schema = 1", 'schema = 1\nengines = ["iree"]\ntune = { objective = "start" }',
+        "AOTC-E809", "m.toml:3 tune.objective",
+        "several engines", "one for each target", 'engines = ["iree", "xla"]',
+    ),
     "a misspelled dimension": (
         '"batch", 64', '"bath", 64',
         "AOTC-E806", f"{IMAGE}.shape[0]",

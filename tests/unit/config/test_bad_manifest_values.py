@@ -220,6 +220,16 @@ BAD: dict[str, Bad] = {
         "AOTC-E805", f"m.toml:20 {ENTRY}.fixtures.seed",
         "at least 0", "-1 (integer)", "choose another",
     ),
+    "an objective of no kind": (
+        "schema = 1", 'schema = 1\ntune = { objective = "latncy" }',
+        "AOTC-E805", "m.toml:2 tune.objective",
+        "'latency', 'start' or 'memory'", '"latncy" (string)', "correct the value",
+    ),
+    "an unknown key of tuning": (
+        "schema = 1", 'schema = 1\ntune = { objectiv = "start" }',
+        "AOTC-E803", "m.toml:2 tune.objectiv",
+        "objective", "objectiv", "mean objective?",
+    ),
     "an unknown gate": (
         "schema = 1", "schema = 1\ngates = { max_temp = 1 }",
         "AOTC-E803", "m.toml:2 gates.max_temp",

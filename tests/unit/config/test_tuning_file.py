@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from aotc.config import tuning_file
-from aotc.config.tuning_file import Recorded
+from aotc.config.tuning_file import Recorded, TunedTarget
 from aotc.errors import UsageError
 from aotc.stages import ByTarget, CompileJob, Module
 from aotc_runtime.schema.labels import ExecutableKey
@@ -136,3 +137,67 @@ def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
     from aotc_runtime.schema.manifest import ProfileRecord
 
     assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET,)
+
+
+IREE = msgspec.structs.replace(HOST, platform="iree")
+TOOLS = {"iree-base-compiler": "3.13.0"}
+
+
+@pytest.fixture
+def of_iree(tmp_path: Path) -> Recorded:
+    """A file whose choice is IREE's, among several engines."""
+    measured = MeasuredCandidate(name="iree-captured", p50_us="9.5", relative="0.920", wins=9)
+    tuned = msgspec.structs.replace(TUNED, choice="iree-captured", candidates=(measured,))
+    jobs = {"native": {KEY: replace(job(), target=IREE)}}
+    targets = {"native": TunedTarget("iree", TOOLS)}
+    file = tuning_file.of_build({"native": {KEY: tuned}}, jobs, POSITIONS, {}, "0.12.0", targets)
+    path = tmp_path / "iree.json"
+    path.write_bytes(tuning_file.encode(file))
+    return tuning_file.read(path)
+
+
+def test_the_engine_of_a_target_is_the_one_that_was_chosen(
+    of_iree: Recorded, written: Path
+) -> None:
+    assert tuning_file.engine_of(of_iree, "native", ["xla", "iree"]) == "iree"
+    of_xla = tuning_file.read(written)
+    assert tuning_file.engine_of(of_xla, "native", ["xla"]) == "xla"
+    assert tuning_file.engine_of(of_xla, "elsewhere", ["iree", "xla"]) is None
+
+
+def test_a_choice_among_other_engines_is_refused(of_iree: Recorded, written: Path) -> None:
+    of_xla = tuning_file.read(written)
+    for recorded, engines, found in (
+        (of_iree, ["xla"], "a choice of iree"),
+        (of_iree, ["slate", "xla"], "a choice of iree"),
+        (of_xla, ["xla", "iree"], "choices for xla alone"),
+        (of_xla, ["iree"], "choices for xla alone"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            tuning_file.engine_of(recorded, "native", engines)
+        (finding,) = caught.value.findings
+        assert (finding.code, finding.found) == ("AOTC-E031", found)
+        assert finding.expected.endswith(": " + ", ".join(engines))
+
+
+def test_a_choice_of_another_release_of_the_engine_is_refused(of_iree: Recorded) -> None:
+    jobs = {"native": {KEY: replace(job(), target=IREE)}}
+    captured = (WeightArgument(set="params", tensor="w"),)
+    executables = tuple(
+        msgspec.structs.replace(each, tuned=msgspec.structs.replace(each.tuned, captured=captured))
+        for each in of_iree.file.executables
+    )
+    file = msgspec.structs.replace(of_iree.file, executables=executables)
+    recorded = Recorded(file, "iree.json")
+    tools = {"native": TOOLS}
+    assert tuning_file.choices(recorded, jobs, POSITIONS, "0.12.0", tools)["native"]
+    for others, expected in (({"iree-base-compiler": "3.14.0"}, "3.14.0"), ({}, "no others")):
+        with pytest.raises(UsageError) as caught:
+            tuning_file.choices(recorded, jobs, POSITIONS, "0.12.0", {"native": others})
+        (finding,) = caught.value.findings
+        assert (finding.code, finding.found) == ("AOTC-E031", "those for iree-base-compiler 3.13.0")
+        assert finding.expected.endswith(expected)
+
+
+def test_a_file_of_xla_alone_has_no_word_of_engines(written: Path) -> None:
+    assert "targets" not in msgspec.json.decode(written.read_bytes())

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from aotc.backends.targets import read_target
 from aotc.config.build_manifest import read_build_manifest
@@ -61,6 +62,14 @@ def test_a_target_keeps_its_machine_whoever_compiles() -> None:
     assert (ours.platform, theirs.platform) == ("iree", "cpu")
     for name in ("name", "triple", "cpu", "features", "threads"):
         assert getattr(ours, name) == getattr(theirs, name)
+
+
+def test_another_engine_is_asked_for_no_features_that_no_code_is_made_of() -> None:
+    """XLA finds more of them in a host than the system lists, which other engines compare with."""
+    native = replace(target("cpu-x86-64-v3"), features=("avx2", "pku", "shstk"))
+    (ours,) = candidates(native, ["iree"], "m.toml")
+    (theirs,) = candidates(native, ["xla"], "m.toml")
+    assert (ours.features, theirs.features) == (("avx2",), native.features)
 
 
 REFUSED = {

@@ -36,6 +36,14 @@ def test_missing_features_and_other_architectures_are_named() -> None:
     assert unsuited(arm, HOST) == "it is cpu x86_64"
 
 
+def test_who_compiles_for_the_processor_does_not_matter_and_other_devices_are_no_processor() -> (
+    None
+):
+    assert unsuited(msgspec.structs.replace(HOST, platform="iree"), HOST) == ""
+    gpu = msgspec.structs.replace(HOST, platform="cuda", features=())
+    assert unsuited(gpu, HOST) == "it is cpu x86_64"
+
+
 def test_if_this_host_can_run_no_target_tuning_is_refused_naming_each() -> None:
     other = msgspec.structs.replace(NOWHERE, name="elsewhere")
     with pytest.raises(CompileError) as caught:

@@ -1,0 +1,227 @@
+"""Engines in turns: a tuned build takes the one that is best for its objective, says why, and is
+built again from its choice.
+
+`slate` is a distribution of two modules (`tests/e2e/slate`), whose engine is faster than XLA for
+one program, and slow to start, large or wrong where the environment says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aotc.backends.targets import builtin_folder
+
+SLATE = Path(__file__).parent / "slate"
+
+PROGRAM = """
+import jax.numpy as jnp
+from jax import lax
+
+def init():
+    return {"bias": jnp.arange(3.0), "kernel": jnp.arange(12.0).reshape(4, 3) / 7}
+
+def predict(params, image):
+    result = image @ params["kernel"] + params["bias"]
+    return lax.fori_loop(0, 5000, lambda step, sums: jnp.sin(sums) * 0 + sums, result)
+"""
+
+MANIFEST = """
+schema = 1
+name = "sums"
+version = "1.0.0"
+targets = ["few"]
+engines = ENGINES
+
+[weights.params]
+init = "program:init"
+
+[dimensions.batch]
+range = [1, 8]
+profiles = [4]
+
+[entry_points.predict]
+function = "program:predict"
+bind = { params = "params" }
+inputs.image = { shape = ["batch", 4], dtype = "float32" }
+"""
+
+OPTIONS = """
+[options]
+xla_cpu_experimental_ynn_fusion_type = ""
+xla_cpu_prefer_vector_width = "256"
+xla_backend_optimization_level = "2"
+"""
+"""At the end of a target file: candidates do not vary what it says, and two are left to compile."""
+
+SERVER = """
+import json, sys
+import numpy as np
+import aotc_runtime
+
+image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+with aotc_runtime.load("sums.aotb", trust="trust.toml") as loaded:
+    result = loaded["predict"](image)
+    print(json.dumps([result.tolist(), loaded.report(), sorted(sys.modules)]))
+"""
+
+
+class Place:
+    """A folder with the program; what runs in it has the distribution on its path."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder, self._cache = folder, cache
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "targets").mkdir()
+        target = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
+        named = target.replace('name = "cpu-x86-64-v3"', 'name = "few"')
+        (folder / "targets" / "few.toml").write_text(named + OPTIONS)
+
+    def write(self, engines: str = '["xla", "slate"]', more: str = "") -> None:
+        text = MANIFEST.replace("ENGINES", engines)
+        (self.folder / "sums.toml").write_text(text + more)
+
+    def python(self, *arguments: str, **variables: str) -> str:
+        paths = [str(SLATE), os.environ.get("PYTHONPATH", "")]
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout, done.stderr
+        return done.stdout
+
+    def aotc(self, *arguments: str, **variables: str) -> dict[str, Any]:
+        """What a command says as JSON."""
+        said = self.python("-m", "aotc.cli.main", *arguments, "--json", **variables)
+        document: dict[str, Any] = json.loads(said)
+        return document
+
+    def build(self, *options: str, **variables: str) -> dict[str, Any]:
+        cache = ["--cache", str(self._cache)]
+        return self.aotc("build", "sums.toml", "-o", "sums.aotb", *cache, *options, **variables)
+
+    def choice(self) -> dict[str, Any]:
+        """Why the bundle's target has its engine."""
+        found: dict[str, Any] = self.aotc("inspect", "sums.aotb")["targets"]["few"]["engine_choice"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Place:
+    """sums.aotb, which --tune chose slate for, signed, with sums.json and trust.toml."""
+    place = Place(tmp_path_factory.mktemp("tuned"), cache)
+    place.write()
+    place.aotc("keygen", "release", "--plain")
+    place.aotc("trust", "init", "-o", "trust.toml", "--name", "sums", "--key", "release.pub")
+    built = place.build("--tune", "--save-tuning", "sums.json", "--key", "release.key")
+    assert "root_digest" in built, built
+    return place
+
+
+@pytest.fixture
+def place(tmp_path: Path, cache: Path, tuned: Place) -> Place:
+    """Another folder, with the same cache."""
+    return Place(tmp_path, cache)
+
+
+def test_the_fastest_engine_is_taken_with_the_figures_of_all(tuned: Place) -> None:
+    choice = tuned.choice()
+    assert (choice["engine"], choice["objective"]) == ("slate", "latency")
+    xla, slate = choice["engines"]
+    assert (xla["engine"], xla["relative"], slate["engine"]) == ("xla", "1.000", "slate")
+    assert float(slate["relative"]) < 0.9 and slate["wins"] == choice["rounds"] >= 3
+    for each in (xla, slate):
+        for name in ("latency_us", "start_ms", "memory_bytes"):
+            least, median, most = (float(each[name][at]) for at in ("least", "median", "most"))
+            assert 0 < least <= median <= most
+
+
+def test_each_executable_says_what_was_tried_with_every_engine(tuned: Place) -> None:
+    target = tuned.aotc("inspect", "sums.aotb")["targets"]["few"]
+    assert target["engine"] == "slate"
+    (profile,) = target["entry_points"]["predict"]["profiles"]
+    names = [each["name"] for each in profile["tuned"]["candidates"]]
+    assert names == ["xla-default", "xla-captured", "slate-default"]
+    assert profile["tuned"]["choice"] == "slate-default"
+    assert profile["parity"]["status"] == "ran"
+
+
+def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Place) -> None:
+    result, report, modules = json.loads(tuned.python("-c", SERVER))
+    image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+    kernel = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+    np.testing.assert_allclose(result, image @ kernel + np.arange(3), atol=1e-5)
+    assert report["engine"] == "slate" and "jaxlib.xla_client" not in modules
+
+
+def test_people_are_told_in_text_and_in_the_page(tuned: Place) -> None:
+    told = tuned.python("-m", "aotc.cli.main", "inspect", "sums.aotb")
+    assert "engine slate, chosen for its latency" in told and "ms" in told
+    tuned.aotc("report", "sums.aotb", "-o", "sums.html")
+    page = (tuned.folder / "sums.html").read_text()
+    assert "Engines" in page and "slate-default" in page
+
+
+def test_the_same_bundle_is_built_from_the_choices(tuned: Place, place: Place) -> None:
+    place.write()
+    saved = tuned.folder / "sums.json"
+    (place.folder / "release.key").write_bytes((tuned.folder / "release.key").read_bytes())
+    built = place.build("--tuning", str(saved))
+    assert built["root_digest"] == tuned.aotc("inspect", "sums.aotb")["root_digest"]
+    place.write('["xla"]')
+    refused = place.build("--tuning", str(saved))
+    (finding,) = refused["findings"]
+    assert (finding["code"], finding["found"]) == ("AOTC-E031", "a choice of slate")
+
+
+@pytest.mark.parametrize(
+    ("objective", "variable", "value"),
+    [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "600")],
+)
+def test_another_objective_weighs_starts_or_memory(
+    place: Place, objective: str, variable: str, value: str
+) -> None:
+    place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')
+    built = place.build("--tune", **{variable: value})
+    assert "root_digest" in built, built
+    choice = place.choice()
+    assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", objective, 5)
+    assert float(choice["engines"][1]["relative"]) < 0.97
+
+
+@pytest.mark.parametrize(
+    ("variable", "reason"),
+    [
+        ("SLATE_REFUSES", "predict[batch=4]: AOTC-E901: a long one"),
+        ("SLATE_WRONG", "predict[batch=4]: its results differ from plain JAX by up to 1"),
+    ],
+)
+def test_an_engine_that_refuses_or_differs_is_not_taken_and_a_note_says_so(
+    place: Place, variable: str, reason: str
+) -> None:
+    place.write()
+    # What was compiled before is not refused.
+    built = place.build("--tune", "--cache", "off", **{variable: "1"})
+    assert f"few was not measured with slate: {reason}" in built["notes"]
+    assert built["targets"]["few"]["engine"] == "xla"
+    assert place.choice()["engines"][1] == {
+        "status": "left-out",
+        "engine": "slate",
+        "reason": reason,
+    }

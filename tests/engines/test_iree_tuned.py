@@ -1,0 +1,130 @@
+"""IREE beside XLA under `--tune`: its drivers are candidates, and both engines are measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aotc.backends.iree.compile import IreeBackend
+from aotc.backends.targets import builtin_folder
+from aotc.config import tuning_file
+from aotc.errors import CompileError
+from aotc.evidence import Evidence, MeasuredEngine
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.tune import Tuning
+from aotc.signing.signer import LocalSigner
+from aotc.stages import CompileJob, Module
+from aotc.workshops.tune.measure import Measure
+from aotc_runtime import canonical
+from aotc_runtime.schema.manifest import LeftOutCandidate, ParityRan, Tuned, engine_name
+from tests.hostile.tampering import in_memory, take_apart
+from tests.unit.workshops.tune.test_hosts import HOST
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def scale(image):
+    return jnp.tanh(image) * 2
+"""
+
+MANIFEST = """
+schema = 1
+name = "scaled"
+version = "1.0.0"
+targets = ["few", "cpu-neoverse-n1"]
+engines = ["xla", "iree"]
+
+[entry_points.scale]
+function = "program:scale"
+inputs.image = { shape = [8, 64], dtype = "float32" }
+"""
+
+OPTIONS = """
+[options]
+xla_cpu_experimental_ynn_fusion_type = ""
+xla_cpu_prefer_vector_width = "256"
+xla_backend_optimization_level = "2"
+"""
+"""At the end of a target file: of XLA's candidates the default is left."""
+
+
+def make(folder: Path, name: str, tuning: Tuning) -> Built:
+    return build(
+        folder / "scaled.toml",
+        output=folder / f"{name}.aotb",
+        signer=LocalSigner.ephemeral(),
+        tuning=tuning,
+    )
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
+    folder = tmp_path_factory.mktemp("scaled")
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "scaled.toml").write_text(MANIFEST)
+    (folder / "targets").mkdir()
+    target = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
+    named = target.replace('name = "cpu-x86-64-v3"', 'name = "few"')
+    (folder / "targets" / "few.toml").write_text(named + OPTIONS)
+    return folder, make(folder, "tuned", Measure())
+
+
+def test_both_engines_are_measured_and_the_target_has_the_chosen_one(
+    tuned: tuple[Path, Built],
+) -> None:
+    folder, built = tuned
+    documents = take_apart(in_memory(folder / "tuned.aotb"))
+    (manifest,) = (t.manifest for t in documents.targets if t.manifest["target"]["name"] == "few")
+    evidence = documents.layers[manifest["evidence"]["digest"]]
+    choice = canonical.decode(evidence, Evidence, where="evidence").chosen
+    assert choice
+    assert [each.engine for each in choice.engines] == ["xla", "iree"]
+    assert all(isinstance(each, MeasuredEngine) for each in choice.engines)
+    record = built.bundle.manifests["few"].entry_points["scale"].profiles[0]
+    assert engine_name(built.bundle.manifests["few"].target) == choice.engine
+    assert isinstance(record.parity, ParityRan) and isinstance(record.tuned, Tuned)
+    assert record.tuned.choice.startswith(f"{choice.engine}-")
+
+
+def test_its_drivers_are_candidates_and_the_one_that_is_the_default_is_not_measured_twice(
+    tuned: tuple[Path, Built],
+) -> None:
+    _, built = tuned
+    record = built.bundle.manifests["few"].entry_points["scale"].profiles[0]
+    assert isinstance(record.tuned, Tuned)
+    candidates = {each.name: each for each in record.tuned.candidates}
+    assert list(candidates) == ["xla-default", "iree-default", "iree-local-sync", "iree-local-task"]
+    same = candidates["iree-local-sync"]
+    assert isinstance(same, LeftOutCandidate) and same.reason == "the same code as iree-default"
+    assert not isinstance(candidates["iree-local-task"], LeftOutCandidate)
+
+
+def test_for_a_target_of_another_architecture_nothing_is_measured(
+    tuned: tuple[Path, Built],
+) -> None:
+    _, built = tuned
+    arm = built.bundle.manifests["cpu-neoverse-n1"]
+    assert engine_name(arm.target) == "iree" and not arm.entry_points["scale"].profiles[0].tuned
+    assert any(
+        note.startswith("not tuned: this host cannot run target cpu-neoverse-n1")
+        for note in built.notes
+    )
+
+
+def test_the_choice_is_built_again(tuned: tuple[Path, Built]) -> None:
+    folder, built = tuned
+    assert built.tuning_file is not None
+    (folder / "tuning.json").write_bytes(tuning_file.encode(built.tuning_file))
+    again = make(folder, "again", tuning_file.read(folder / "tuning.json"))
+    assert again.bundle.root_digest == built.bundle.root_digest
+    assert again.tuning_file == built.tuning_file
+
+
+def test_a_driver_that_there_is_not_is_refused_before_anything_is_compiled() -> None:
+    job = CompileJob("f", Module(b"", "", "", ()), HOST, options={"iree-driver": "local"})
+    with pytest.raises(CompileError) as caught:
+        IreeBackend(["false"]).compile(job)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E908", "iree-driver = local")
+    assert "local-sync or local-task" in finding.expected
