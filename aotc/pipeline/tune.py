@@ -173,7 +173,8 @@ def notes(
         )
         for each in choice.engines:
             if isinstance(each, LeftOutEngine):
-                yield f"{target} was not measured with {each.engine}: {each.reason}"
+                reason = each.reason.partition("\n")[0]
+                yield f"{target} was not measured with {each.engine}: {reason}"
     every = [executable for each in executables.values() for executable in each.values()]
     capturing = sum(bool(executable.captured) for executable in every)
     if capturing:

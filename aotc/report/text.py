@@ -132,12 +132,13 @@ def _runs_with(target: Mapping[str, Any]) -> str:
 def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
     """Why a target has its engine, if its build asked or measured several."""
     for each in target.get("engines_refused", ()):
-        yield f"not {each['engine']}: {each['where']} ({each['code']}: {each['found']})"
+        found = each["found"].partition("\n")[0]
+        yield f"not {each['engine']}: {each['where']} ({each['code']}: {found})"
     if choice := target.get("engine_choice"):
         yield f"engine {choice['engine']}, chosen for its {choice['objective']}"
         for each in choice["engines"]:
             if each["status"] == "left-out":
-                yield f"  {each['engine']}: {each['reason']}"
+                yield f"  {each['engine']}: {each['reason'].partition('\n')[0]}"
                 continue
             latency, start = each["latency_us"], each["start_ms"]
             yield (

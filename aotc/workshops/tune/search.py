@@ -22,6 +22,7 @@ from aotc.pipeline.tasks.workers import stopping_pool
 from aotc.pipeline.tune import Assemble, Best, Objective, Way
 from aotc.processes import Processes
 from aotc.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
+from aotc.temporaries import temporary_folder
 from aotc.workers import environment
 from aotc.workshops.tune import isolated, messages, starting
 from aotc.workshops.tune.candidates import DEFAULT, candidates_for
@@ -297,13 +298,14 @@ def _rounds(
     processes: Processes,
 ) -> tuple[dict[str, EngineRounds], dict[str, str]]:
     """What the best executables of each engine take together; and why some could not start."""
-    bundles = {}
-    for engine in fit:
-        place = folder / f"start-{engine.name}"
-        place.mkdir()
-        made = {key: one.executable for key, one in picked[engine.name].items() if one.executable}
-        bundles[engine.name] = pack_provisional([assemble(engine.way.target, made).parts], place)
-    starts, failed = starting.measure(bundles, folder, environment.clean({}), processes)
+    with temporary_folder(folder, "starts-", "") as own:
+        bundles = {}
+        for engine in fit:
+            (own / engine.name).mkdir()
+            made = {key: one.executable for key, one in picked[engine.name].items()}
+            parts = assemble(engine.way.target, {k: e for k, e in made.items() if e}).parts
+            bundles[engine.name] = pack_provisional([parts], own / engine.name)
+        starts, failed = starting.measure(bundles, own, environment.clean({}), processes)
     return {
         engine.name: EngineRounds(
             latency=together(
