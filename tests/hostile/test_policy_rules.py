@@ -324,7 +324,7 @@ def two(documents: Documents, ours: LocalSigner) -> MemoryBundle:
 
 
 def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(
-    two: MemoryBundle, ours: LocalSigner, host: HostFacts
+    two: MemoryBundle, documents: Documents, ours: LocalSigner, host: HostFacts
 ) -> None:
     beads = Accelerator("abacus", devices=1, kinds=("beads",), plugin="1.0")
     facts, now = host_with(host, accelerators=(beads,)), NOW.timestamp()
@@ -335,6 +335,8 @@ def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(
 
     assert (chosen(), chosen("abacus", "xla"), chosen("xla")) == ("cpu", "cpu", "cpu")
     assert chosen("abacus") == "abacus"
+    named = documents.manifest["target"]["name"]
+    assert examine(two, policy_for(ours, engines=("xla",)), facts, now, named).findings == ()
     verdict = examine(two, policy_for(ours, engines=("xla",)), facts, now, "beads")
     assert [finding.code for finding in verdict.findings] == ["AOTC-E322"]
     assert "host" not in verdict.gates
