@@ -40,7 +40,10 @@ UNREACHABLE: dict[tuple[str, str], str] = {
     ): "an array of numpy becomes one once more; it only takes longer",
     ("elf.py", "left < 0 -> (left <= 0)"): "a file would have to come to exactly its limit",
     ("merge.py", "require_place(output, form)"): "writing refuses it, too, after all was read",
-    ("recorded.py", "raise"): "without a status it ends by another error",
+    (
+        "capture_worker.py",
+        "raise_if(plain_jax.misrecorded(weights[name].made, written, where))",
+    ): "weights are misrecorded by a mistake of ours alone (test_mistakes_are_noticed makes it)",
     ("background.py", "self._compile is not None -> True"): "the thread ends at once",
     ("background.py", "self._compile is None -> False"): "what was closed has nothing that waits",
     ("background.py", "is_ending -> False"): "only while Python itself ends",
