@@ -545,6 +545,26 @@ CAPTURE = {
         hint="record its results where it runs, and name the file as `results` in its "
         "`fixtures`; or choose what runs here with jax.lax.platform_dependent",
     ),
+    "AOTC-E843": Code(
+        "a model file is damaged, of another kind, or of a version that is not known",
+        "export the model anew; [frontends.md](frontends.md) says with what",
+        hint="export the model anew; docs/frontends.md says with what",
+    ),
+    "AOTC-E844": Code(
+        "a model file holds operators, types or states that its frontend does not have",
+        "[frontends.md](frontends.md) lists what each one has",
+        expected="a model of what its frontend has",
+    ),
+    "AOTC-E845": Code(
+        "a model file does not have the signature that the manifest names, or has several",
+        "name one of those in the file as `signature`",
+        hint="name one of those in the file as `signature`",
+    ),
+    "AOTC-E846": Code(
+        "the inputs in the manifest are not those of the model file",
+        "write them as the file has them: names, axes, dtypes",
+        hint="write them as the file has them",
+    ),
 }
 
 COMPILE = {
