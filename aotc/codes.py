@@ -742,6 +742,15 @@ PARITY = {
         "arguments",
         "a bug in aotc: report it; dicts, lists and tuples of arrays avoid it",
     ),
+    "AOTC-E960": Code(
+        "a model gives other results than its framework recorded (`expected`)",
+        "check that inputs and results were recorded with the model in the file, in its evaluation "
+        "mode; raise `expected_tolerance` if the difference is harmless; else report it: the file "
+        "was read wrongly",
+        hint="check that they were recorded with this very model, in evaluation mode; raise "
+        "`expected_tolerance` if the difference is harmless; else report it: the file was read "
+        "wrongly",
+    ),
 }
 
 FLEETS = {
