@@ -304,9 +304,13 @@ def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
         raise _missing("jax.export.Exported", AttributeError(str(error))) from error
 
 
+class SizesError(Exception):
+    """What was exported for any size is called with one that it was not exported for."""
+
+
 def static_module(lowered: Any) -> Any:
     """The StableHLO module of a `jax.stages.Lowered`, with the sizes of a module that was exported
-    for any size filled in where it is called with certain ones.
+    for any size filled in where it is called with certain ones. Raises SizesError.
     """
     module = lowered.compiler_ir("stablehlo")
     try:
@@ -314,6 +318,8 @@ def static_module(lowered: Any) -> Any:
 
         if lowered._lowering.compile_args["shape_poly_state"].uses_dim_vars:
             module = mlir.refine_polymorphic_shapes(module)
+    except ValueError as error:  # also for what the module itself asserts of its sizes
+        raise SizesError(str(error)) from error
     except (ImportError, AttributeError, KeyError) as error:
         raise _missing("mlir.refine_polymorphic_shapes", AttributeError(str(error))) from error
     return module

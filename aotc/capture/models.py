@@ -127,16 +127,16 @@ def _open(name: str, source: SourceFile, manifest: BuildManifest) -> Opened:
     folder = source.path.parent
 
     def beside(path: str) -> bytes:
-        refused = {"expected": "files that lie in the folder of the model file, or below"}
+        expected = "files that lie in the folder of the model file, or below"
         found = f"it refers to {path!r}"
         if "\0" in path or not (folder / path).resolve().is_relative_to(folder.resolve()):
-            raise refusal("AOTC-E843", where, found, **refused)
+            raise refusal("AOTC-E843", where, found, expected=expected)
         text = str(PurePath(source.text).parent / path)
         try:
             read, files[text] = read_source(SourceFile(text, folder / path), where)
         except OSError as error:
             found = f"{found}: {error.strerror or error}"
-            raise refusal("AOTC-E843", where, found, **refused) from error
+            raise refusal("AOTC-E843", where, found, expected=expected) from error
         return read
 
     file = ModelFile(source.text, data, signature, beside, manifest.enable_x64)
@@ -315,13 +315,16 @@ def _weights(
         owner = entry_points[name].bind[WEIGHTS]
         if owner in manifest.weights:
             expected = "a name that is no declared weights set's for the weights of a model"
-            found.append(finding("AOTC-E830", where, owner, expected=expected))
+            hint = "name another set as `weights`"
+            found.append(finding("AOTC-E830", where, owner, expected=expected, hint=hint))
         tensors = sets.setdefault(owner, {})
         for path, array in each.model.weights.items():
             found += refuse.check_dtype(array.dtype, path, where)
             if path in tensors and not _same(tensors[path], array):
                 expected = "one array under each name of a weights set"
-                found.append(finding("AOTC-E830", where, f"another {path}", expected=expected))
+                hint = "give the entry points sets of their own, by `weights`"
+                told = f"another {path}"
+                found.append(finding("AOTC-E830", where, told, expected=expected, hint=hint))
             tensors[path] = array
     raise_if(found)
     return {name: in_tree(tensors, f"weights {name}") for name, tensors in sets.items()}

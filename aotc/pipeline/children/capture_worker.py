@@ -212,6 +212,14 @@ def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
     for platform, lowered in profile.lowered.items():
         try:
             modules[platform] = portable(private.static_module(lowered))
+        except private.SizesError as error:
+            raise refusal(
+                "AOTC-E846",
+                where,
+                "sizes that it was not exported for",
+                expected="the constraints that were stated when the file was exported",
+                hint="keep the profiles within them, or export it anew for these sizes",
+            ) from error
         except Exception as error:
             raise CaptureError(explain.not_lowered(error, platform, where, root)) from error
     module = next(iter(modules.values()))

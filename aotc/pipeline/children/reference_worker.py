@@ -124,7 +124,7 @@ def _run(
 def _unexpected(
     found: Mapping[str, Any], expected: Mapping[str, Any], spec: EntryPointSpec, key: ExecutableKey
 ) -> Iterator[Finding]:
-    """AOTC-E960 for each array that is not what the framework of a model gave. Both: by path."""
+    """AOTC-E950 for each array that is not what the framework of a model gave. Both: by path."""
     held = spec.expected_tolerance
     for path, wanted in sorted(expected.items()):
         wide = np.complex128 if np.iscomplexobj(wanted) else np.float64
@@ -134,7 +134,7 @@ def _unexpected(
             worst = float(np.nanmax(np.abs(one - other)))
             many = f"{int((~close).sum())} of {close.size} elements"
             yield finding(
-                "AOTC-E960",
+                "AOTC-E950",
                 f"{key.label} {path or 'result'}",
                 f"{many} differ, by at most {worst:.3g}",
                 expected=f"what was recorded, within {held.atol:g} + {held.rtol:g} * |expected|",
