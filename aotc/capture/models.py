@@ -40,7 +40,7 @@ WEIGHTS = "weights"
 """The parameter that the weights of a model are bound to."""
 
 _NO_IDENTIFIER = re.compile(r"\W")
-_NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
+NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
 """What a manifest may state in place of what a file has, while jax computes with 32 bits."""
 
 
@@ -108,7 +108,8 @@ def open_models(manifest: BuildManifest) -> Models:
         if spec.source is None:
             continue
         try:
-            opened[name] = _open(name, spec.source, manifest)
+            where = manifest.where("entry_points", name, "source")
+            opened[name] = open_file(spec.source, spec.signature, where, manifest.enable_x64)
             model = opened[name].model
             entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
         except AotcError as error:
@@ -119,9 +120,11 @@ def open_models(manifest: BuildManifest) -> Models:
     return Models(replace(manifest, entry_points=entry_points, weights=sets), opened, weights)
 
 
-def _open(name: str, source: SourceFile, manifest: BuildManifest) -> Opened:
-    where = manifest.where("entry_points", name, "source")
-    signature = manifest.entry_points[name].signature
+def open_file(source: SourceFile, signature: str | None, where: str, enable_x64: bool) -> Opened:
+    """Read a model file. where: for messages.
+
+    Raises OSError, and CaptureError: AOTC-E840, AOTC-E843 to E845.
+    """
     data, digest = read_source(source, where)
     files = {source.text: digest}
     folder = source.path.parent
@@ -139,7 +142,7 @@ def _open(name: str, source: SourceFile, manifest: BuildManifest) -> Opened:
             raise refusal("AOTC-E843", where, found, expected=expected) from error
         return read
 
-    file = ModelFile(source.text, data, signature, beside, manifest.enable_x64)
+    file = ModelFile(source.text, data, signature, beside, enable_x64)
     try:
         return Opened(read_model(file, where), files)
     except AotcError as error:
@@ -166,13 +169,13 @@ class _Completing:
         self.at = ("entry_points", name, "inputs")
         self.known = {
             path: each
-            for path, each in zip(_paths(model), model.inputs, strict=True)
+            for path, each in zip(paths_of(model), model.inputs, strict=True)
             if path.split("/")[0] not in spec.bind
         }
 
     def completed(self, source: SourceFile) -> EntryPointSpec:
         """Raises CaptureError (AOTC-E846)."""
-        paths, spec = _paths(self.model), self.spec
+        paths, spec = paths_of(self.model), self.spec
         if len({*paths}) < len(paths) or WEIGHTS in {path.split("/")[0] for path in paths}:
             names = ", ".join(each.name for each in self.model.inputs)
             expected = f"inputs that have names of their own in Python, none of them {WEIGHTS}"
@@ -234,7 +237,7 @@ class _Completing:
         that vary are in the manifest, as far as inputs before this one tell.
         """
         stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
-        if stated not in (each.dtype.name, _NARROWER.get(each.dtype, each.dtype).name):
+        if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):
             return f"dtype {stated}"
         if len(leaf.shape) != len(each.shape):
             return f"{len(leaf.shape)} axes"
@@ -265,8 +268,8 @@ class _Completing:
     ) -> DType:
         if isinstance(leaf.stated, DType):
             return leaf.stated
-        if each.dtype in _NARROWER and not self.manifest.enable_x64:
-            narrow = _NARROWER[each.dtype].name
+        if each.dtype in NARROWER and not self.manifest.enable_x64:
+            narrow = NARROWER[each.dtype].name
             hint = f'state dtype = "{narrow}", or set enable_x64 = true at the top of the file'
             expected = "a dtype that jax keeps while 64-bit types are off"
             found = f"{each.dtype.name}, as the file has it"
@@ -274,7 +277,7 @@ class _Completing:
         return DType(each.dtype.name)
 
 
-def _paths(model: Model) -> list[str]:
+def paths_of(model: Model) -> list[str]:
     """The inputs of a model as leaf paths, whose steps can be parameters: "input.1" is input_1."""
 
     def identifier(step: str) -> str:
@@ -337,7 +340,7 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 def _callable(model: Model) -> Callable[..., Any]:
     """The model as a function with a parameter for its weights, if any, and for each input."""
-    paths = [path.split("/") for path in _paths(model)]
+    paths = [path.split("/") for path in paths_of(model)]
     parameters = [WEIGHTS] if model.weights else []
     parameters += dict.fromkeys(first for first, *_ in paths)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
