@@ -142,7 +142,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("backends/xla/elf.py", "backends/xla/records.py"),
-        ("tests/unit/backends/test_records.py",),
+        ("tests/unit/backends/test_records.py", "tests/unit/pipeline/watching/test_native_code.py"),
     ),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime import limits
+from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.tar import BLOCK, TRAILER_BYTES_MAX, read_members
@@ -67,6 +68,13 @@ def test_a_bundle_may_have_as_many_attestations_as_the_limit() -> None:
     assert len(read_root(Layout(most)).attestations) == most
     with pytest.raises(BundleFormatError) as refused:
         read_root(Layout(most + 1))
+    assert refused.value.code == "AOTC-E111"
+
+
+def test_json_may_have_as_many_marks_as_the_limit() -> None:
+    assert decode_foreign(b"[1,2,3]", list[int], where="x", marks=3) == [1, 2, 3]
+    with pytest.raises(BundleFormatError) as refused:
+        decode_foreign(b"[1,2,3]", list[int], where="x", marks=2)
     assert refused.value.code == "AOTC-E111"
 
 
