@@ -15,7 +15,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import func, stablehlo
 
 from aotc import private
@@ -136,8 +136,12 @@ def _entry(module: Any, file: ModelFile) -> Any:
             ir.SymbolTable.set_symbol_name(functions[MAIN], "main.of.the.file")
         ir.SymbolTable.replace_all_symbol_uses(wanted, MAIN, module.operation)
         ir.SymbolTable.set_symbol_name(functions[wanted], MAIN)
-    functions[wanted].attributes["sym_visibility"] = ir.StringAttr.get("public")
-    return functions[wanted]
+    for name, each in functions.items():
+        visible = "public" if name == wanted else "private"
+        each.attributes["sym_visibility"] = ir.StringAttr.get(visible)
+    # What it does not call is not part of the model.
+    passmanager.PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+    return ir.SymbolTable(module.operation)[MAIN]
 
 
 def _abstract(kind: Any, what: str, file: ModelFile) -> jax.ShapeDtypeStruct:
@@ -239,7 +243,7 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
                 old.replace_all_uses_with(new)
             operation.erase()
     for operation in _walk(function, "stablehlo.constant"):
-        array = _array(operation.attributes["value"])
+        array = _array(operation)
         if array is not None and array.nbytes >= CONSTANT_BYTES_MIN:
             told = f"{array.dtype}{array.shape}".encode() + array.tobytes()
             name = f"constant_{sha256(told).removeprefix('sha256:')[:16]}"
@@ -273,10 +277,12 @@ def _sibling(function: Any, name: str) -> Any:
     return ir.SymbolTable(function.operation.parent)[name]
 
 
-def _array(attribute: Any) -> Array | None:
-    """The value of a constant; None where it repeats one number, or cannot be read."""
+def _array(constant: Any) -> Array | None:
+    """The value of a constant; None where it repeats one number, or MLIR's bindings cannot show it:
+    of complex numbers they raise TypeError.
+    """
     try:
-        dense = ir.DenseElementsAttr(attribute)
+        dense = ir.DenseElementsAttr(constant.attributes["value"])
         tensor = ir.RankedTensorType(dense.type)
         dtype = _dtype(tensor.element_type)
         if dense.is_splat or dtype is None or dtype.name not in _READABLE:
@@ -287,7 +293,7 @@ def _array(attribute: Any) -> Array | None:
 
 
 _READABLE = frozenset(
-    {"float32", "float64", "float16", "complex64", "complex128"}
+    {"float32", "float64", "float16"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
 """Dtypes of constants that MLIR's Python bindings show as arrays of numpy."""

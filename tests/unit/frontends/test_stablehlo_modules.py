@@ -124,6 +124,38 @@ def test_a_signature_names_one_of_several_functions(signature: str, result: floa
     assert list(found) == [result, result]
 
 
+SHARED = """
+module {
+  func.func public @main() -> tensor<2xf32> {
+    %0 = call @table() : () -> tensor<20xf32>
+    %1 = stablehlo.slice %0 [3:5] : (tensor<20xf32>) -> tensor<2xf32>
+    return %1 : tensor<2xf32>
+  }
+  func.func private @table() -> tensor<20xf32> {
+    %0 = stablehlo.constant dense<NUMBERS> : tensor<20xf32>
+    return %0 : tensor<20xf32>
+  }
+}
+""".replace("NUMBERS", str([float(number) for number in range(20)]))
+
+
+@pytest.mark.parametrize(("signature", "last"), [("main", 4.0), ("table", 19.0)])
+def test_constants_of_functions_that_several_call_are_weights(signature: str, last: float) -> None:
+    model = StablehloFrontend().read(file(SHARED.encode(), "shared.mlir", signature))
+    assert [array.shape for array in model.weights.values()] == [(20,)]
+    (found,) = run(model)
+    assert found[-1] == last
+
+
+def test_complex_constants_stay_where_they_are() -> None:
+    numbers = "[(1.0,2.0),(3.0,4.0),(5.0,6.0),(7.0,8.0),(9.0,0.0)]"
+    kind = "tensor<5xcomplex<f32>>"
+    text = f"func.func @main() -> {kind} {{ %0 = stablehlo.constant dense<{numbers}> : {kind} "
+    model = StablehloFrontend().read(file((text + f"return %0 : {kind} }}").encode(), "c.mlir"))
+    (found,) = run(model)
+    assert not model.weights and found[1] == 3 + 4j
+
+
 def one(kind: str) -> bytes:
     text = f"func.func @main(%arg0: {kind}) -> {kind} {{ return %arg0 : {kind} }}"
     return text.encode()
