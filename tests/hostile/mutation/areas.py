@@ -156,11 +156,19 @@ AREAS = (
     Area(TOOLCHAIN, ("locations.py",), ("tests/unit/test_locations.py",)),
     Area(
         TOOLCHAIN,
-        ("parity/structures.py", "parity/calls.py", "capture/tree.py"),
+        ("parity/structures.py", "parity/calls.py"),
+        ("tests/unit/parity/test_calls_of_plain_jax.py",),
+        decisions=True,
+    ),
+    # Most tests capture in a process of their own.
+    Area(
+        TOOLCHAIN,
+        ("capture/tree.py",),
         (
-            "tests/unit/parity/test_calls_of_plain_jax.py",
+            "tests/unit/capture/test_capture_trees.py",
             "tests/unit/capture/test_registered_structures.py",
         ),
+        in_file=True,
         decisions=True,
     ),
     Area(

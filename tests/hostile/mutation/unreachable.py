@@ -12,6 +12,11 @@ UNREACHABLE: dict[tuple[str, str], str] = {
         'raise refusal("AOTC-E103", f"{where} {member.name}", found, expected=expected)',
     ): "behind the end of the file there is no header (E103)",
     (
+        "tar.py",
+        "member.offset + padded > len(data) -> (member.offset + padded >= len(data))",
+    ): "what ends with its last member is a truncated file in any case (E103)",
+    ("tensors.py", "len(data) < 8 -> (len(data) <= 8)"): "so short a header is no JSON object",
+    (
         "tensors.py",
         'raise refusal("AOTC-E131", where, f"{len(data)} bytes", expected="at least 8 bytes")',
     ): "so short a header is no JSON object (E131)",
