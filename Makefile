@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -20,6 +20,8 @@ BROWSER := out/browser
 PROGRAMS := out/programs
 T ?= tests
 HARNESSES ?=
+CHECKOUT ?=
+STABLEHLO ?=
 JOBS ?= 2
 READER ?=
 FUZZ_SECONDS ?= 60
@@ -133,6 +135,9 @@ test-harnesses: $(STAMP) ## Build all of jax's own test harnesses, an hour (HARN
 	$(programs-runtime)
 	AOTC_PROGRAMS=$(CURDIR)/$(PROGRAMS) HARNESSES='$(HARNESSES)' $(BIN)/python -m pytest -m harnesses tests/programs
 
+test-stablehlo: $(STAMP) ## StableHLO's own test data (CHECKOUT=a checkout of openxla/stablehlo; STABLEHLO=sort for some), an hour
+	AOTC_STABLEHLO='$(CHECKOUT)' STABLEHLO='$(STABLEHLO)' $(BIN)/python -m pytest -m stablehlo tests/programs/test_stablehlo.py
+
 fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECONDS=60 and RUNS=-1 each)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/fuzz out/fuzz "$(READER)" "$(FUZZ_SECONDS)" "$(RUNS)"
 
@@ -166,4 +171,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses bench bench-compare docs constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean

@@ -545,6 +545,27 @@ CAPTURE = {
         hint="record its results where it runs, and name the file as `results` in its "
         "`fixtures`; or choose what runs here with jax.lax.platform_dependent",
     ),
+    "AOTC-E843": Code(
+        "a model file is damaged, of another kind, or of a version that is not known",
+        "export the model anew; [frontends.md](frontends.md) says with what",
+        hint="export the model anew; docs/frontends.md says with what",
+    ),
+    "AOTC-E844": Code(
+        "a model file holds operators, types or states that its frontend does not have",
+        "[frontends.md](frontends.md) lists what each one has",
+        expected="a model of what its frontend has",
+        hint="leave it out of what is exported; docs/frontends.md lists what each frontend has",
+    ),
+    "AOTC-E845": Code(
+        "a model file does not have the signature that the manifest names, or has several",
+        "name one of those in the file as `signature`",
+        hint="name one of those in the file as `signature`",
+    ),
+    "AOTC-E846": Code(
+        "the inputs in the manifest are not those of the model file",
+        "write them as the file has them: names, axes, dtypes",
+        hint="write them as the file has them",
+    ),
 }
 
 COMPILE = {
@@ -679,6 +700,15 @@ REPRODUCIBILITY = {
 }
 
 PARITY = {
+    "AOTC-E950": Code(
+        "a model gives other results than its framework recorded (`expected`)",
+        "check that inputs and results were recorded with the model in the file, in its evaluation "
+        "mode; raise `expected_tolerance` if the difference is harmless; else report it: the file "
+        "was read wrongly",
+        hint="check that they were recorded with this very model, in evaluation mode; raise "
+        "`expected_tolerance` if the difference is harmless; else report it: the file was read "
+        "wrongly",
+    ),
     "AOTC-E951": Code(
         "an executable differs from plain JAX by more than the tolerance",
         "raise `tolerance` if the difference is harmless",

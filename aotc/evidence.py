@@ -191,14 +191,39 @@ class ProfileEvidence(_Part, frozen=True):
     compiled: ExecutableEvidence | UnsetType = UNSET
 
 
+class ExpectedWithin(_Part, frozen=True):
+    """The results of fixtures were compared with what the framework of a model gave for them, and
+    were within atol + rtol * |expected|; both are decimals. file: as the build manifest has it.
+    """
+
+    file: str
+    rtol: str
+    atol: str
+
+
+class ModelOrigin(_Part, frozen=True):
+    """The model file that an entry point was made of. file: as the build manifest has it.
+    producer: what wrote it, with versions.  narrowed: weights and inputs that have 64 bits in the
+    file and 32 here.  expected: absent if nothing says what its framework computes: then the
+    executables are compared with the converted model, and its conversion with nothing.
+    """
+
+    file: str
+    producer: dict[str, str]
+    narrowed: tuple[str, ...] = ()
+    expected: ExpectedWithin | UnsetType = UNSET
+
+
 class EntryPointEvidence(_Part, frozen=True):
     """profiles: in the bundle manifest's order.  reference: "recorded" if the results of its
-    fixtures were recorded elsewhere; otherwise plain JAX computed them at the build.
+    fixtures were recorded elsewhere; otherwise plain JAX computed them at the build.  model: absent
+    for a function.
     """
 
     coverage: Coverage
     profiles: tuple[ProfileEvidence, ...]
     reference: Literal["recorded"] | UnsetType = UNSET
+    model: ModelOrigin | UnsetType = UNSET
 
 
 class EngineRefusal(_Part, frozen=True):

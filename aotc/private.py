@@ -6,6 +6,7 @@ version found, so that a new jax fails here and not somewhere deep inside a buil
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.export
 import numpy as np
 
 from aotc.errors import refusal
@@ -271,3 +273,53 @@ def is_error_effect(key: Any) -> bool:
     except ImportError as error:
         raise _missing("_src.checkify.ErrorEffect", error) from error
     return isinstance(key, ErrorEffect)
+
+
+def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
+    """A `jax.export.Exported` with another module, which takes more arguments at its end, and runs
+    on whatever platform it is lowered for. more: `ShapeDtypeStruct`s.
+    """
+    try:
+        from jax._src import core
+
+        avals = tuple(core.ShapedArray(each.shape, each.dtype) for each in more)
+        inputs = (*exported.in_avals, *avals)
+        count = len(exported.in_avals)
+        kept = (*exported.module_kept_var_idx, *range(count, len(inputs)))
+        nothing = (None,) * len(more)
+        return dataclasses.replace(
+            exported,
+            in_avals=inputs,
+            in_tree=jax.tree.structure((inputs, {})),
+            _in_named_shardings=(*exported._in_named_shardings, *nothing),
+            in_shardings_hlo=(*exported.in_shardings_hlo, *nothing),
+            disabled_safety_checks=(
+                *exported.disabled_safety_checks,
+                jax.export.DisabledSafetyCheck.platform(),
+            ),
+            mlir_module_serialized=module,
+            module_kept_var_idx=kept,
+        )
+    except (ImportError, AttributeError, TypeError) as error:
+        raise _missing("jax.export.Exported", AttributeError(str(error))) from error
+
+
+class SizesError(Exception):
+    """What was exported for any size is called with one that it was not exported for."""
+
+
+def static_module(lowered: Any) -> Any:
+    """The StableHLO module of a `jax.stages.Lowered`, with the sizes of a module that was exported
+    for any size filled in where it is called with certain ones. Raises SizesError.
+    """
+    module = lowered.compiler_ir("stablehlo")
+    try:
+        from jax._src.interpreters import mlir
+
+        if lowered._lowering.compile_args["shape_poly_state"].uses_dim_vars:
+            module = mlir.refine_polymorphic_shapes(module)
+    except ValueError as error:  # also for what the module itself asserts of its sizes
+        raise SizesError(str(error)) from error
+    except (ImportError, AttributeError, KeyError) as error:
+        raise _missing("mlir.refine_polymorphic_shapes", AttributeError(str(error))) from error
+    return module

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence
+from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence, ModelOrigin
 from aotc.locations import EntryPointLines
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
@@ -106,7 +106,8 @@ class CapturedEntryPoint:
     it could not be traced at all its sizes at once; its axes were found by trial.  mesh: of the
     devices that it runs on.  lines: of the coverage and of what decides by a size.  calls: custom
     call to the line of the program that makes it.  recorded: whether the results of its fixtures
-    were recorded elsewhere, instead of computed by plain JAX here.
+    were recorded elsewhere, instead of computed by plain JAX here.  model: the file that it was
+    made of, if it was no function.
     """
 
     name: str
@@ -128,6 +129,7 @@ class CapturedEntryPoint:
     lines: EntryPointLines = field(default_factory=EntryPointLines)
     calls: dict[str, str] = field(default_factory=dict)
     recorded: bool = False
+    model: ModelOrigin | None = None
 
     @property
     def by_key(self) -> dict[ExecutableKey, CapturedProfile]:

@@ -103,15 +103,17 @@ class FlatCall:
         return [keys.data_of(leaf) for leaf in jax.tree.leaves(self(*leaves))]
 
 
-def plan_call(name: str, manifest: BuildManifest) -> CallPlan:
-    """Match the manifest's names with the function's parameters.
+def plan_call(
+    name: str, manifest: BuildManifest, resolve: program.Resolve = program.resolve
+) -> CallPlan:
+    """Match the manifest's names with the function's parameters. resolve: finds the function.
 
     Raises CaptureError: AOTC-E820 the function cannot be found, E821 the names do not fit its
     signature, or would land in its **kwargs, where nobody would notice a misspelt one.
     """
     spec = manifest.entry_points[name]
     at = ("entry_points", name)
-    function = program.resolve(spec.function, manifest.root, manifest.where(*at, "function"))
+    function = resolve(spec.function, manifest.root, manifest.where(*at, "function"))
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:

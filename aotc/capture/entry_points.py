@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.capture import coverage, keys, policy_checks, refuse, tree
+from aotc.capture import coverage, keys, policy_checks, program, refuse, tree
 from aotc.capture.arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
 from aotc.capture.shardings import ArrayShardings, WeightShardings, on_one_device, shardings_of
@@ -92,15 +92,16 @@ def trace_entry_point(
     all_sizes: Sequence[Mapping[str, int]],
     weight_shardings: WeightShardings = MappingProxyType({}),
     platforms: Platforms = ON_HOST,
+    resolve: program.Resolve = program.resolve,
 ) -> TracedEntryPoint:
     """Trace one entry point at these profiles.
 
     all_sizes: of each profile.  weight_shardings: over the manifest's mesh, if it has one.
-    platforms: to lower it for.
+    platforms: to lower it for.  resolve: finds the function.
     Raises CaptureError, and BuildManifestError for shardings that do not fit.
     """
     spec = manifest.entry_points[name]
-    plan = plan_call(name, manifest)
+    plan = plan_call(name, manifest, resolve)
     dimensions = tuple(all_sizes[0])
 
     def call_at(sizes: Mapping[str, Any]) -> FlatCall:

@@ -63,13 +63,15 @@ def recorded_inputs(name: str, manifest: BuildManifest) -> Recorded | None:
     return None if file is None else _recorded(file, where)
 
 
-def recorded_results(name: str, manifest: BuildManifest) -> Recorded | None:
-    """The results that an entry point's fixtures name; None if plain JAX computes them.
+def recorded_results(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
+    """The results that an entry point's fixtures name under a key, "results" or "expected"; None if
+    they name none.
 
     Raises CaptureError (AOTC-E831, E840).
     """
-    file = manifest.entry_points[name].fixtures.results
-    where = manifest.where("entry_points", name, "fixtures", "results")
+    fixtures = manifest.entry_points[name].fixtures
+    file = fixtures.results if key == "results" else fixtures.expected
+    where = manifest.where("entry_points", name, "fixtures", key)
     return None if file is None else _recorded(file, where)
 
 
@@ -150,12 +152,13 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
 
 
 def results_by_profile(
-    entry_point: CapturedEntryPoint, file: Recorded, where: str
+    entry_point: CapturedEntryPoint, file: Recorded, where: str, *, exact: bool
 ) -> list[dict[str, Array]]:
     """Recorded results of an entry point at each of its profiles, by leaf path.
 
     The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
     `logits` where there are no dimensions; a result that is one array is called `result`.
+    exact: whether they must have the dtypes that the function returns.
     Raises CaptureError (AOTC-E831).
     """
     names = [spec.path or "result" for spec in entry_point.outputs]
@@ -183,7 +186,8 @@ def results_by_profile(
                     "record the results of exactly the inputs that this profile takes",
                 )
             array = _typed(file.arrays[at], spec.dtype)
-            if array.dtype.name != spec.dtype.value or array.shape != shape:
+            alike = array.dtype.name == spec.dtype.value or not exact
+            if not alike or array.shape != shape:
                 raise _refusal(
                     f"{where} {at}",
                     f"{spec.dtype.value}{list(shape)}, as the function returns",

@@ -17,6 +17,9 @@ from aotc.errors import refusal
 from aotc_runtime.errors import AotcError
 from aotc_runtime.words import with_article
 
+type Resolve = Callable[[str, Path, str], Callable[..., Any]]
+"""From the text that names a function, the manifest's folder and a place for messages to it."""
+
 
 def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
     return refusal("AOTC-E820", where, found, expected=expected, hint=hint)

@@ -79,8 +79,7 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
         tensors, digest = _read(spec.source, in_file)
-        structure = jax.tree.map(_abstract, nested(tensors, in_file))
-        return Weights("source", structure, dict(_in_tree_order(structure, tensors)), digest)
+        return in_tree(tensors, in_file, digest)
     where = manifest.where("weights", name, "init")
     init = program.resolve(spec.init, manifest.root, where)
     try:
@@ -114,6 +113,16 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     tensors, digest = _read(spec.source, in_file)
     weights_match.check(tensors, dict(named), in_file)
     return Weights("source", structure, {path: tensors[path] for path, _ in named}, digest)
+
+
+def in_tree(tensors: Mapping[str, np.ndarray[Any, Any]], where: str, digest: str = "") -> Weights:
+    """The weights set of a file's tensors. where: for messages.  digest: of the file, if it is of
+    one. Raises CaptureError (AOTC-E828, E830).
+    """
+    for name, array in tensors.items():
+        check_x64(name, array.dtype, where)
+    structure = jax.tree.map(_abstract, nested(tensors, where))
+    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), digest)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:

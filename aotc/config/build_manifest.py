@@ -131,8 +131,10 @@ def _missing_files(manifest: ManifestKeys) -> Iterator[Problem]:
         ("weights", name, "source"): weights.source for name, weights in manifest.weights.items()
     }
     for name, entry in manifest.entry_points.items():
+        named["entry_points", name, "source"] = entry.source
         named["entry_points", name, "fixtures", "file"] = entry.fixtures.file
         named["entry_points", name, "fixtures", "results"] = entry.fixtures.results
+        named["entry_points", name, "fixtures", "expected"] = entry.fixtures.expected
     for path, file in named.items():
         if file is not None and (reason := _why_no_file(file.path)):
             yield Problem(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field, PlainValidator, TypeAdapter, ValidationInfo
@@ -73,7 +74,8 @@ def _dtype(raw: object) -> DType | KeyImpl:
 class InputLeaf(Section):
     """An array. shape: sizes, or names of dimensions; () for a scalar.
 
-    dtype: for random keys with a type their implementation; the shape counts keys, not their words.
+    stated: its dtype, for random keys with a type their implementation; the shape counts keys, not
+    their words. None where the manifest leaves it to the model file that the entry point names.
     """
 
     shape: Annotated[
@@ -81,11 +83,13 @@ class InputLeaf(Section):
         PlainValidator(_shape),
         Field(description=_ARRAY_HINT, examples=["shape = []"]),
     ]
-    dtype: Annotated[
-        DType | KeyImpl,
-        PlainValidator(_dtype),
-        Field(description=_ARRAY_HINT, examples=['dtype = "bool"']),
-    ]
+    stated: Annotated[DType | KeyImpl | None, PlainValidator(_dtype), Field(alias="dtype")] = None
+
+    @property
+    def dtype(self) -> DType | KeyImpl:
+        """The dtype, once it is known: from the manifest, or from the model file."""
+        assert self.stated is not None, "the capture has asked the model file"
+        return self.stated
 
 
 _Argument = Annotated[
@@ -182,26 +186,42 @@ Input = Annotated[InputTree, PlainValidator(_input)]
 
 
 def check_input(
-    tree: InputTree, path: KeyPath, dimensions: Collection[str] | None, *, enable_x64: bool | None
+    tree: InputTree,
+    path: KeyPath,
+    dimensions: Collection[str] | None,
+    *,
+    enable_x64: bool | None,
+    of_file: bool,
 ) -> Iterator[Problem]:
-    """Dimensions that are declared, and dtypes that jax does not narrow. dimensions, enable_x64:
-    None if they cannot be told.
+    """Dimensions that are declared, and dtypes that are stated and that jax does not narrow.
+
+    dimensions, enable_x64: None if they cannot be told.  of_file: whether a model file tells what
+    the input is like.
     """
+    check = partial(check_input, dimensions=dimensions, enable_x64=enable_x64, of_file=of_file)
     match tree:
         case InputDict(items=items):
             for key, child in items.items():
-                yield from check_input(child, (*path, key), dimensions, enable_x64=enable_x64)
+                yield from check(child, (*path, key))
         case InputList(items=children):
             for index, child in enumerate(children):
-                yield from check_input(child, (*path, index), dimensions, enable_x64=enable_x64)
+                yield from check(child, (*path, index))
         case InputLike(arguments=arguments):
             for key, value in arguments.items():
                 if isinstance(value, str):
                     yield from _undeclared((*path, "arguments", key), value, dimensions)
-        case InputLeaf(shape=shape, dtype=dtype):
+        case InputLeaf(shape=shape, stated=dtype):
             for index, axis in enumerate(shape):
                 if isinstance(axis, str):
                     yield from _undeclared((*path, "shape", index), axis, dimensions)
+            if dtype is None and not of_file:
+                yield Problem(
+                    code="AOTC-E804",
+                    path=(*path, "dtype"),
+                    expected="the key dtype",
+                    found="no such key",
+                    hint=_ARRAY_HINT,
+                )
             if dtype in WIDE_DTYPES and enable_x64 is False:
                 allowed = [known for known in DType if known not in WIDE_DTYPES]
                 yield Problem(

@@ -231,7 +231,7 @@ def _check_fill(
                 path, f"input with {dimension} in its shape", leaf, carrying, hint
             )
             return
-    dtype = spec.dtype if isinstance(spec, InputLeaf) else None
+    dtype = spec.stated if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):
         yield Problem("AOTC-E805", path, why, show(value), "correct the number")
 
@@ -279,14 +279,14 @@ def _check_mask_or_length(
     tree = inputs[parameter]
     leaf = tree if isinstance(tree, InputLeaf) else InputLeaf((), DType.FLOAT32)
     if key == "mask":
-        good = leaf.dtype is DType.BOOL and dimension in leaf.shape
+        good = leaf.stated is DType.BOOL and dimension in leaf.shape
         expected = f"a bool array with {dimension} in its shape"
     else:
-        good = leaf.dtype is DType.INT32 and not leaf.shape
+        good = leaf.stated is DType.INT32 and not leaf.shape
         expected = "an int32 scalar, shape = []"
     if not good or not isinstance(tree, InputLeaf):
         found = f"{parameter}, " + (
-            f"{leaf.dtype.value}{spell(leaf.shape)}"
+            f"{leaf.stated.value if leaf.stated else 'of no stated dtype, '}{spell(leaf.shape)}"
             if isinstance(tree, InputLeaf)
             else "a tree of arrays"
         )

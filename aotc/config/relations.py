@@ -37,7 +37,14 @@ def check_inputs(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
     for name, entry in manifest.entry_points.items():
         for parameter, tree in entry.inputs.items():
             path = ("entry_points", name, "inputs", parameter)
-            yield from check_input(tree, path, dimensions, enable_x64=enable_x64)
+            found = check_input(
+                tree,
+                path,
+                dimensions,
+                enable_x64=enable_x64,
+                of_file=entry.source is not None,
+            )
+            yield from (problem for problem in found if not refused.at(*problem.path))
 
 
 def check_bindings(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem]:
@@ -142,7 +149,7 @@ def check_fixtures(manifest: ManifestKeys, refused: Refused) -> Iterator[Problem
             if leaf not in leaves and not is_broken:
                 hint = "name an array; the values of a `like` input come from its function"
                 yield unknown_reference(at, "input array", leaf, leaves, hint)
-            dtype = leaves[leaf].dtype if leaf in leaves and not is_broken else None
+            dtype = leaves[leaf].stated if leaf in leaves and not is_broken else None
             if ends := entry.fixtures.ranges.get(leaf):
                 yield from _check_range(at, ends, dtype)
         if entry.fixtures.results is not None:

@@ -106,6 +106,16 @@ class WeightsSpec(Section):
             )
 
 
+WeightsName = Annotated[
+    Name,
+    accepting(
+        lambda v: v != RESERVED_WEIGHTS,
+        f"a name other than {RESERVED_WEIGHTS}",
+        "the build keeps arrays under it that functions close over; choose another name",
+    ),
+]
+"""The name of a weights set."""
+
 Profiles = Annotated[
     tuple[Mapping[Identifier, Size], ...],
     Arrayed,
@@ -141,12 +151,14 @@ class FixtureSpec(Section):
     ones (file) or random ones (seed).
 
     results: what the function gives for the recorded inputs, by whoever could run it; None if plain
-    JAX runs it here.  ranges: path of an array to the inclusive [low, high] its numbers are drawn
-    from; integers for an array of integers.
+    JAX runs it here.  expected: what the framework that a model comes from gives for them.  ranges:
+    path of an array to the inclusive [low, high] its numbers are drawn from; integers for an array
+    of integers.
     """
 
     file: File | None = None
     results: File | None = None
+    expected: File | None = None
     seed: Annotated[
         int, accepting(lambda v: v >= 0, "an integer of at least 0", "choose another")
     ] = 0
@@ -166,13 +178,22 @@ class FixtureSpec(Section):
                     found=f"{key} beside file",
                     hint="remove one of the two",
                 )
-        if "results" in keys and "file" not in keys:
+        for key in ("results", "expected"):
+            if key in keys and "file" not in keys:
+                yield Problem(
+                    code="AOTC-E804",
+                    path=(key,),
+                    expected="the recorded inputs that these are the results of",
+                    found=f"{key} without file",
+                    hint='add file = "inputs.npz"',
+                )
+        if {"results", "expected"} <= {*keys}:
             yield Problem(
-                code="AOTC-E804",
-                path=("results",),
-                expected="the recorded inputs that these are the results of",
-                found="results without file",
-                hint='add file = "inputs.npz"',
+                code="AOTC-E807",
+                path=("expected",),
+                expected="a reference that plain JAX computes here, to compare with",
+                found="expected beside results",
+                hint="remove one of the two",
             )
 
 
@@ -199,19 +220,28 @@ def _relation(text: str) -> str:
     return normalized(text)
 
 
+_FILE_KEYS = ("signature", "weights")
+
+
 @dataclass(frozen=True, slots=True)
 class EntryPointSpec(Section):
-    """`[entry_points.NAME]`: a pure function to compile; every parameter is in one of bind, inputs
-    and static.
+    """`[entry_points.NAME]`: what to compile: a pure function, whose parameters are each in one of
+    bind, inputs and static, or a model in a file.
 
-    bind: parameter to weights set.  inputs: see `aotc.config.inputs`.  static: parameter to the
+    function: "" if there is a file.  source: the model file.  signature: which of its functions.
+    weights: the set that its weights are in, by default one with the entry point's name.  bind:
+    parameter to weights set.  inputs: see `aotc.config.inputs`.  static: parameter to the
     value it is fixed to.  donate: inputs whose buffers a call may reuse.  profiles: in place of the
     grid of its dimensions, if any.  relations: as bundles write them; they hold for every profile
     and every accepted call.  policies: by dimension, None for `fail`.  tolerance: what its
-    executables are held to.  shardings: by pattern of leaf paths.
+    executables are held to.  expected_tolerance: what the reference is held to, against what the
+    framework gave that a model comes from.  shardings: by pattern of leaf paths.
     """
 
-    function: Annotated[FunctionReference, Field(examples=['function = "digits.model:predict"'])]
+    function: FunctionReference = ""
+    source: File | None = None
+    signature: Annotated[str, accepting(bool, "a name", "leave the key out")] | None = None
+    weights: WeightsName | None = None
     bind: Mapping[Identifier, str] = field(default_factory=dict)
     inputs: Mapping[Identifier, Input] = field(default_factory=dict)
     static: Mapping[Identifier, PlainValue] = field(default_factory=dict)
@@ -225,7 +255,31 @@ class EntryPointSpec(Section):
     )
     shardings: ShardingsSpec = ShardingsSpec()
     tolerance: ToleranceSpec = ToleranceSpec()
+    expected_tolerance: ToleranceSpec = ToleranceSpec(rtol=1e-4, atol=1e-5)
     fixtures: FixtureSpec = FixtureSpec()
+
+    @classmethod
+    def together(cls, keys: Collection[str]) -> Iterator[Problem]:
+        """A function or a file, and no keys of the other."""
+        if not {"function", "source"} & {*keys}:
+            yield Problem(
+                code="AOTC-E804",
+                path=("function",),
+                expected="the key function, or source for a model file",
+                found="no such key",
+                hint='add it, for example function = "digits.model:predict"',
+            )
+        beside = "source" if "source" in keys else "function"
+        others = ("function", "static") if "source" in keys else _FILE_KEYS
+        for key in others:
+            if key in keys:
+                yield Problem(
+                    code="AOTC-E807",
+                    path=(key,),
+                    expected="the keys of a function, or those of a model file",
+                    found=f"{key} beside {beside}",
+                    hint="remove one of the two",
+                )
 
     @property
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
@@ -345,18 +399,7 @@ class ManifestKeys(Section):
     engines: Engines = ()
     enable_x64: bool = False
     weights: Annotated[
-        Mapping[
-            Annotated[
-                Name,
-                accepting(
-                    lambda v: v != RESERVED_WEIGHTS,
-                    f"a name other than {RESERVED_WEIGHTS}",
-                    "the build keeps arrays under it that functions close over; "
-                    "choose another name",
-                ),
-            ],
-            WeightsSpec,
-        ],
+        Mapping[WeightsName, WeightsSpec],
         ByName,
     ] = field(default_factory=dict)
     dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
@@ -418,12 +461,13 @@ class BuildManifest(ManifestKeys):
         )
 
     def files(self) -> Iterator[SourceFile]:
-        """The files of weights and fixtures; one that is named twice comes twice."""
+        """The files of weights, models and fixtures; one that is named twice comes twice."""
         for weights in self.weights.values():
             if weights.source is not None:
                 yield weights.source
         for entry_point in self.entry_points.values():
-            named = (entry_point.fixtures.file, entry_point.fixtures.results)
+            recorded = entry_point.fixtures
+            named = (entry_point.source, recorded.file, recorded.results, recorded.expected)
             yield from (file for file in named if file is not None)
 
     def where(self, *keys: str | int) -> str:

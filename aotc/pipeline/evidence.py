@@ -42,6 +42,7 @@ def target_evidence(
                     if key in executables
                 ),
                 reference="recorded" if entry_point.recorded else UNSET,
+                model=entry_point.model or UNSET,
             )
             for name, entry_point in program.entry_points.items()
         },
@@ -65,12 +66,19 @@ def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
 
 
 def not_computed(program: CapturedProgram) -> Iterator[str]:
-    """A sentence for each entry point whose results were recorded elsewhere."""
+    """A sentence for each entry point whose results were recorded elsewhere, or were not compared
+    with those of the framework that it comes from.
+    """
     for name, entry_point in program.entry_points.items():
         if entry_point.recorded:
             yield (
                 f"the results that {name} is compared with were recorded elsewhere: plain JAX did "
                 "not run it in this build"
+            )
+        if entry_point.model and entry_point.model.expected is UNSET:
+            yield (
+                f"{name} is compared with {entry_point.model.file} as it was read, and the reading "
+                "with nothing: record what its framework gives, as `expected` in its fixtures"
             )
 
 

@@ -127,6 +127,10 @@ class Scratch:
         """The fixture's outputs, by the capture, where they were recorded; safetensors."""
         return self.folder / f"results.{file_stem(key)}.safetensors"
 
+    def expected(self, key: ExecutableKey) -> Path:
+        """What the framework of a model gives for the fixture, by the capture; safetensors."""
+        return self.folder / f"expected.{file_stem(key)}.safetensors"
+
     def fixture(self, key: ExecutableKey) -> Path:
         """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
         return fixture_file(self.folder, key)

@@ -195,6 +195,7 @@ def _entry_point(
         ],
         **({} if told is None else {"coverage": _coverage(told.coverage)}),
         **({} if told is None or not told.reference else {"reference": told.reference}),
+        **({} if told is None or not told.model else {"model": msgspec.to_builtins(told.model)}),
     }
 
 

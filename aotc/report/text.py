@@ -218,10 +218,22 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         yield f"traced {coverage['traced']} of {count(coverage['lines'], 'line')}{rest}"
     if entry.get("reference") == "recorded":
         yield "compared with results recorded elsewhere, which plain JAX did not compute here"
+    if model := entry.get("model"):
+        yield _made_of(model)
     told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
     places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
     if places:
         yield f"work by {', '.join(places)}"
+
+
+def _made_of(model: dict[str, Any]) -> str:
+    """The file that an entry point was made of, and whether anything shows it was read well."""
+    by = ", ".join(f"{name} {version}".rstrip() for name, version in model["producer"].items())
+    checked = "its results were compared with none of its framework's"
+    if expected := model.get("expected"):
+        within = f"{expected['atol']} + {expected['rtol']} * |expected|"
+        checked = f"gives what {expected['file']} has, within {within}"
+    return f"made of {model['file']} ({by}); {checked}"
 
 
 def tuned_text(tuned: dict[str, Any]) -> str:

@@ -97,6 +97,30 @@ def test_a_reference_of_another_state_is_refused(project: Path, change: str, whe
     assert not (project / "changing.aotb").exists()
 
 
+def test_a_function_that_is_gone_when_plain_jax_runs_is_told_as_missing(project: Path) -> None:
+    manifest = MANIFEST.replace('{ shape = ["n"], dtype = "float32" }', '{ like = "program:like" }')
+    manifest = manifest.replace('out_of_profile = { n = "pad" }', "")
+    manifest = manifest.replace("[dimensions.n]\nrange = [1, 4]\nprofiles = [4]\n", "")
+    (project / "changing.toml").write_text(manifest)
+    like = """
+def like():
+    return np.zeros(4, np.float32)
+
+
+if (HERE / "captured").exists():
+    del like
+"""
+    (project / "program.py").write_text(PROGRAM.replace("CHANGE", "pass") + like)
+
+    def begun(stage: str, done: int, total: int) -> None:
+        if (stage, done) == ("reference", 0):
+            (project / "captured").touch()
+
+    with pytest.raises(CaptureError) as refused:
+        build(project / "changing.toml", output=project / "changing.aotb", on_stage=begun)
+    assert {f.code for f in refused.value.findings} == {"AOTC-E820"}
+
+
 def test_a_manifest_that_changes_after_it_was_read_is_refused(project: Path) -> None:
     (project / "program.py").write_text(PROGRAM.replace("CHANGE", "pass"))
     manifest = project / "changing.toml"

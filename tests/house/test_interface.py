@@ -78,13 +78,13 @@ def test_every_public_name_of_the_loader_is_kept() -> None:
     assert all(hasattr(aotc_runtime, name) for name in kept)
 
 
-MANIFESTS = "arrays.toml", "meshes.toml"
+MANIFESTS = "arrays.toml", "files.toml", "meshes.toml"
 """Together they use every key; one program cannot."""
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_manifests_with_every_key_are_accepted(name: str, tmp_path: Path) -> None:
-    for file in ("weights.safetensors", "recorded.npz", "results.npz"):
+    for file in ("weights.safetensors", "model.jax", "recorded.npz", "results.npz"):
         (tmp_path / file).touch()
     path = tmp_path / name
     path.write_text((KEPT / name).read_text())

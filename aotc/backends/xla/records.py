@@ -59,11 +59,6 @@ def _messages(data: bytes, depth: int, room: _Room) -> Iterator[bytes]:
             yield from _messages(record, depth - 1, room)
 
 
-def records(data: bytes) -> Iterator[bytes]:
-    """The records of a Riegeli file. Raises as `messages`."""
-    yield from _records(data, _Room(len(data)))
-
-
 def _records(data: bytes, room: _Room) -> Iterator[bytes]:
     blocks = range(0, len(data), _BLOCK_BYTES)
     joined = b"".join(data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks)

@@ -21,12 +21,14 @@ from aotc.backends.targets import NATIVE, read_target
 from aotc.capture import explain, fixtures, own_files, raised, shardings
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
+from aotc.capture.models import Models, open_models
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
 from aotc.capture.trace import HOST, Platforms, TracedProfile
-from aotc.capture.weights import CLOSURE, Weights, load, read_shards
+from aotc.capture.weights import CLOSURE, Weights, read_shards
 from aotc.config.build_manifest import BuildManifest
 from aotc.errors import CaptureError, raise_if, refusal
+from aotc.evidence import ModelOrigin
 from aotc.lowering.stablehlo import portable
 from aotc.packing.weights import write_shards, write_tensors
 from aotc.parity import plain_jax
@@ -62,9 +64,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     job = ProgramJob.decode(program)
-    manifest = job.manifest
-    jax.config.update("jax_enable_x64", manifest.enable_x64)
-    weights = {name: _load(name, manifest, progress) for name in manifest.weights}
+    jax.config.update("jax_enable_x64", job.manifest.enable_x64)
+    models = open_models(job.manifest)
+    manifest = models.manifest
+    weights = {name: _load(name, models, progress) for name in manifest.weights}
     platforms = _platforms(manifest, job.targets)
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = shardings.weight_shardings(manifest, weights)
@@ -78,9 +81,11 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
             with shardings.under_mesh(manifest.mesh):
-                traced = trace_entry_point(name, manifest, weights, sizes, cuts, lowered_for)
+                traced = trace_entry_point(
+                    name, manifest, weights, sizes, cuts, lowered_for, models.resolve
+                )
             _check_x64(manifest)
-            captured[name] = _freeze(traced, mesh, manifest.root)
+            captured[name] = _freeze(traced, mesh, manifest.root, models.origin(name))
         except AotcError as error:
             failed += _collected(error, job)
             continue
@@ -89,6 +94,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         scratch.write_entry_point(captured[name])
         progress.finished(name)
     files: dict[str, str] = {}
+    for file, digest in models.files():
+        _note(files, file, digest)
     for name, given in manifest.weights.items():
         if given.source:
             _note(files, given.source.text, weights[name].source)
@@ -154,19 +161,22 @@ def _write_fixtures(
     for key, frozen in entry_point.by_key.items():
         inputs = fixtures.fixture_inputs(plan, manifest, frozen.sizes, recorded)
         scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
-    results = fixtures.recorded_results(name, manifest)
-    if results:
+    for kind, place in (("results", scratch.results), ("expected", scratch.expected)):
+        results = fixtures.recorded_results(name, manifest, kind)
+        if results is None:
+            continue
         _note(files, results.file, results.digest)
-        at = manifest.where("entry_points", name, "fixtures", "results")
-        by_profile = fixtures.results_by_profile(entry_point, results, at)
+        at = manifest.where("entry_points", name, "fixtures", kind)
+        exact = kind == "results"
+        by_profile = fixtures.results_by_profile(entry_point, results, at, exact=exact)
         for key, found in zip(entry_point.by_key, by_profile, strict=True):
-            scratch.results(key).write_bytes(write_tensors(found, where=at))
+            place(key).write_bytes(write_tensors(found, where=at))
 
 
-def _load(name: str, manifest: BuildManifest, progress: Progress) -> Weights:
-    if init := manifest.weights[name].init:
+def _load(name: str, models: Models, progress: Progress) -> Weights:
+    if init := models.manifest.weights[name].init:
         progress.started(f"making weights {name} ({init})")
-    return load(name, manifest)
+    return models.load(name)
 
 
 def _note(files: dict[str, str], name: str, digest: str) -> None:
@@ -201,7 +211,15 @@ def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
     modules: dict[str, Module] = {}
     for platform, lowered in profile.lowered.items():
         try:
-            modules[platform] = portable(lowered.compiler_ir("stablehlo"))
+            modules[platform] = portable(private.static_module(lowered))
+        except private.SizesError as error:
+            raise refusal(
+                "AOTC-E846",
+                where,
+                "sizes that it was not exported for",
+                expected="the constraints that were stated when the file was exported",
+                hint="keep the profiles within them, or export it anew for these sizes",
+            ) from error
         except Exception as error:
             raise CaptureError(explain.not_lowered(error, platform, where, root)) from error
     module = next(iter(modules.values()))
@@ -216,7 +234,9 @@ def _frozen(profile: TracedProfile, where: str, root: Path) -> CapturedProfile:
     )
 
 
-def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> CapturedEntryPoint:
+def _freeze(
+    traced: TracedEntryPoint, mesh: Mesh | None, root: Path, origin: ModelOrigin | None
+) -> CapturedEntryPoint:
     plan, spec = traced.plan, traced.spec
     return CapturedEntryPoint(
         name=plan.name,
@@ -242,4 +262,5 @@ def _freeze(traced: TracedEntryPoint, mesh: Mesh | None, root: Path) -> Captured
         ),
         calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
         recorded=spec.fixtures.results is not None,
+        model=origin,
     )

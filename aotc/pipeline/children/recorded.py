@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from aotc.constants import CAPTURE_WORKER, FULL
-from aotc.pipeline.scratch import ProgramJob, Scratch, no_scratch
+from aotc.constants import CAPTURE_WORKER
+from aotc.pipeline.scratch import ProgramJob, Scratch
 from aotc.pipeline.watching.import_places import path_at
 from aotc.pipeline.watching.reads import Looking
 from aotc.pipeline.watching.recorder import Recorder
@@ -34,19 +34,12 @@ class Job(Struct, frozen=True):
 
 
 def record(job: Job, progress: Progress) -> None:
-    """Run the worker, and record what it reads. Raises what the worker raises, and UsageError
-    (AOTC-E003) for a full disk.
-    """
+    """Run the worker, and record what it reads. Raises what the worker raises."""
     manifest, scratch = Path(job.manifest), Scratch(Path(job.folder))
     root = manifest.resolve().parent
     variables = dict(os.environ)
     recorder = Recorder(root, scratch.folder)
-    try:
-        importlib.import_module(job.worker).work(scratch, job.program, progress)
-    except OSError as error:
-        if error.errno in FULL:
-            raise no_scratch(error) from error
-        raise
+    importlib.import_module(job.worker).work(scratch, job.program, progress)
     if scratch.unsteady.exists():
         recorder.refuse(scratch.unsteady.read_text("utf-8"))
     reads = recorder.finish()

@@ -6,16 +6,17 @@ with the capture but the inputs and weights in the scratch folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from aotc.capture import explain, own_files, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.program import resolve
+from aotc.capture.models import open_models
 from aotc.capture.shardings import on_one_device
 from aotc.capture.source_files import changed
 from aotc.capture.weights import Weights, read_arrays, read_shards
@@ -24,7 +25,7 @@ from aotc.config.build_manifest import (
     EntryPointSpec,
     at_once,
 )
-from aotc.errors import CaptureError, raise_if
+from aotc.errors import CaptureError, finding, raise_if
 from aotc.packing.weights import write_tensors
 from aotc.parity import plain_jax, structures
 from aotc.pipeline.children.child import runs_users_code
@@ -35,6 +36,7 @@ from aotc.shapes.files import read_plans
 from aotc.stages import CapturedEntryPoint
 from aotc.workers.child import Progress
 from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.labels import ExecutableKey
 from aotc_runtime.schema.manifest import Pad
 
 
@@ -48,17 +50,18 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
     """
     job = ProgramJob.decode(program)
-    manifest, compiling = job.manifest, ThreadPoolExecutor(job.threads)
-    jax.config.update("jax_enable_x64", manifest.enable_x64)
+    jax.config.update("jax_enable_x64", job.manifest.enable_x64)
+    models, compiling = open_models(job.manifest), ThreadPoolExecutor(job.threads)
+    manifest = models.manifest
 
     def resolved(function: str) -> Callable[..., Any]:
-        return resolve(function, manifest.root, str(manifest.path))
+        return models.resolve(function, manifest.root, str(manifest.path))
 
     weights = {name: _weights(name, manifest, scratch, resolved) for name in manifest.weights}
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = {
         name: PlainJax(
-            plan_call(name, manifest),
+            plan_call(name, manifest, models.resolve),
             partial(flat_call, weights=_described(weights), manifest=manifest),
             partial(plain_jax.Function, spec, resolved, weights, compiling=compiling),
         )
@@ -104,6 +107,8 @@ def _run(
             raise
         except (Exception, SystemExit) as error:
             raise CaptureError(explain.not_run(error, key.label, manifest.root)) from error
+        if spec.fixtures.expected is not None:
+            raise_if(_unexpected(result.arrays, read_arrays(scratch.expected(key)), spec, key))
         fixture = {f"inputs/{path}": array for path, array in inputs.items()}
         fixture |= {f"outputs/{path}": array for path, array in result.arrays.items()}
         where = f"{manifest.where('entry_points', name)} result"
@@ -114,6 +119,26 @@ def _run(
             result=plain_jax.spell(result.value),
         )
         structures.write_call(scratch.folder, call)
+
+
+def _unexpected(
+    found: Mapping[str, Any], expected: Mapping[str, Any], spec: EntryPointSpec, key: ExecutableKey
+) -> Iterator[Finding]:
+    """AOTC-E950 for each array that is not what the framework of a model gave. Both: by path."""
+    held = spec.expected_tolerance
+    for path, wanted in sorted(expected.items()):
+        wide = np.complex128 if np.iscomplexobj(wanted) else np.float64
+        one, other = np.asarray(found[path]).astype(wide), np.asarray(wanted).astype(wide)
+        close = np.isclose(one, other, rtol=held.rtol, atol=held.atol, equal_nan=True)
+        if not close.all():
+            worst = float(np.nanmax(np.abs(one - other)))
+            many = f"{int((~close).sum())} of {close.size} elements"
+            yield finding(
+                "AOTC-E950",
+                f"{key.label} {path or 'result'}",
+                f"{many} differ, by at most {worst:.3g}",
+                expected=f"what was recorded, within {held.atol:g} + {held.rtol:g} * |expected|",
+            )
 
 
 def _weights(

@@ -70,9 +70,9 @@ def init(
 ) -> int:
     """Write a first build manifest for a function, and trace what it says.
 
-    FUNCTION is package.module:function, looked up in the folder of the manifest. Parameters are
-    described by --example, by options, or by jaxtyping annotations; those with a default may keep
-    it. An existing file is never replaced.
+    FUNCTION is package.module:function, looked up in the folder of the manifest, or a model file.
+    Parameters are described by --example, by options, or by jaxtyping annotations; those with a
+    default may keep it. An existing file is never replaced.
 
     \b
     aotc init digits.model:predict --weights params=digits/params.safetensors \\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -13,9 +14,11 @@ from aotc.errors import finding, raise_if
 from aotc.workshops.init.draft_types import ArrayInput, DimensionDraft, Draft, leaves_of
 from aotc.workshops.init.messages import Answer
 from aotc.workshops.init.parameters import ParameterReader
-from aotc.workshops.init.request import Request
+from aotc.workshops.init.request import Request, is_model_file
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import closest
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 DEFAULT_RANGE = (1, 64)
 DEFAULT_SIZES = (1, 8, 64)
@@ -53,10 +56,11 @@ def draft(
         targets=targets,
         enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
         weights=request.weights,
-        dimensions=_dimensions(request, leaves, reader.sizes),
+        dimensions=_dimensions(request, leaves, reader.sizes, answer.ranges),
         inputs=inputs,
         static=static,
         notes=(*reader.notes, *notes),
+        is_file=is_model_file(function),
     )
 
 
@@ -99,7 +103,10 @@ def _renamed(name: str, close: str | None, answer: Answer) -> str:
 
 
 def _dimensions(
-    request: Request, leaves: list[ArrayInput], sizes: Mapping[str, tuple[int, str]]
+    request: Request,
+    leaves: list[ArrayInput],
+    sizes: Mapping[str, tuple[int, str]],
+    ranges: Mapping[str, tuple[int | None, int | None]],
 ) -> dict[str, DimensionDraft]:
     names = {axis for leaf in leaves for axis in leaf.shape if isinstance(axis, str)}
     found: dict[str, DimensionDraft] = {}
@@ -109,19 +116,26 @@ def _dimensions(
             found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
             continue
         size = sizes[name][0] if name in sizes else 1
-        low, high = DEFAULT_RANGE
+        least, most = ranges.get(name, (None, None))
+        low, high = max(DEFAULT_RANGE[0], least or 0), DEFAULT_RANGE[1]
         high = max(high, 2 ** math.ceil(math.log2(size))) if size > 0 else high
-        profiles = sorted({*(s for s in DEFAULT_SIZES if s <= high), max(size, 1)})
+        high = max(low, high if most is None else min(high, most))
+        profiles = sorted({*(s for s in DEFAULT_SIZES if low <= s <= high), max(size, low)})
         found[name] = DimensionDraft(low, high, tuple(profiles))
     return found
 
 
 def name_of(function: str) -> str:
-    """A bundle's name from a reference: the first package that the function is in."""
+    """A bundle's name from a reference: the first package that the function is in, or the file."""
+    if is_model_file(function):
+        return _NO_NAME.sub("-", PurePosixPath(function).stem).strip("-") or "model"
     return PurePosixPath(function.partition(":")[0].replace(".", "/")).parts[0]
 
 
 def entry_point_of(function: str) -> str:
-    """An entry point's name from a reference: the function's own."""
+    """An entry point's name from a reference: the function's own, or the file's."""
+    if is_model_file(function):
+        stem = PurePosixPath(function).stem
+        return stem if is_identifier(stem) else "run"
     last = function.rpartition(".")[2].rpartition(":")[2]
     return last if is_identifier(last) else "run"

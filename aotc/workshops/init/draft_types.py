@@ -42,8 +42,8 @@ class DimensionDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the manifest will say. weights: set to file or function.  notes: what its reader should
-    look at.
+    """What the manifest will say. function: or the path of a model file, where is_file.  weights:
+    set to file or function.  notes: what its reader should look at.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Draft:
     inputs: Mapping[str, InputDraft]
     static: Mapping[str, Any]
     notes: tuple[str, ...]
+    is_file: bool = False
 
 
 def leaves_of(tree: InputDraft, path: str) -> Iterator[tuple[str, ArrayInput]]:

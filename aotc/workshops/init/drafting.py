@@ -27,7 +27,7 @@ from aotc.workshops.init.draft import draft, name_of
 from aotc.workshops.init.draft_types import Draft
 from aotc.workshops.init.manifest_text import manifest_text
 from aotc.workshops.init.messages import Answer, Job
-from aotc.workshops.init.request import Request
+from aotc.workshops.init.request import Request, is_model_file
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
 
@@ -80,15 +80,22 @@ def draft_manifest(
             find_target(target, path.absolute().parent, "--target")
     on_stage("looking at the function")
     root = path.absolute().parent
+    is_file = is_model_file(request.function)
+    if is_file:
+        request = replace(request, function=_beside(request.function, root))
+    likes = tuple(request.likes.values())
     answer = ask(
         "aotc.workshops.init.look_worker",
-        Job(str(root), request.function, request.example, tuple(request.likes.values())),
+        Job(str(root), request.function, request.example, likes, is_file),
         Answer,
         variables={},
         doing="the process that imports the function",
         on_output=on_output,
     )
-    moved = {key: _beside(source, root) for key, source in request.weights.items()}
+    moved = {
+        key: _beside(source, root) if source.endswith(".safetensors") else source
+        for key, source in request.weights.items()
+    }
     module = path.with_name(f"{_identifier(named)}_entry.py")
     if answer.wrapper is not None:
         _require_new(module, "name the bundle otherwise with --name")
@@ -151,6 +158,6 @@ def check(
 
 def _beside(source: str, root: Path) -> str:
     """A file as the manifest names it: from its own folder."""
-    if not source.endswith(".safetensors") or Path(source).is_absolute():
+    if Path(source).is_absolute():
         return source
     return Path(os.path.relpath(source, root)).as_posix()

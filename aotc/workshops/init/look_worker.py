@@ -17,6 +17,8 @@ import numpy as np
 
 from aotc.capture import keys, program, raised
 from aotc.capture.like import missing
+from aotc.capture.models import NARROWER, open_file, paths_of
+from aotc.config.build_manifest import SourceFile
 from aotc.errors import raise_if, refusal
 from aotc.pipeline.children.child import runs_users_code
 from aotc.workers.child import Progress, answer
@@ -47,6 +49,9 @@ def look(job: Job, progress: Progress) -> Answer:
     example that raises or does not fit the function, E085 for something that no manifest can call.
     """
     root = Path(job.root)
+    if job.is_file:
+        progress.started(f"reading {job.function}")
+        return _of_file(SourceFile(job.function, root / job.function))
     progress.started(f"importing {job.function}")
     function = program.resolve(job.function, root, "FUNCTION")
     module = sys.modules[job.function.partition(":")[0]]
@@ -160,6 +165,38 @@ def _array(value: Any) -> Seen:
         high=high,
         original=None if dtype == original else original.name,
     )
+
+
+def _of_file(source: SourceFile) -> Answer:
+    """What a model file takes, as a function's annotations say it. Raises what `open_file` raises,
+    UsageError (AOTC-E080) for a file that cannot be read.
+    """
+    try:
+        model = open_file(source, None, "FUNCTION", False).model
+    except OSError as error:
+        found = f"{source.text}: {error.strerror or error}"
+        raise refusal(
+            "AOTC-E080",
+            "FUNCTION",
+            found,
+            expected="a model file",
+            hint="correct the path",
+        ) from error
+    ranges: dict[str, tuple[int | None, int | None]] = {}
+    parameters: list[Parameter] = []
+    for path, each in zip(paths_of(model), model.inputs, strict=True):
+        first, *below = path.split("/")
+        axes: list[str] = []
+        for number, axis in enumerate(each.shape):
+            name = axis or f"{first}_{number}"
+            axes.append(str(name))
+            if isinstance(name, str):
+                ranges[name] = model.ranges.get(name, (None, None))
+        dtype = NARROWER.get(each.dtype, each.dtype).name
+        stated = None if below else f"{dtype}[{','.join(axes)}]"
+        if first not in {parameter.name for parameter in parameters}:
+            parameters.append(Parameter(first, has_default=False, annotation=stated))
+    return Answer(parameters, enable_x64=False, ranges=ranges)
 
 
 def _annotation(annotation: Any) -> str | None:

@@ -39,7 +39,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     at = f"entry_points.{_key(draft.entry_point)}"
     yield ""
     yield f"[{at}]"
-    yield f"function = {_value(draft.function)}"
+    yield f"{'source' if draft.is_file else 'function'} = {_value(draft.function)}"
     if draft.weights:
         yield f"bind = {_value({name: name for name in draft.weights})}"
     if draft.static:
@@ -51,6 +51,8 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield ""
     yield f"[{at}.fixtures]"
     yield "seed = 0  # random inputs; `file` takes recorded ones"
+    if draft.is_file:
+        yield '# for what its framework gives: file = "inputs.npz", expected = "expected.npz"'
     ranges = {path: [leaf.low, leaf.high] for path, leaf in leaves if leaf.low is not None}
     if ranges:
         guessed = any(leaf.guessed for _, leaf in leaves)

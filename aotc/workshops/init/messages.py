@@ -9,13 +9,14 @@ from msgspec import Struct
 
 class Job(Struct, frozen=True):
     """function, example: "package.module:function"; example returns the arguments of a call.
-    likes: functions that return an input each.
+    likes: functions that return an input each.  is_file: whether the function is a model file.
     """
 
     root: str
     function: str
     example: str | None
     likes: tuple[str, ...] = ()
+    is_file: bool = False
 
 
 class SeenArray(Struct, frozen=True, tag="array"):
@@ -81,7 +82,8 @@ class Answer(Struct, frozen=True):
     """parameters: of the function, or of the one in `wrapper` that it needs.  enable_x64: whether
     the program itself, when imported, turned 64-bit types on.  takes_any: "*args" and "**kwargs" of
     the function, to which a manifest passes nothing.  needed: the names that each function of
-    `likes` has to be called with.
+    `likes` has to be called with.  ranges: of sizes that a model file states, by their names; None
+    for an open end.
     """
 
     parameters: list[Parameter]
@@ -89,3 +91,4 @@ class Answer(Struct, frozen=True):
     takes_any: list[str] = []
     needed: dict[str, list[str]] = {}
     wrapper: Module | None = None
+    ranges: dict[str, tuple[int | None, int | None]] = {}

@@ -6,12 +6,14 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from aotc.config.dtypes import SHORT_DTYPES
 from aotc.config.fields import is_function_reference, is_identifier
 from aotc.config.problem import spell
 from aotc.errors import finding, raise_if
+from aotc.frontends.registry import suffixes
 from aotc.workshops.init.array_text import DTYPES, FORM, ArrayText, parse
 from aotc_runtime.errors import Finding
 from aotc_runtime.words import closest
@@ -42,6 +44,11 @@ class Request:
         return paths | {name: option for option, names in others.items() for name in names}
 
 
+def is_model_file(text: str) -> bool:
+    """Whether a text names a file that a frontend reads, by how it ends."""
+    return not is_function_reference(text) and PurePath(text).suffix in suffixes()
+
+
 def _meant(reference: str) -> str:
     """A hint for a text that is no reference to a function."""
     module, _, attribute = reference.rpartition(".")
@@ -62,6 +69,8 @@ def read_request(
     """Each iterable: texts NAME=VALUE. Raises UsageError (AOTC-E080) with all that is wrong."""
     problems: list[Finding] = []
     for option, reference in (("FUNCTION", function), ("--example", example)):
+        if option == "FUNCTION" and is_model_file(function):
+            continue
         if reference is not None and not is_function_reference(reference):
             problems.append(
                 _problem(option, f"a function as {_REFERENCE}", spell(reference), _meant(reference))

@@ -16,11 +16,13 @@ from typing import Any
 
 import jax
 
+from aotc import private
 from aotc.capture import fixtures, tree
 from aotc.capture.arguments import flat_call, plan_call
+from aotc.capture.models import open_models
 from aotc.capture.shardings import on_one_device
 from aotc.capture.trace import HOST, TracedProfile, trace_profile
-from aotc.capture.weights import Weights, load
+from aotc.capture.weights import Weights
 from aotc.config import values
 from aotc.config.build_manifest import BuildManifest, FixtureSpec
 from aotc.lowering.stablehlo import portable
@@ -37,11 +39,12 @@ SECONDS_PER_TURN = 0.02
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    manifest = _with_random_inputs(values.decode(job.manifest), job.entry_point)
+    models = open_models(_with_random_inputs(values.decode(job.manifest), job.entry_point))
+    manifest = models.manifest
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     spec = manifest.entry_points[job.entry_point]
-    weights = {name: load(name, manifest) for name in sorted(set(spec.bind.values()))}
-    plan = plan_call(job.entry_point, manifest)
+    weights = {name: models.load(name) for name in sorted(set(spec.bind.values()))}
+    plan = plan_call(job.entry_point, manifest, models.resolve)
     traced: list[TracedProfile] = []
     for sizes in job.sizes:
         progress.started(f"tracing {job.entry_point} at {sizes}")
@@ -57,7 +60,7 @@ def probe(job: Job, progress: Progress) -> Answer:
     return Answer(
         probes=[_probe(each, spent) for each, spent in zip(traced, seconds, strict=True)],
         modules={
-            index: portable(traced[index].lowered[HOST].compiler_ir("stablehlo"))
+            index: portable(private.static_module(traced[index].lowered[HOST]))
             for index in job.kept
         },
     )

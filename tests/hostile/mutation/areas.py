@@ -50,6 +50,7 @@ AREAS = (
         # Of policies that say nothing clear or accept the bundle, of limits and fixtures, and of
         # which of several rules it is that refuses.
         (
+            "tests/unit/runtime/formats/test_edges.py",
             "tests/unit/runtime/serving/test_dtypes_and_compare.py",
             "tests/unit/runtime/system/test_store.py",
             "tests/unit/runtime/system/test_store_files.py",
@@ -141,7 +142,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         ("backends/xla/elf.py", "backends/xla/records.py"),
-        ("tests/unit/backends/test_records.py",),
+        ("tests/unit/backends/test_records.py", "tests/unit/pipeline/watching/test_native_code.py"),
     ),
     Area(RUNTIME, ("system/pipes.py",), ("tests/unit/runtime/system/test_store_files.py",)),
     Area(RUNTIME, ("system/parallel.py",), ("tests/unit/runtime/system/test_parallel.py",)),
@@ -155,11 +156,19 @@ AREAS = (
     Area(TOOLCHAIN, ("locations.py",), ("tests/unit/test_locations.py",)),
     Area(
         TOOLCHAIN,
-        ("parity/structures.py", "parity/calls.py", "capture/tree.py"),
+        ("parity/structures.py", "parity/calls.py"),
+        ("tests/unit/parity/test_calls_of_plain_jax.py",),
+        decisions=True,
+    ),
+    # Most tests capture in a process of their own.
+    Area(
+        TOOLCHAIN,
+        ("capture/tree.py",),
         (
-            "tests/unit/parity/test_calls_of_plain_jax.py",
+            "tests/unit/capture/test_capture_trees.py",
             "tests/unit/capture/test_registered_structures.py",
         ),
+        in_file=True,
         decisions=True,
     ),
     Area(

@@ -38,6 +38,17 @@ ODD = """
         return jax.jit(inner)(x) + 1
 """
 
+FOREIGN = ODD.replace(
+    "    def inner",
+    """    from jax.interpreters import mlir
+    from jaxlib.mlir.dialects import math
+
+    mlir.register_lowering(odd, lambda ctx, x: [math.tanh(x)])
+
+    def inner""",
+    1,
+)
+
 RECORDED = """
     [dimensions.batch]
     range = [1, 16]
@@ -114,6 +125,12 @@ def test_what_cannot_be_lowered_is_a_finding_with_its_line(
     assert "platform cpu" in refusal.expected
     assert refusal.found.startswith(found)
     assert refusal.found.endswith(f" at program.py:{line}")
+
+
+def test_what_is_lowered_to_something_else_than_stablehlo_is_a_finding(capture: Capture) -> None:
+    refusal = capture(FOREIGN).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E841", "f")
+    assert "Failed to serialize StableHLO" in refusal.found
 
 
 def test_what_cannot_be_lowered_stands_beside_the_findings_of_other_entry_points(

@@ -134,6 +134,16 @@ def test_revoking_the_last_key_is_done_and_said(
     assert read_policy(tmp_path / "trust.toml").revoked.keys == (pems["ci"],)
 
 
+def test_a_key_that_the_policy_does_not_list_is_revoked_by_its_whole_id(
+    aotc: Run, tmp_path: Path, pems: dict[str, str]
+) -> None:
+    unknown = "ab" * 32
+    assert unknown not in pems.values()
+    done = aotc("trust", "revoke", "trust.toml", "--key", unknown)
+    assert done.exit_code == 0, done.stderr
+    assert read_policy(tmp_path / "trust.toml").revoked.keys == (unknown,)
+
+
 @pytest.mark.parametrize(
     "what",
     [

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aotc.packing.weights import write_tensors
-from aotc.parity.calls import misread
+from aotc.parity.calls import miscalled, misread
 from aotc.parity.plain_jax import spell
 from aotc.parity.structures import (
     Passed,
@@ -26,6 +26,7 @@ from aotc.parity.structures import (
     write_call,
 )
 from aotc_runtime import Record
+from aotc_runtime.errors import refusal
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import DType, Parameter, ParameterKind, TensorSpec
 from aotc_runtime.schema.tree import DictNode, Leaf, NamedTupleNode, Tree, TupleNode
@@ -94,7 +95,9 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (Pair(A, B), (A, B), "the result"),
     (State(A, B), Record("State", {"0": A, "1": B}), "count"),
     (State(A, B), Record("State", {"mean": B, "count": A}), "count"),
+    (Pair(A, B), Record("Pair", {"low": A, "high": B}), "the result"),
     (State(A, B), Record("State", {"mean": A}), "count"),
+    (State(A, None), Record("State", {"mean": A}), "count"),
     (State(A, B), Record("Other", {"0": B, "1": A}), "the result"),
     (State(A, B), {"0": B, "1": A}, "the result"),
 ]
@@ -124,11 +127,9 @@ def test_random_keys_travel_as_their_data() -> None:
 
 
 def test_python_numbers_are_passed_as_such() -> None:
-    assert as_argument(spell({"step": 3, "rate": 0.5, "on": True})) == {
-        "step": 3,
-        "rate": 0.5,
-        "on": True,
-    }
+    argument = as_argument(spell({"step": 3, "rate": 0.5, "on": True}))
+    assert argument == {"step": 3, "rate": 0.5, "on": True}
+    assert [type(number) for number in argument.values()] == [int, float, bool]
 
 
 def test_a_class_is_passed_as_an_object_with_its_children_under_every_name() -> None:
@@ -140,6 +141,10 @@ def test_a_class_is_passed_as_an_object_with_its_children_under_every_name() -> 
 def test_a_changed_argument_is_noticed() -> None:
     spelled = spell({"a": [A, None], "b": State(A, 3)})
     argument = as_argument(spelled)
+    assert unchanged(spelled, argument)
+    argument["a"][1] = 9
+    assert not unchanged(spelled, argument)
+    argument["a"][1] = None
     assert unchanged(spelled, argument)
     argument["a"][0][0] = 9
     assert not unchanged(spelled, argument)
@@ -199,6 +204,47 @@ def called(tmp_path: Path) -> Path:
     fixture |= {"outputs/a": B, "outputs/b": A}
     (tmp_path / "fixture.f.safetensors").write_bytes(write_tensors(fixture, where="f"))
     return tmp_path
+
+
+def good(pair: Any, x: Any) -> Any:
+    return {"a": B, "b": A}
+
+
+def other_numbers(pair: Any, x: Any) -> Any:
+    return {"a": B, "b": B}
+
+
+def writing(pair: Any, x: Any) -> Any:
+    x[0] = 9
+    return good(pair, x)
+
+
+def refusing(pair: Any, x: Any) -> Any:
+    raise refusal("AOTC-E604", "f x", "another", expected="this one", hint="pass it")
+
+
+CALLED = [(good, None), (other_numbers, "f b"), (writing, "f"), (refusing, "f x")]
+
+
+@pytest.mark.parametrize(("function", "where"), CALLED)
+def test_what_a_call_does_otherwise_than_plain_jax_is_told(
+    called: Path, function: Any, where: str | None
+) -> None:
+    manifest = described()
+    manifest.entry_points["f"].tolerance = SimpleNamespace(rtol="0", atol="0")
+    found = list(miscalled({"f": function}, manifest, called))  # type: ignore[arg-type]
+    assert [each.where for each in found] == ([] if where is None else [where, where])
+
+
+def test_what_has_no_name_for_callers_is_passed_by_position_alone(called: Path) -> None:
+    def by_position(x: Any, /) -> Any:
+        return x
+
+    manifest = described()
+    manifest.entry_points["f"].tolerance = SimpleNamespace(rtol="0", atol="0")
+    arguments = (Passed("x", spell(C), True, False),)
+    write_call(called, PlainCall(ExecutableKey("f"), arguments, spell(C)))
+    assert list(miscalled({"f": by_position}, manifest, called)) == []  # type: ignore[arg-type]
 
 
 def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> None:

@@ -25,6 +25,14 @@ from aotc_runtime.schema.policy import TrustedKey
 Bundle = tuple[Path, Path]
 
 
+def test_work_that_took_too_long_itself_is_told_in_its_own_words() -> None:
+    def work(enter: Callable[[State], None]) -> LoadedBundle:
+        raise TimeoutError("the registry did not answer")
+
+    with pytest.raises(TimeoutError, match="the registry did not answer"):
+        Loading(work).wait(60)
+
+
 def test_it_is_ready_only_when_the_work_is_done(digits_bundle: Bundle) -> None:
     bundle = aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1])
     steps = {state: threading.Event() for state in (State.LOADING, State.WARMING, State.READY)}

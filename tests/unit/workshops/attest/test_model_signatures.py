@@ -159,6 +159,10 @@ def test_what_is_no_such_json_is_refused(data: bytes) -> None:
     assert refusal(data) == "AOTC-E351"
 
 
+def test_a_signature_may_be_as_large_as_the_limit() -> None:
+    assert verified_files(GOOD.ljust(SIGNATURE_BYTES_MAX), KEY, "model.sig")
+
+
 def test_another_key_is_refused() -> None:
     other = LocalSigner.ephemeral(KeyType.ECDSA_P256)
     assert refusal(GOOD, load_public_key(other.public_pem(), "", "k")) == "AOTC-E352"
@@ -290,6 +294,11 @@ def test_a_signed_payload_that_is_no_statement_is_refused(payload: bytes) -> Non
 def test_each_file_that_differs_is_named(found: dict[str, str], where: str) -> None:
     (finding,) = differences(FILES, found, "b")
     assert (finding.code, finding.where) == ("AOTC-E354", where)
+
+
+def test_as_many_files_as_are_named_are_all_that_differ() -> None:
+    found = {f"blobs/sha256/{number}": sha256(b"") for number in range(FILES_NAMED_MAX)}
+    assert len(list(differences({}, found, "b"))) == FILES_NAMED_MAX
 
 
 def test_a_bundle_of_other_files_is_refused_in_bounded_words() -> None:

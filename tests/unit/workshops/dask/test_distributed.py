@@ -359,7 +359,21 @@ def test_a_cluster_without_workers_is_not_waited_for_for_ever() -> None:
         def trouble(self) -> str:
             return "no worker for 60 s"
 
-    assert code_of(Empty()) == "AOTC-E914"
+    with Empty() as executor, pytest.raises(CompileError) as caught:
+        backend(executor).compile(SMALL)
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E914" and "no worker for 60 s" in finding.found
+
+
+def test_a_task_that_never_ends_is_left_when_the_build_is_stopped() -> None:
+    class Waiting(Recording):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            threading.Timer(0.05, stopped.stop).start()
+            return Future()
+
+    with Waiting() as executor, pytest.raises(StoppedError):
+        stopped = backend(executor)
+        stopped.compile(SMALL)
 
 
 def test_stopping_ends_what_runs_and_what_waits() -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from aotc.cache.bounded import HEAD_BYTES_MAX, Limit, Pace
+from aotc.cache.bounded import HEAD_BYTES_MAX, Limit, OutageError, Pace
 from aotc.cache.store import LocalStore
 from aotc.errors import UsageError
 from aotc.signing.signer import LocalSigner
 from aotc.workshops.remote.fsspec_blobs import FsspecBlobs
 from aotc.workshops.remote.http_blobs import HttpBlobs
+from aotc.workshops.remote.http_requests import read_all
 from aotc.workshops.remote.remote import RemoteStore, SharedStore
 from aotc.workshops.remote.seal import Seals
 from aotc.workshops.remote.sharing import blobs_at, share, shown
@@ -339,3 +340,9 @@ def test_a_remote_cache_whose_entries_nobody_vouches_for_is_refused(tmp_path: Pa
     with pytest.raises(UsageError) as caught:
         share(LocalStore(tmp_path, 1000), f"file://{tmp_path}", None, {})
     assert caught.value.code == "AOTC-E063"
+
+
+def test_an_entry_may_be_as_large_as_the_limit() -> None:
+    assert read_all(BytesIO(b"12345").read, 5, Pace()) == b"12345"
+    with pytest.raises(OutageError):
+        read_all(BytesIO(b"123456").read, 5, Pace())

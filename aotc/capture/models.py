@@ -1,0 +1,368 @@
+"""Entry points whose program is a model in a file: the build manifest with what the file tells.
+
+From here on they are functions like any other: a parameter for the weights, which are bound, and
+one for each input.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from aotc.capture import program, refuse
+from aotc.capture.source_files import read_source
+from aotc.capture.weights import Weights, in_tree, load
+from aotc.config.build_manifest import (
+    BuildManifest,
+    EntryPointSpec,
+    InputDict,
+    InputLeaf,
+    InputTree,
+    SourceFile,
+    WeightsSpec,
+    leaf_paths,
+)
+from aotc.errors import finding, raise_if, refusal
+from aotc.evidence import ExpectedWithin, ModelOrigin
+from aotc.frontends.protocol import Model, ModelFile, ModelInput
+from aotc.frontends.registry import read_model
+from aotc_runtime.errors import AotcError, Finding
+from aotc_runtime.schema.manifest import DType
+
+WEIGHTS = "weights"
+"""The parameter that the weights of a model are bound to."""
+
+_NO_IDENTIFIER = re.compile(r"\W")
+NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
+"""What a manifest may state in place of what a file has, while jax computes with 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model file that was read. files: it and those beside it, by name as the manifest would
+    write them, to their digests.
+    """
+
+    model: Model
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
+    by entry point.  weights: by set.
+    """
+
+    manifest: BuildManifest
+    opened: Mapping[str, Opened] = field(default_factory=dict)
+    weights: Mapping[str, Weights] = field(default_factory=dict)
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Every file that was read, with its digest."""
+        for each in self.opened.values():
+            yield from each.files.items()
+
+    def origin(self, name: str) -> ModelOrigin | None:
+        """What an entry point was made of; None for a function."""
+        if name not in self.opened:
+            return None
+        model, spec = self.opened[name].model, self.manifest.entry_points[name]
+        expected: ExpectedWithin | UnsetType = UNSET
+        if (file := spec.fixtures.expected) is not None:
+            held = spec.expected_tolerance
+            expected = ExpectedWithin(file.text, repr(held.rtol), repr(held.atol))
+        producer = dict(sorted(model.producer.items()))
+        narrowed = tuple(sorted(model.narrowed))
+        return ModelOrigin(spec.function, producer, narrowed, expected)
+
+    def load(self, name: str) -> Weights:
+        """A weights set, of a model or as `aotc.capture.weights.load` has it."""
+        return self.weights[name] if name in self.weights else load(name, self.manifest)
+
+    def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
+        """As `program.resolve`, for the completed manifest: the function may be a model."""
+        for name, each in self.opened.items():
+            if self.manifest.entry_points[name].function == reference:
+                return _callable(each.model)
+        return program.resolve(reference, root, where)
+
+
+def open_models(manifest: BuildManifest) -> Models:
+    """Read the model files of a manifest.
+
+    Raises CaptureError: AOTC-E843 to E845 for a file that its frontend does not take, E846 for
+    inputs that are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights
+    that collide, E840 for a file that changes.
+    """
+    entry_points = dict(manifest.entry_points)
+    opened: dict[str, Opened] = {}
+    found: list[Finding] = []
+    for name, spec in manifest.entry_points.items():
+        if spec.source is None:
+            continue
+        try:
+            where = manifest.where("entry_points", name, "source")
+            opened[name] = open_file(spec.source, spec.signature, where, manifest.enable_x64)
+            model = opened[name].model
+            entry_points[name] = _Completing(name, spec, model, manifest).completed(spec.source)
+        except AotcError as error:
+            found += error.findings
+    raise_if(found)
+    weights = _weights(opened, entry_points, manifest)
+    sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
+    return Models(replace(manifest, entry_points=entry_points, weights=sets), opened, weights)
+
+
+def open_file(source: SourceFile, signature: str | None, where: str, enable_x64: bool) -> Opened:
+    """Read a model file. where: for messages.
+
+    Raises OSError, and CaptureError: AOTC-E840, AOTC-E843 to E845.
+    """
+    data, digest = read_source(source, where)
+    files = {source.text: digest}
+    folder = source.path.parent
+
+    def beside(path: str) -> bytes:
+        expected = "files that lie in the folder of the model file, or below"
+        found = f"it refers to {path!r}"
+        if "\0" in path or not (folder / path).resolve().is_relative_to(folder.resolve()):
+            raise refusal("AOTC-E843", where, found, expected=expected)
+        text = str(PurePath(source.text).parent / path)
+        try:
+            read, files[text] = read_source(SourceFile(text, folder / path), where)
+        except OSError as error:
+            found = f"{found}: {error.strerror or error}"
+            raise refusal("AOTC-E843", where, found, expected=expected) from error
+        return read
+
+    file = ModelFile(source.text, data, signature, beside, enable_x64)
+    try:
+        return Opened(read_model(file, where), files)
+    except AotcError as error:
+        raise type(error)(*(_placed(each, where) for each in error.findings)) from error
+    except (RecursionError, MemoryError) as error:
+        found = f"{source.text}: {type(error).__name__} while it was read"
+        raise refusal("AOTC-E843", where, found, expected="a model file") from error
+
+
+def _placed(found: Finding, where: str) -> Finding:
+    """With the manifest's line in front: a frontend says where in the file something is."""
+    if found.where.startswith(where):
+        return found
+    return Finding(found.code, where, found.expected, f"{found.where}: {found.found}", found.hint)
+
+
+class _Completing:
+    """What a manifest says of an entry point, with what only its model file tells."""
+
+    def __init__(
+        self, name: str, spec: EntryPointSpec, model: Model, manifest: BuildManifest
+    ) -> None:
+        self.name, self.spec, self.model, self.manifest = name, spec, model, manifest
+        self.at = ("entry_points", name, "inputs")
+        self.known = {
+            path: each
+            for path, each in zip(paths_of(model), model.inputs, strict=True)
+            if path.split("/")[0] not in spec.bind
+        }
+
+    def completed(self, source: SourceFile) -> EntryPointSpec:
+        """Raises CaptureError (AOTC-E846)."""
+        paths, spec = paths_of(self.model), self.spec
+        if len({*paths}) < len(paths) or WEIGHTS in {path.split("/")[0] for path in paths}:
+            names = ", ".join(each.name for each in self.model.inputs)
+            expected = f"inputs that have names of their own in Python, none of them {WEIGHTS}"
+            where = self.manifest.where(*self.at[:2], "source")
+            raise refusal("AOTC-E846", where, names, expected=expected)
+        trees = dict(spec.inputs) or self._fixed()
+        given = {
+            path: leaf
+            for parameter, tree in trees.items()
+            for path, leaf in leaf_paths(tree, parameter)
+        }
+        unknown = {*spec.bind} - {path.split("/")[0] for path in paths}
+        if given.keys() != self.known.keys() or unknown:
+            lines = [(path.replace("/", "."), each) for path, each in self.known.items()]
+            wanted = "; ".join(f"inputs.{path} = {_example(each)}" for path, each in lines)
+            raise refusal(
+                "AOTC-E846",
+                self.manifest.where(*(self.at if spec.inputs else self.at[:2])),
+                ", ".join([*given, *unknown]) or "no inputs",
+                expected=f"the inputs {', '.join(paths)}",
+                hint=f"write {wanted}",
+            )
+        problems: list[Finding] = []
+        axes: dict[str, int | str] = {}
+        dtypes: dict[str, DType] = {}
+        for path, each in self.known.items():
+            leaf, where = given[path], self.manifest.where(*self.at, *path.split("/"))
+            why = "a function"
+            if isinstance(leaf, InputLeaf):
+                dtypes[path] = self._dtype(leaf, each, where, problems)
+                why = self._misfit(leaf, each, axes)
+            if why:
+                expected = f"{path} = {_example(each)}, as the file has it"
+                problems.append(finding("AOTC-E846", where, why, expected=expected))
+        raise_if(problems)
+        bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
+        return replace(
+            spec,
+            function=source.text if spec.signature is None else f"{source.text}#{spec.signature}",
+            source=None,
+            signature=None,
+            weights=None,
+            inputs={name: _typed(tree, name, dtypes) for name, tree in trees.items()},
+            bind={**bound, **spec.bind},
+        )
+
+    def _fixed(self) -> dict[str, InputTree]:
+        """The inputs as the file has them, where it tells all their sizes."""
+        trees: dict[str, InputTree] = {}
+        for path, each in self.known.items():
+            axes = tuple(axis for axis in each.shape if isinstance(axis, int))
+            if len(axes) < len(each.shape) or "/" in path:
+                return {}
+            trees[path] = InputLeaf(axes)
+        return trees
+
+    def _misfit(self, leaf: InputLeaf, each: ModelInput, axes: dict[str, int | str]) -> str:
+        """Why an input of the manifest is not the file's; "" if it is. axes: what those of the file
+        that vary are in the manifest, as far as inputs before this one tell.
+        """
+        stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
+        if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):
+            return f"dtype {stated}"
+        if len(leaf.shape) != len(each.shape):
+            return f"{len(leaf.shape)} axes"
+        for number, (axis, wanted) in enumerate(zip(leaf.shape, each.shape, strict=True)):
+            if isinstance(wanted, int):
+                if axis != wanted:
+                    return f"axis {number} is {axis}"
+                continue
+            if wanted is None:
+                continue
+            if axes.setdefault(wanted, axis) != axis:
+                return f"axis {number} is {axis}, where {wanted} was {axes[wanted]} before"
+            least, most = self._range(axis)
+            smallest, largest = self.model.ranges.get(wanted, (None, None))
+            if least < (smallest or 0) or (largest is not None and most > largest):
+                ends = f"{smallest or 0} to {'any' if largest is None else largest}"
+                return f"axis {number} is {least} to {most}, where the file takes {ends}"
+        return ""
+
+    def _range(self, axis: int | str) -> tuple[int, int]:
+        if isinstance(axis, int):
+            return axis, axis
+        accepted = self.manifest.dimensions[axis].accepted
+        return accepted.smallest, accepted.largest
+
+    def _dtype(
+        self, leaf: InputLeaf, each: ModelInput, where: str, problems: list[Finding]
+    ) -> DType:
+        if isinstance(leaf.stated, DType):
+            return leaf.stated
+        if each.dtype in NARROWER and not self.manifest.enable_x64:
+            narrow = NARROWER[each.dtype].name
+            hint = f'state dtype = "{narrow}", or set enable_x64 = true at the top of the file'
+            expected = "a dtype that jax keeps while 64-bit types are off"
+            found = f"{each.dtype.name}, as the file has it"
+            problems.append(finding("AOTC-E846", where, found, expected=expected, hint=hint))
+        return DType(each.dtype.name)
+
+
+def paths_of(model: Model) -> list[str]:
+    """The inputs of a model as leaf paths, whose steps can be parameters: "input.1" is input_1."""
+
+    def identifier(step: str) -> str:
+        text = _NO_IDENTIFIER.sub("_", step)
+        return text if text.isidentifier() else f"_{text}"
+
+    named = [each.name.split("/") for each in model.inputs]
+    return ["/".join((identifier(first), *below)) for first, *below in named]
+
+
+def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree:
+    """The tree of an input with the dtypes of its leaves, by path."""
+    match tree:
+        case InputLeaf(shape=shape):
+            return InputLeaf(shape, dtypes[path])
+        case InputDict(items=items):
+            return InputDict({k: _typed(v, f"{path}/{k}", dtypes) for k, v in items.items()})
+    return tree
+
+
+def _example(each: ModelInput) -> str:
+    axes = ", ".join(str(n) if isinstance(n, int) else f'"{n or "n"}"' for n in each.shape)
+    return f'{{ shape = [{axes}], dtype = "{each.dtype.name}" }}'
+
+
+def _weights(
+    opened: Mapping[str, Opened],
+    entry_points: Mapping[str, EntryPointSpec],
+    manifest: BuildManifest,
+) -> dict[str, Weights]:
+    """The weights sets of the models; entry points may share one, and tensors in it."""
+    sets: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
+    found: list[Finding] = []
+    for name, each in opened.items():
+        if not each.model.weights:
+            continue
+        where = manifest.where("entry_points", name, "source")
+        owner = entry_points[name].bind[WEIGHTS]
+        if owner in manifest.weights:
+            expected = "a name that is no declared weights set's for the weights of a model"
+            hint = "name another set as `weights`"
+            found.append(finding("AOTC-E830", where, owner, expected=expected, hint=hint))
+        tensors = sets.setdefault(owner, {})
+        for path, array in each.model.weights.items():
+            found += refuse.check_dtype(array.dtype, path, where)
+            if path in tensors and not _same(tensors[path], array):
+                expected = "one array under each name of a weights set"
+                hint = "give the entry points sets of their own, by `weights`"
+                told = f"another {path}"
+                found.append(finding("AOTC-E830", where, told, expected=expected, hint=hint))
+            tensors[path] = array
+    raise_if(found)
+    return {name: in_tree(tensors, f"weights {name}") for name, tensors in sets.items()}
+
+
+def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    alike = one.dtype == other.dtype and one.shape == other.shape
+    return alike and one.tobytes() == other.tobytes()
+
+
+def _callable(model: Model) -> Callable[..., Any]:
+    """The model as a function with a parameter for its weights, if any, and for each input."""
+    paths = [path.split("/") for path in paths_of(model)]
+    parameters = [WEIGHTS] if model.weights else []
+    parameters += dict.fromkeys(first for first, *_ in paths)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        arrays = []
+        for first, *below in paths:
+            value = given[first]
+            for step in below:
+                value = value[step]
+            arrays.append(value)
+        return model.function(_flat(given.get(WEIGHTS, {})), *arrays)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Weights by name again, which sets keep as trees."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{above}{key}/") if isinstance(value, dict) else {above + key: value}
+    return flat

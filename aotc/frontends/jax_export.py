@@ -1,0 +1,96 @@
+"""What `jax.export` has serialized, as a model."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import mlir
+from jaxlib.mlir.dialects import stablehlo
+
+from aotc import private
+from aotc.errors import refusal
+from aotc.frontends.protocol import Model, ModelFile, ModelInput
+from aotc.frontends.stablehlo import lift_constants, model_of
+
+
+class JaxExportFrontend:
+    """Reads serialized `jax.export.Exported`s, of fixed and of symbolic sizes."""
+
+    suffixes = (".jax", ".jaxexport")
+
+    def read(self, file: ModelFile) -> Model:
+        """The exported function; leaves of its arguments are inputs, named by their paths.
+
+        Raises CaptureError: AOTC-E843 for another file, E844 for effects, several devices and
+        dtypes that are no arrays', E845 for a signature.
+        """
+        exported = _read(file)
+        if file.signature is not None:
+            expected = "no signature: a file of jax.export holds one function"
+            raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
+        if exported.ordered_effects or exported.unordered_effects or exported.nr_devices != 1:
+            effects = [*exported.ordered_effects, *exported.unordered_effects]
+            found = ", ".join(map(str, effects)) or f"{exported.nr_devices} devices"
+            raise refusal("AOTC-E844", file.text, found)
+        paths = jax.tree_util.tree_flatten_with_path(
+            jax.tree.unflatten(exported.in_tree, range(len(exported.in_avals)))
+        )[0]
+        names = [_name(steps) for steps, _ in paths]
+        unknown = [
+            f"{name}: {aval.dtype}"
+            for name, aval in zip(names, exported.in_avals, strict=True)
+            if jnp.issubdtype(aval.dtype, jax.dtypes.extended)
+        ]
+        if unknown:
+            raise refusal("AOTC-E844", file.text, ", ".join(unknown), expected="arrays of numbers")
+        inputs = [
+            ModelInput(name, np.dtype(aval.dtype), tuple(map(_axis, aval.shape)))
+            for name, aval in zip(names, exported.in_avals, strict=True)
+        ]
+        with mlir.make_ir_context():
+            module = exported.mlir_module(serialized=False)
+            lifted = lift_constants(module)
+            serialized = private.serialize_portable(module, stablehlo.get_current_version())
+        more = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in lifted.values()]
+        return model_of(
+            private.with_module(exported, serialized, more),
+            inputs,
+            lifted,
+            {"jax.export": f"calling convention {exported.calling_convention_version}"},
+            partial(jax.tree.unflatten, exported.out_tree),
+        )
+
+
+def _read(file: ModelFile) -> Any:
+    try:
+        return jax.export.deserialize(bytearray(file.data))
+    except ImportError:
+        raise
+    except Exception as error:
+        # Nothing is promised of what it raises for another file: struct.error, ValueError, …
+        raise refusal(
+            "AOTC-E843",
+            file.text,
+            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            expected="what `jax.export.export(...)(...).serialize()` returns",
+        ) from error
+
+
+def _name(steps: Any) -> str:
+    """The path of a leaf below (args, kwargs): "x" for a keyword, "arg0/w" for what is in the first
+    positional argument.
+    """
+    inside = jax.tree_util.keystr(steps[1:], simple=True, separator="/")
+    return inside if steps[0].idx == 1 else f"arg{inside}"
+
+
+def _axis(size: Any) -> int | str | None:
+    """A size that varies has a name; an expression of such names has none of its own."""
+    if isinstance(size, int):
+        return size
+    return str(size) if str(size).isidentifier() else None

@@ -1,0 +1,82 @@
+"""From a model file to the call that it serves, and what its framework says against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+import aotc_runtime
+from aotc.errors import ParityError
+from aotc.pipeline.build import Built, build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+
+MANIFEST = """
+schema = 1
+name = "model"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.n]
+range = [1, 4]
+profiles = [4]
+
+[entry_points.f]
+source = "model.jax"
+inputs.arg0 = { shape = ["n", 8] }
+out_of_profile = { n = "pad" }
+fixtures = { file = "inputs.npz", expected = "expected.npz" }
+"""
+
+W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
+X = np.random.default_rng(4).normal(size=(4, 8)).astype(np.float32)
+
+
+def by_hand(x: Any) -> Any:
+    return np.maximum(x.astype(np.float64) @ W, 0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    (n,) = export.symbolic_shape("n")
+    made = export.export(jax.jit(lambda x: jax.nn.relu(x @ W)))
+    serialized = made(jax.ShapeDtypeStruct((n, 8), jnp.float32)).serialize()
+    (folder / "model.jax").write_bytes(serialized)
+    (folder / "model.toml").write_text(MANIFEST)
+    np.savez(folder / "inputs.npz", arg0=X)
+    return folder
+
+
+def built(folder: Path, expected: Any) -> Built:
+    np.savez(folder / "expected.npz", **{"result[n=4]": expected})
+    signer = LocalSigner.ephemeral()
+    done = build(folder / "model.toml", output=folder / "model.aotb", signer=signer)
+    (folder / "trust.toml").write_text(policy_text("model", [signer.public_pem()]))
+    return done
+
+
+def test_a_model_file_is_built_compared_with_its_framework_and_served(folder: Path) -> None:
+    model = built(folder, by_hand(X)).program.entry_points["f"].model
+    assert model is not None and model.expected
+    loaded = aotc_runtime.load(folder / "model.aotb", trust=folder / "trust.toml")
+    for rows in (4, 3):
+        found = loaded["f"](X[:rows])
+        np.testing.assert_allclose(found, by_hand(X[:rows]), rtol=1e-5, atol=1e-6)
+    loaded.close()
+
+
+def test_results_that_the_framework_did_not_give_are_refused(folder: Path) -> None:
+    wrong = by_hand(X)
+    wrong[1, 2] += 0.01
+    with pytest.raises(ParityError) as refused:
+        built(folder, wrong)
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E950", "f[n=4] result")
+    assert finding.found.startswith("1 of 20 elements differ")

@@ -1,0 +1,141 @@
+"""Entry points that are model files: what the manifest says of them, and what the file has."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from capturing import Capture
+from jax import export
+
+from aotc_runtime.formats.tensors import read_tensors
+
+W = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def exported(function: Any, *shapes: tuple[tuple[Any, ...], Any]) -> bytes:
+    arrays = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    return bytes(export.export(jax.jit(function))(*arrays).serialize())
+
+
+def product(x: Any) -> Any:
+    return {"y": x @ W}
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    (n,) = export.symbolic_shape("n")
+    wide = export.symbolic_shape("a, b", constraints=["a >= 2", "a <= 16"])
+    return {
+        "any.jax": exported(product, ((n, 4), jnp.float32)),
+        "two.jax": exported(lambda x, y: x @ y, ((wide[0], 4), jnp.float32), ((4, 3), jnp.float32)),
+        "fixed.jax": exported(product, ((2, 4), jnp.float32)),
+    }
+
+
+MANIFEST = """
+[dimensions.n]
+range = [1, 8]
+profiles = [2, 8]
+
+[entry_points.f]
+source = "any.jax"
+inputs.arg0 = { shape = ["n", 4] }
+"""
+
+
+def test_a_file_is_an_entry_point_with_the_weights_in_it(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    outcome = capture("", MANIFEST, files=files)
+    captured = outcome.f
+    assert captured.function == "any.jax"
+    (given,) = captured.inputs
+    assert (given.path, given.dtype.value, given.shape) == ("arg0", "float32", ("n", 4))
+    assert [(each.path, each.shape) for each in captured.outputs] == [("y", ("n", 3))]
+    assert captured.bound == {"weights": "f"} and not captured.lifted
+    assert captured.model is not None and "jax.export" in captured.model.producer
+    (shard,) = outcome.scratch.weights("f")
+    data = memoryview(shard.read_bytes())
+    (tensor,) = read_tensors(data, where="weights").values()
+    assert bytes(data[tensor.start : tensor.end]) == W.tobytes()
+    assert outcome.program.files.keys() == {"any.jax"}
+
+
+def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    captured = capture("", '[entry_points.f]\nsource = "fixed.jax"\n', files=files).f
+    assert [(each.path, each.shape) for each in captured.inputs] == [("arg0", (2, 4))]
+
+
+def test_entry_points_may_share_a_weights_set(capture: Capture, files: dict[str, bytes]) -> None:
+    more = '[entry_points.g]\nsource = "fixed.jax"\nweights = "both"\n'
+    manifest = MANIFEST.replace("inputs.arg0", 'weights = "both"\ninputs.arg0') + more
+    outcome = capture("", manifest, files=files)
+    assert list(outcome.program.weights) == ["both"]
+    (shard,) = outcome.scratch.weights("both")
+    assert len(read_tensors(memoryview(shard.read_bytes()), where="weights")) == 1
+
+
+def changed(old: str, new: str) -> str:
+    assert old in MANIFEST
+    return MANIFEST.replace(old, new)
+
+
+def misfits() -> Iterator[tuple[str, str, str]]:
+    yield changed("inputs.arg0", "inputs.x"), "AOTC-E846", "inputs"
+    yield changed('["n", 4]', '["n", 5]'), "AOTC-E846", "inputs.arg0"
+    yield changed('["n", 4]', '["n"]'), "AOTC-E846", "inputs.arg0"
+    yield changed("4] }", '4], dtype = "int32" }'), "AOTC-E846", "inputs.arg0"
+    yield changed("4] }", '4] }\nbind = { arg1 = "f" }'), "AOTC-E806", "bind.arg1"
+    yield changed('"any.jax"', '"any.jax"\nsignature = "g"'), "AOTC-E845", "source"
+    yield changed('"any.jax"', '"program.py"'), "AOTC-E843", "source"
+    yield changed('"any.jax"', '"cut.jax"'), "AOTC-E843", "source"
+
+
+@pytest.mark.parametrize(("manifest", "code", "key"), [*misfits()])
+def test_what_the_manifest_says_and_the_file_does_not_have_is_refused_at_its_line(
+    capture: Capture, files: dict[str, bytes], manifest: str, code: str, key: str
+) -> None:
+    cut = {"cut.jax": files["any.jax"][:100]}
+    refusal = capture("", manifest, files={**files, **cut}).refusal
+    assert refusal.code == code
+    assert refusal.where.endswith(f"entry_points.f.{key}")
+
+
+def test_profiles_that_the_file_was_not_exported_for_are_refused(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    two = '"two.jax"\ninputs.arg1 = { shape = [4, 3] }'
+    manifest = changed('"any.jax"', two).replace("[2, 8]", "[1, 8]")
+    refusal = capture("", manifest, files=files).refusal
+    assert (refusal.code, refusal.where) == ("AOTC-E846", "f[n=1]")
+
+
+def npz(**arrays: Any) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def test_what_the_framework_gave_is_kept_for_each_profile(
+    capture: Capture, files: dict[str, bytes]
+) -> None:
+    x = np.ones((8, 4), np.float32)
+    recorded = {"y[n=2]": (x[:2] @ W).astype(np.float64), "y[n=8]": x @ W}
+    manifest = MANIFEST + 'fixtures = { file = "x.npz", expected = "y.npz" }\n'
+    given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(**recorded)}
+    outcome = capture("", manifest, files=given)
+    model = outcome.f.model
+    assert model is not None and model.expected
+    assert (model.expected.file, model.expected.rtol) == ("y.npz", "0.0001")
+    assert outcome.program.files.keys() == {"any.jax", "x.npz", "y.npz"}
+    for key in outcome.f.by_key:
+        data = memoryview(outcome.scratch.expected(key).read_bytes())
+        assert list(read_tensors(data, where="expected")) == ["y"]

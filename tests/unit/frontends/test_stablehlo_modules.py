@@ -1,0 +1,206 @@
+"""Modules of StableHLO in their three forms, and jax.export's files, as functions with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from aotc.errors import CaptureError
+from aotc.frontends.jax_export import JaxExportFrontend
+from aotc.frontends.protocol import Model, ModelFile
+from aotc.frontends.stablehlo import StablehloFrontend
+
+W = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+def program(x: Any) -> dict[str, Any]:
+    def step(carried: Any) -> Any:
+        count, value = carried
+        return count + 1, jnp.tanh(value @ W) @ jnp.asarray(W).T
+
+    _, value = jax.lax.while_loop(lambda carried: carried[0] < 3, step, (0, x))
+    return {"last": value, "product": x @ W}
+
+
+def by_hand(x: Any) -> dict[str, Any]:
+    value = x
+    for _ in range(3):
+        value = np.tanh(value @ W) @ W.T
+    return {"last": value, "product": x @ W}
+
+
+def file(data: bytes, name: str, signature: str | None = None) -> ModelFile:
+    def beside(path: str) -> bytes:
+        raise AssertionError(path)
+
+    return ModelFile(name, data, signature, beside, enable_x64=False)
+
+
+@pytest.fixture(scope="module")
+def exported() -> Any:
+    return export.export(jax.jit(program))(jax.ShapeDtypeStruct(X.shape, X.dtype))
+
+
+def run(model: Model, *arrays: Any) -> Any:
+    return jax.jit(model.function)(dict(model.weights), *arrays)
+
+
+FORMS: dict[str, Callable[[Any], bytes]] = {
+    "text.mlir": lambda exported: str(exported.mlir_module()).encode(),
+    "portable.mlirbc": lambda exported: exported.mlir_module_serialized,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_module_computes_what_it_says_and_its_constants_are_weights(
+    exported: Any, name: str
+) -> None:
+    model = StablehloFrontend().read(file(FORMS[name](exported), name))
+    assert [(i.name, i.dtype, i.shape) for i in model.inputs] == [("x", np.float32, (2, 4))]
+    assert {array.tobytes() for array in model.weights.values()} == {W.tobytes()}
+    last, product = run(model, X)
+    np.testing.assert_allclose(last, by_hand(X)["last"], rtol=1e-6)
+    np.testing.assert_allclose(product, by_hand(X)["product"], rtol=1e-6)
+
+
+def test_other_weights_of_a_module_give_other_results(exported: Any) -> None:
+    model = StablehloFrontend().read(file(FORMS["text.mlir"](exported), "text.mlir"))
+    (name,) = model.weights
+    _, product = jax.jit(model.function)({name: 2 * W}, X)
+    np.testing.assert_allclose(product, 2 * (X @ W), rtol=1e-6)
+
+
+def test_an_exported_function_takes_any_size_that_it_was_exported_for() -> None:
+    (size,) = export.symbolic_shape("n")
+    every = export.export(jax.jit(program))(jax.ShapeDtypeStruct((size, 4), jnp.float32))
+    model = JaxExportFrontend().read(file(bytes(every.serialize()), "any.jax"))
+    assert model.inputs[0].shape == ("n", 4)
+    assert {array.tobytes() for array in model.weights.values()} == {W.tobytes()}
+    for rows in (1, 2, 5):
+        x = np.ones((rows, 4), np.float32)
+        found = run(model, x)
+        assert found.keys() == {"last", "product"}
+        np.testing.assert_allclose(found["last"], by_hand(x)["last"], rtol=1e-6)
+
+
+def test_leaves_of_arguments_are_named_by_their_paths() -> None:
+    def affine(p: Any, *, x: Any) -> Any:
+        return p["w"] @ x + p["b"][0]
+
+    shapes = {"w": jax.ShapeDtypeStruct((3, 4), jnp.float32)}
+    shapes |= {"b": (jax.ShapeDtypeStruct((3,), jnp.float32),)}  # type: ignore[dict-item]
+    made = export.export(jax.jit(affine))(shapes, x=jax.ShapeDtypeStruct((4,), jnp.float32))
+    model = JaxExportFrontend().read(file(bytes(made.serialize()), "affine.jax"))
+    assert [each.name for each in model.inputs] == ["arg0/b/0", "arg0/w", "x"]
+    found = run(model, np.ones(3, np.float32), W.T.copy(), np.ones(4, np.float32))
+    np.testing.assert_allclose(found, W.T.sum(1) + 1, rtol=1e-6)
+
+
+TWO = """
+module {
+  func.func public @double(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+    %0 = stablehlo.add %arg0, %arg0 : tensor<2xf32>
+    return %0 : tensor<2xf32>
+  }
+  func.func public @square(%arg0: tensor<2xf32>) -> tensor<2xf32> {
+    %0 = stablehlo.multiply %arg0, %arg0 : tensor<2xf32>
+    return %0 : tensor<2xf32>
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("signature", "result"), [("double", 6.0), ("square", 9.0)])
+def test_a_signature_names_one_of_several_functions(signature: str, result: float) -> None:
+    model = StablehloFrontend().read(file(TWO.encode(), "two.mlir", signature))
+    (found,) = run(model, np.full(2, 3, np.float32))
+    assert list(found) == [result, result]
+
+
+SHARED = """
+module {
+  func.func public @main() -> tensor<2xf32> {
+    %0 = call @table() : () -> tensor<20xf32>
+    %1 = stablehlo.slice %0 [3:5] : (tensor<20xf32>) -> tensor<2xf32>
+    return %1 : tensor<2xf32>
+  }
+  func.func private @table() -> tensor<20xf32> {
+    %0 = stablehlo.constant dense<NUMBERS> : tensor<20xf32>
+    return %0 : tensor<20xf32>
+  }
+}
+""".replace("NUMBERS", str([float(number) for number in range(20)]))
+
+
+@pytest.mark.parametrize(("signature", "last"), [("main", 4.0), ("table", 19.0)])
+def test_constants_of_functions_that_several_call_are_weights(signature: str, last: float) -> None:
+    model = StablehloFrontend().read(file(SHARED.encode(), "shared.mlir", signature))
+    assert [array.shape for array in model.weights.values()] == [(20,)]
+    (found,) = run(model)
+    assert found[-1] == last
+
+
+def test_complex_constants_stay_where_they_are() -> None:
+    numbers = "[(1.0,2.0),(3.0,4.0),(5.0,6.0),(7.0,8.0),(9.0,0.0)]"
+    kind = "tensor<5xcomplex<f32>>"
+    text = f"func.func @main() -> {kind} {{ %0 = stablehlo.constant dense<{numbers}> : {kind} "
+    model = StablehloFrontend().read(file((text + f"return %0 : {kind} }}").encode(), "c.mlir"))
+    (found,) = run(model)
+    assert not model.weights and found[1] == 3 + 4j
+
+
+def one(kind: str) -> bytes:
+    text = f"func.func @main(%arg0: {kind}) -> {kind} {{ return %arg0 : {kind} }}"
+    return text.encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "signature", "code"),
+    [
+        (TWO.encode(), "two.mlir", None, "AOTC-E845"),
+        (TWO.encode(), "two.mlir", "cube", "AOTC-E845"),
+        (b"", "empty.mlir", None, "AOTC-E845"),
+        (b"no module", "x.mlir", None, "AOTC-E843"),
+        (b"func.func @main() { return %0 : tensor<2xf32> }", "x.mlir", None, "AOTC-E843"),
+        (b"ML\xefR\x0dStableHLO_v99.0.0\x00", "x.mlirbc", None, "AOTC-E843"),
+        (b"ML\xefR", "x.mlirbc", None, "AOTC-E843"),
+        (b"\xff\xfe\x00", "x.mlirbc", None, "AOTC-E843"),
+        (one("tensor<?xf32>"), "x.mlir", None, "AOTC-E844"),
+        (one("tensor<2xf8E3M4>"), "x.mlir", None, "AOTC-E844"),
+        (one("!stablehlo.token"), "x.mlir", None, "AOTC-E844"),
+    ],
+)
+def test_what_is_no_module_or_not_taken_is_refused_with_a_code(
+    data: bytes, name: str, signature: str | None, code: str
+) -> None:
+    with pytest.raises(CaptureError) as refused:
+        StablehloFrontend().read(file(data, name, signature))
+    assert refused.value.code == code and name in refused.value.findings[0].where
+
+
+def test_a_portable_artifact_cut_anywhere_is_refused(exported: Any) -> None:
+    data = FORMS["portable.mlirbc"](exported)
+    for length in range(0, len(data) - 1, max(1, len(data) // 40)):
+        with pytest.raises(CaptureError) as refused:
+            StablehloFrontend().read(file(data[:length], "x.mlirbc"))
+        assert refused.value.code in ("AOTC-E843", "AOTC-E845")
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(64), b"\xff" * 100])
+def test_what_jax_did_not_export_is_refused(data: bytes) -> None:
+    with pytest.raises(CaptureError) as refused:
+        JaxExportFrontend().read(file(data, "x.jax"))
+    assert refused.value.code == "AOTC-E843"
+
+
+def test_an_exported_function_has_no_signatures(exported: Any) -> None:
+    with pytest.raises(CaptureError) as refused:
+        JaxExportFrontend().read(file(bytes(exported.serialize()), "x.jax", "main"))
+    assert refused.value.code == "AOTC-E845"

@@ -1,0 +1,127 @@
+"""What lies exactly at a limit, or holds nothing, is accepted."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime import limits
+from aotc_runtime.canonical import decode_foreign
+from aotc_runtime.errors import BundleFormatError
+from aotc_runtime.formats import oci
+from aotc_runtime.formats.tar import BLOCK, TRAILER_BYTES_MAX, read_members
+from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.schema.tree import has_integer_keys
+from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_envelopes, read_root
+from aotc_runtime.verification.examine import read_unverified
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (1,) * limits.TENSOR_RANK_MAX])
+def test_tensors_may_be_empty_and_have_as_many_axes_as_the_limit(shape: tuple[int, ...]) -> None:
+    size = 0 if 0 in shape else 1
+    header = json.dumps({"a": {"dtype": "U8", "shape": shape, "data_offsets": [0, size]}}).encode()
+    data = struct.pack("<Q", len(header)) + header + bytes(size)
+    assert read_tensors(memoryview(data), where="x")["a"].shape == shape
+
+
+def test_a_file_may_hold_no_tensors_at_all() -> None:
+    header = b"{}"
+    data = struct.pack("<Q", len(header)) + header
+    assert read_tensors(memoryview(data), where="x") == {}
+
+
+def test_a_text_is_told_from_an_archive() -> None:
+    with pytest.raises(BundleFormatError) as refused:
+        read_members(memoryview(b"schema = 1\n" * 100), where="x")
+    assert refused.value.findings[0].found == "a file of text"
+
+
+def test_an_archive_may_end_with_as_many_zeros_as_one_tar_writes() -> None:
+    assert read_members(memoryview(bytes(TRAILER_BYTES_MAX)), where="x") == {}
+    with pytest.raises(BundleFormatError):
+        read_members(memoryview(bytes(TRAILER_BYTES_MAX + BLOCK)), where="x")
+
+
+class Layout:
+    """An OCI layout with so many attestations, none of which is there."""
+
+    name = "x"
+
+    def __init__(self, attestations: int) -> None:
+        entries = [(oci.INDEX_TYPE, 0), *((oci.MANIFEST_TYPE, n + 1) for n in range(attestations))]
+        manifests = [
+            {"mediaType": kind, "digest": f"sha256:{number:064x}", "size": 1}
+            for kind, number in entries
+        ]
+        index = {"schemaVersion": 2, "mediaType": oci.INDEX_TYPE, "manifests": manifests}
+        self._files = {
+            oci.INDEX_FILE: json.dumps(index).encode(),
+            oci.LAYOUT_FILE: json.dumps({"imageLayoutVersion": oci.LAYOUT_VERSION}).encode(),
+        }
+
+    def file(self, name: str) -> memoryview:
+        return memoryview(self._files[name])
+
+    def blob(self, digest: str) -> None:
+        """None is there."""
+
+    def digests(self) -> frozenset[str]:
+        return frozenset()
+
+
+def test_a_bundle_may_have_as_many_attestations_as_the_limit() -> None:
+    most = limits.ATTESTATIONS_MAX
+    assert len(read_root(Layout(most)).attestations) == most
+    with pytest.raises(BundleFormatError) as refused:
+        read_root(Layout(most + 1))
+    assert refused.value.code == "AOTC-E111"
+
+
+def test_json_may_have_as_many_marks_as_the_limit() -> None:
+    assert decode_foreign(b"[1,2,3]", list[int], where="x", marks=3) == [1, 2, 3]
+    with pytest.raises(BundleFormatError) as refused:
+        decode_foreign(b"[1,2,3]", list[int], where="x", marks=2)
+    assert refused.value.code == "AOTC-E111"
+
+
+def test_the_index_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_bundle(GOLDEN / "layers.aotb")
+    index = source.file(oci.INDEX_FILE)
+    assert index is not None
+    monkeypatch.setattr(limits, "INDEX_BYTES_MAX", len(index))
+    root = read_root(source)
+    monkeypatch.setattr(limits, "INDEX_BYTES_MAX", len(index) - 1)
+    with pytest.raises(BundleFormatError) as refused:
+        read_root(source)
+    assert root.attestations and refused.value.code == "AOTC-E111"
+
+
+def test_attestations_may_be_as_large_as_the_limit_all_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = open_bundle(GOLDEN / "layers.aotb")
+    root = read_root(source)
+    envelopes = read_envelopes(source, root)
+    total = sum(entry.size for entry in root.attestations) + sum(map(len, envelopes))
+    monkeypatch.setattr(limits, "ATTESTATIONS_BYTES_MAX", total)
+    assert len(read_envelopes(source, root)) == len(envelopes)
+    monkeypatch.setattr(limits, "ATTESTATIONS_BYTES_MAX", total - 1)
+    with pytest.raises(BundleFormatError) as refused:
+        read_envelopes(source, root)
+    assert refused.value.code == "AOTC-E111"
+
+
+def test_a_tree_may_have_integer_keys() -> None:
+    contents, _ = read_unverified(open_bundle(GOLDEN / "layers.aotb"))
+    (manifest,) = contents.manifests.values()
+    assert any(
+        has_integer_keys(parameter.tree)
+        for entry_point in manifest.entry_points.values()
+        for parameter in entry_point.parameters
+    )

@@ -1,0 +1,53 @@
+"""`aotc init` on model files."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import export
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of jax.export that takes images of any number and a table of fixed size."""
+    (n,) = export.symbolic_shape("images")
+    made = export.export(jax.jit(lambda image, table: image @ table))
+    shapes = [jax.ShapeDtypeStruct((n, 8), jnp.float32), jax.ShapeDtypeStruct((8, 3), jnp.float32)]
+    path = tmp_path_factory.mktemp("model") / "my model.jax"
+    path.write_bytes(made(*shapes).serialize())
+    return path
+
+
+def test_a_model_file_gets_a_manifest_with_what_the_file_tells(
+    aotc: Run, model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "deploy" / "x.toml"
+    path.parent.mkdir()
+    done = aotc("init", str(model), "-o", str(path))
+    assert done.exit_code == 0, done.stderr
+    written = tomllib.loads(path.read_text())
+    assert written["name"] == "my-model"
+    assert written["dimensions"]["images"] == {"range": [1, 64], "profiles": [1, 8, 64]}
+    (entry,) = written["entry_points"].values()
+    assert entry["source"] == str(model) and "function" not in entry
+    assert entry["inputs"] == {
+        "arg0": {"shape": ["images", 8], "dtype": "float32"},
+        "arg1": {"shape": [8, 3], "dtype": "float32"},
+    }
+
+
+@pytest.mark.parametrize(("name", "code"), [("none.jax", "AOTC-E080"), ("bad.jax", "AOTC-E843")])
+def test_a_file_that_is_no_model_is_told_and_nothing_is_written(
+    aotc: Run, tmp_path: Path, name: str, code: str
+) -> None:
+    (tmp_path / "bad.jax").write_bytes(b"no model")
+    done = aotc("init", str(tmp_path / name), "-o", str(tmp_path / "x.toml"))
+    assert done.codes == [code] and not (tmp_path / "x.toml").exists()
