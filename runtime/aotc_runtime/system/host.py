@@ -36,8 +36,13 @@ def machine() -> Machine:
     """This host's processor as the system describes it."""
     from aotc_runtime.system import cpu_features
 
-    cpu, features = cpu_features.processor(_read(Path("/proc/cpuinfo")))
-    return Machine(os.uname().machine, cpu, features)
+    architecture = os.uname().machine
+    try:
+        auxiliary = Path("/proc/self/auxv").read_bytes() if architecture != "x86_64" else b""
+    except OSError:
+        auxiliary = b""
+    cpuinfo = _read(Path("/proc/cpuinfo"))
+    return Machine(architecture, *cpu_features.processor(cpuinfo, architecture, auxiliary))
 
 
 def facts(
