@@ -1,6 +1,7 @@
 """A genuine bundle in memory, a host that can run it, and signers of our own.
 
-Where IREE is installed (`make test-iree`), what starts from that bundle runs for one of IREE's too.
+Where IREE is installed (`make test-iree`), what starts from that bundle runs for one of IREE's too;
+tests marked `xla` are about what XLA's bundles alone have.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from aotc.signing.trust_file import policy_text
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.trust import read_policy
-
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import has_iree
 
@@ -30,8 +30,21 @@ from .tampering import (
 )
 from .weakening import Arms
 
-
 ENGINES = ["xla", pytest.param("iree", marks=pytest.mark.iree)] if has_iree() else ["xla"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests of XLA's bundles alone out for other engines."""
+    others = [
+        item
+        for item in items
+        if item.get_closest_marker("xla")
+        and getattr(item, "callspec", None) is not None
+        and item.callspec.params.get("engine", "xla") != "xla"  # type: ignore[attr-defined]
+    ]
+    config.hook.pytest_deselected(items=others)
+    left = {id(item) for item in others}
+    items[:] = [item for item in items if id(item) not in left]
 
 
 @pytest.fixture(scope="session", params=ENGINES)

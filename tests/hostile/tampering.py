@@ -382,10 +382,12 @@ def host_with(host: HostFacts, **change: Any) -> HostFacts:
     return HostFacts(**{**facts, **change})
 
 
-def code_of(source: BlobSource, policy: TrustPolicy, host: HostFacts) -> str:
+def code_of(
+    source: BlobSource, policy: TrustPolicy, host: HostFacts, target: str | None = None
+) -> str:
     """The code that verification refuses with, or "accepted"."""
     try:
-        verify(source, policy, host, time.time())
+        verify(source, policy, host, time.time(), target)
     except AotcError as error:
         return error.code
     return ACCEPTED

@@ -39,12 +39,12 @@ RULES = {
 @pytest.fixture
 def doors(
     genuine: MemoryBundle,
-    digits_bundle: tuple[Path, Path],
+    attacked: tuple[Path, Path],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Doors:
-    return Doors(genuine, *digits_bundle, tmp_path / "trust.toml", capfd, monkeypatch)
+    return Doors(genuine, *attacked, tmp_path / "trust.toml", capfd, monkeypatch)
 
 
 class Doors:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts, Wanted
-from aotc_runtime.schema.manifest import BlobRef, BundleManifest
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest, engine_name
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.compatibility import (
@@ -193,7 +193,12 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     Raises TrustError (AOTC-E318), IntegrityError if the weights are not the signed ones.
     """
     policy, contents = vouched.signed.framed.policy, vouched._contents
-    _refuse(vouched, rules.check_runtime(facts, policy))
+    engines = {
+        engine_name(manifest.target)
+        for name, manifest in contents.manifests.items()
+        if target in (None, name)
+    }
+    _refuse(vouched, rules.check_runtime(facts, policy, engines))
     certificates = _certificates(vouched.signed)
     return Judged(
         vouched,

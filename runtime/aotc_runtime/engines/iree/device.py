@@ -303,4 +303,11 @@ class IreeDevice(Device):
 
 
 def _not_loaded(where: str, found: str) -> AotcError:
-    return refusal("AOTC-E753", where, found)
+    return refusal(
+        "AOTC-E753",
+        where,
+        found,
+        expected="a module that IREE loads",
+        hint="rebuild the bundle with iree-base-compiler of the release of iree-base-runtime that "
+        "is installed here",
+    )
