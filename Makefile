@@ -94,7 +94,7 @@ endef
 
 test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3 GB)
 	$(iree)
-	$(IREE)/bin/python -m pytest -m iree tests/engines
+	$(IREE)/bin/python -m pytest -m iree tests/engines tests/hostile
 
 test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
 	$(iree)

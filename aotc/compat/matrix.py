@@ -94,12 +94,15 @@ NO_POLICY = Word(None, lambda facts, engines: ())
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How a level is known. built_with, accepts_jaxlib: versions.  required, missing: processor
+    """How a level is known. engine: that runs the executables.  compiled_by: the packages of their
+    compiler, with versions.  built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor
     features.  better: known targets that this host runs and that would use more vector features,
     each with these.  parity: what the build measured.  certified: the certificate by which the
     jaxlib is accepted, if it is.  claims: all that the bundle holds about this target and jaxlib.
     """
 
+    engine: str
+    compiled_by: str
     built_with: str
     accepts_jaxlib: tuple[str, ...]
     required: tuple[str, ...]
@@ -237,6 +240,8 @@ def _cell(
         level = Level.NO
     required = frozenset(manifest.requires.isa)
     evidence = Evidence(
+        engine=engine_name(manifest.target),
+        compiled_by=_compiled_by(manifest),
         built_with=manifest.built_with.jaxlib,
         accepts_jaxlib=manifest.accepts_jaxlib,
         required=tuple(sorted(required)),
@@ -251,6 +256,12 @@ def _cell(
         ),
     )
     return Cell(manifest.target.name, level, findings, evidence)
+
+
+def _compiled_by(manifest: BundleManifest) -> str:
+    made = manifest.built_with
+    by = {"jaxlib": made.jaxlib} if engine_name(manifest.target) == XLA else made.tools
+    return ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
 
 
 def _parity(manifest: BundleManifest) -> BuildParity:

@@ -38,8 +38,9 @@ import aotc_runtime
 {source}
 
 path, policy, inputs, outputs, target = sys.argv[1:]
-with aotc_runtime.load(path, trust=policy, target=target or None) as bundle, np.load(inputs) as archive:
-    np.savez(outputs, **{name}(bundle, dict(archive)))
+with aotc_runtime.load(path, trust=policy, target=target or None) as bundle:
+    with np.load(inputs) as archive:
+        np.savez(outputs, **{name}(bundle, dict(archive)))
     print(json.dumps(bundle.report()))
 imported = {{module.partition(".")[0] for module in sys.modules}}
 unwanted = imported & {{"jax", "aotc", "pydantic", "click"}}

@@ -104,8 +104,8 @@ bundle = loaded()
 pid = os.fork()
 if pid == 0:
     codes = []
-    for use in (lambda: bundle["small"](given("small", 1)), lambda: bundle["large"](given("large", 1)),
-                loaded):
+    calls = [lambda name=name: bundle[name](given(name, 1)) for name in SHAPES]
+    for use in (*calls, loaded):
         try:
             use()
         except aotc_runtime.BackendError as error:

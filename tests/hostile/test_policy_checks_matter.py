@@ -154,7 +154,7 @@ RULES = [
     Check(verify.check_policy, ("provenance.check_builds(signed.vouchers, policy, where)", "()"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
     Check(verify.judge, ("rules.check_runtime(facts, policy, engines)", "()"),
-          under(accepts=Accepts(jaxlib=("0.0.1",))), "AOTC-E318"),
+          under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
     Check(verify.check_policy, ("rules.check_identity(next(iter(manifests)), policy)", "()"),
           under(name="other"), "AOTC-E306"),
     Check(signatures.vouchers_for, (CLOCK, "True"), windowed(not_after=FIRST), "AOTC-E311"),

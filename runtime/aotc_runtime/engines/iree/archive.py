@@ -28,7 +28,7 @@ def require_module(data: memoryview, architecture: str) -> None:
     """Raises ValueError, which says what else these bytes are than a whole module whose code is for
     this architecture, by the system's name for it.
     """
-    if data[:4] != b"PK\3\4":
+    if bytes(data[:4]) != b"PK\3\4":
         raise ValueError("no module of IREE")
     try:
         members = list(_members(data))

@@ -26,9 +26,12 @@ def module(
     *,
     method: int = 0,
     kind: int = 1,
+    stored: int = 0,
     directory_at: int | None = None,
 ) -> bytes:
-    """An archive as IREE's compiler writes it."""
+    """An archive as IREE's compiler writes it. stored: bytes that its members claim to have more in
+    the archive.
+    """
     data, directory = bytearray(), bytearray()
     for name, contents in members:
         named, local, size = name.encode(), len(data), len(contents)
@@ -39,7 +42,7 @@ def module(
         directory += struct.pack(
             "<4sHHHHHHLLLHHHHHLL", b"PK\1\2", 45, 45, 0, *head, 28, 0, 0, 0, 0, 0xFFFFFFFF
         )
-        directory += named + struct.pack("<HHQQQ", kind, 24, size, size, local)
+        directory += named + struct.pack("<HHQQQ", kind, 24, size, size + stored, local)
     at, count = len(data), len(members)
     data += directory
     end = len(data)
@@ -122,6 +125,7 @@ def test_other_bytes_are_no_module(data: bytes) -> None:
         (module([("module.fb", CODE), ("other", b"")]), "an archive that is no module"),
         (module(method=8), "a module that is damaged"),
         (module(kind=2), "a module that is damaged"),
+        (module(stored=1), "a module that is damaged"),
         (module(directory_at=2**64 - 1), "a module that is cut"),
         (module([("module.fb", CODE), ("a.so", b"\x7fELF")]), "a module that is cut"),
         *(
@@ -135,6 +139,13 @@ def test_other_bytes_are_no_module(data: bytes) -> None:
 )
 def test_an_archive_of_something_else_is_refused(data: bytes, told: str) -> None:
     assert refused(data) == told
+
+
+@pytest.mark.parametrize("mark", [b"PK\5\6", b"PK\6\7"])
+def test_an_archive_without_its_end_is_cut(mark: bytes) -> None:
+    data = module()
+    at = data.rindex(mark)
+    assert refused(data[:at] + b"PK\0\0" + data[at + 4 :]) == "a module that is cut"
 
 
 def test_an_archive_without_its_directory_is_damaged() -> None:
