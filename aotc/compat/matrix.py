@@ -94,11 +94,13 @@ NO_POLICY = Word(None, lambda facts, engines: ())
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How a level is known. engine: that runs the executables.  compiled_by: the packages of their
-    compiler, with versions.  built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor
-    features.  better: known targets that this host runs and that would use more vector features,
-    each with these.  parity: what the build measured.  certified: the certificate by which the
-    jaxlib is accepted, if it is.  claims: all that the bundle holds about this target and jaxlib.
+    """How a level is known.
+
+    engine: that runs the executables.  compiled_by: the packages of their compiler, with versions.
+    built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor features.  better:
+    known targets that this host runs and that would use more vector features, each with these.
+    parity: what the build measured.  certified: the certificate by which the jaxlib is accepted, if
+    it is.  claims: all that the bundle holds about this target and jaxlib.
     """
 
     engine: str
