@@ -7,7 +7,7 @@ it uses, and what to build where none runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -86,7 +86,7 @@ class Word:
     """
 
     certificates: AskCertificates | None
-    refuse: Callable[[HostFacts, Collection[str]], Iterable[Finding]]
+    refuse: Callable[[HostFacts, Set[str]], Iterable[Finding]]
 
 
 NO_POLICY = Word(None, lambda facts, engines: ())

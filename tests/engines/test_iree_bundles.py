@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import subprocess
@@ -176,6 +177,17 @@ def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path) -> N
     assert device["plugin"] == "iree-base-runtime"
     compiler = manifest["built_with"]["tools"]["iree-base-compiler"]
     assert device["accepts_plugin"] == [compiler]
+
+
+def test_provenance_and_bill_of_materials_name_its_packages(sums: Path) -> None:
+    envelopes = take_apart(in_memory(sums / "sums.aotb")).envelopes
+    payloads = [json.loads(base64.b64decode(json.loads(each)["payload"])) for each in envelopes]
+    provenance, bill = (each["predicate"] for each in payloads)
+    made_from = {each["name"] for each in provenance["buildDefinition"]["resolvedDependencies"]}
+    assert {"iree-base-compiler", "iree-base-runtime", "jaxlib"} <= made_from
+    scopes = {each["name"]: each["scope"] for each in bill["components"] if "scope" in each}
+    assert scopes["iree-base-runtime"] == "required"
+    assert scopes["iree-base-compiler"] == scopes["jaxlib"] == "excluded"
 
 
 def test_a_server_answers_with_it_where_there_is_no_jaxlib(sums: Path) -> None:

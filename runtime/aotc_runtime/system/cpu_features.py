@@ -9,6 +9,13 @@ from __future__ import annotations
 
 import os
 import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from aotc_runtime.system.host import Machine
 
 ARM = "aarch64"
 
@@ -91,6 +98,27 @@ _ARM_PARTS = {
 """By implementer and part, the processors of servers; Linux has no names of them."""
 
 _ARM_CRYPTO = frozenset({"aes", "pmull", "sha1", "sha2"})
+
+
+def described(found: Machine) -> Machine:
+    """An engine's processor with the name and features that the system knows: of Arm, LLVM in
+    jaxlib 0.12.0.1 reads eight features and takes others for missing.
+    """
+    cpu, features = processor_here(found.architecture)
+    return replace(found, cpu=cpu, features=features)
+
+
+def processor_here(architecture: str) -> tuple[str, frozenset[str]]:
+    """This host's processor. architecture: as `os.uname` says."""
+    cpuinfo = _read("/proc/cpuinfo").decode("utf-8", "replace")
+    return processor(cpuinfo, architecture, _read("/proc/self/auxv"))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
 
 
 def processor(

@@ -37,12 +37,7 @@ def machine() -> Machine:
     from aotc_runtime.system import cpu_features
 
     architecture = os.uname().machine
-    try:
-        auxiliary = Path("/proc/self/auxv").read_bytes() if architecture != "x86_64" else b""
-    except OSError:
-        auxiliary = b""
-    cpuinfo = _read(Path("/proc/cpuinfo"))
-    return Machine(architecture, *cpu_features.processor(cpuinfo, architecture, auxiliary))
+    return Machine(architecture, *cpu_features.processor_here(architecture))
 
 
 def facts(

@@ -5,7 +5,7 @@ content and on the runtime. Each yields what it refuses and what would satisfy i
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
@@ -98,14 +98,11 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                 )
 
 
-def check_runtime(
-    host: HostFacts, policy: TrustPolicy, engines: Collection[str]
-) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E318. What the bundle itself accepts is asked later (E401). engines: of
-    the targets in question; without jaxlib only others than XLA can run any code.
-    """
+def check_runtime(host: HostFacts, policy: TrustPolicy, engines: Set[str]) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E318; the bundle's own word comes later. engines: of the targets."""
     accepts = policy.accepts
-    is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or {*engines} == {XLA})
+    # Without jaxlib only others than XLA can run any code.
+    is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
     for name, accepted, running in (
         ("jaxlib", accepts.jaxlib if is_asked else None, host.jaxlib),
         ("aotc_runtime", accepts.aotc_runtime, VERSION),

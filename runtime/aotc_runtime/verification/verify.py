@@ -193,11 +193,7 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     Raises TrustError (AOTC-E318), IntegrityError if the weights are not the signed ones.
     """
     policy, contents = vouched.signed.framed.policy, vouched._contents
-    engines = {
-        engine_name(manifest.target)
-        for name, manifest in contents.manifests.items()
-        if target in (None, name)
-    }
+    engines = {engine_name(m.target) for n, m in contents.manifests.items() if target in (None, n)}
     _refuse(vouched, rules.check_runtime(facts, policy, engines))
     certificates = _certificates(vouched.signed)
     return Judged(

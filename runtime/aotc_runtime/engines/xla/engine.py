@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import threading
 
-from msgspec.structs import replace
-
 from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.xla.client import XlaDevice
 from aotc_runtime.engines.xla.cpu import device as cpu
@@ -37,19 +35,12 @@ def machine(threads: int | None, devices: int | None) -> Machine | None:
     """The processor as XLA sees it, whose compiler decides what it calls a feature; None without
     jaxlib. Raises what `processor` raises.
     """
-    if not host.is_installed("jaxlib"):
-        return None
-    return with_features_of_arm(processor(threads, devices).machine())
-
-
-def with_features_of_arm(found: Machine) -> Machine:
-    """An Arm processor as the system describes it: LLVM in jaxlib 0.12.0.1 reads eight features of
-    it and takes others for missing. XLA's executables are for none; other engines' are.
-    """
-    if found.architecture != "aarch64":
+    found = processor(threads, devices).machine() if host.is_installed("jaxlib") else None
+    if found is None or found.architecture == "x86_64":
         return found
-    system = host.machine()
-    return replace(found, cpu=system.cpu, features=system.features)
+    from aotc_runtime.system.cpu_features import described
+
+    return described(found)
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
