@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -10,6 +10,7 @@ INTEROP := out/interop
 REGISTRY := out/registry
 STORES := out/stores
 IREE := out/iree
+ARM := out/arm
 FOREIGN := out/foreign
 CUDA := out/cuda
 PYTHON ?=
@@ -86,11 +87,21 @@ test-browser: ## Open the page of `aotc report` in Chromium (installs playwright
 	PLAYWRIGHT_BROWSERS_PATH=$(CURDIR)/$(BROWSER)/browsers AOTC_BROWSER=1 \
 	    $(BROWSER)/venv/bin/python -m pytest -m browser tests/browser
 
+# An environment that compiles with IREE and runs what it made.
+define iree
+$$(scripts/find-python) -m venv $(IREE)
+$(IREE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+    -e runtime -e '.[examples,dev,iree]'
+endef
+
 test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3 GB)
-	$$(scripts/find-python) -m venv $(IREE)
-	$(IREE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    -e runtime -e '.[examples,dev,iree]'
-	$(IREE)/bin/python -m pytest -m iree tests/engines
+	$(iree)
+	$(IREE)/bin/python -m pytest -m iree tests/engines tests/hostile
+
+test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and an arm64 Python in out/arm, 0.2 GB)
+	$(iree)
+	scripts/arm $(ARM) $(IREE)/bin/python
+	AOTC_ARM=1 $(IREE)/bin/python -m pytest -m arm tests/e2e/test_arm.py
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)
@@ -171,4 +182,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-registry test-stores test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean

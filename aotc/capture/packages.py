@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, distributions
 from inspect import getmodulename
 
+from msgspec import UNSET
+
 from aotc.stages import Package
 from aotc_runtime.digest import sha256
+from aotc_runtime.schema.manifest import BundleManifest
 
 _OF_INSTALLATION = re.compile(
     r"\"?(?:\.\./|/|.*__pycache__/"
@@ -32,6 +35,26 @@ def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
             continue
         found[normalized(package.name)] = Package(package.version, files_digest(package))
     return dict(sorted(found.items()))
+
+
+def packages_behind(built: Iterable[BundleManifest]) -> dict[str, Package]:
+    """The distributions beside jaxlib that made the executables of targets, and those that run
+    them, as far as they are installed here in a version that these targets name.
+    """
+    named: set[tuple[str, str]] = set()
+    for manifest in built:
+        named.update(manifest.built_with.tools.items())
+        if (needs := manifest.requires.device) is not UNSET:
+            named.update((needs.plugin, version) for version in needs.accepts_plugin)
+    found: dict[str, Package] = {}
+    for name, version in sorted(named):
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            continue
+        if package.version == version:
+            found[normalized(package.name)] = Package(version, files_digest(package))
+    return found
 
 
 def owners(modules: Set[str]) -> Iterator[str]:

@@ -7,21 +7,31 @@ it uses, and what to build where none runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
+from msgspec import UNSET
 
 from aotc.errors import finding
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.certified import Certified
 from aotc_runtime.schema.facts import HostFacts
-from aotc_runtime.schema.manifest import BundleManifest, ParityNotRun, ParityRan, Target
+from aotc_runtime.schema.manifest import (
+    XLA,
+    BundleManifest,
+    ParityNotRun,
+    ParityRan,
+    Target,
+    engine_name,
+)
 from aotc_runtime.system import processor
 from aotc_runtime.verification.compatibility import AskCertificates, Candidate, choose_target
 
-VECTOR = re.compile(r"s?sse|avx|amx|fma|f16c|xop")
+VECTOR = re.compile(
+    r"s?sse|avx|amx|fma|f16c|xop|neon|sve|dotprod|i8mm|bf16|fullfp16|fp16fml|complxnum"
+)
 """Features in which processors differ in how wide they compute; others make little difference."""
 
 NO_EVIDENCE = ("AOTC-E401", "AOTC-E411", "AOTC-E412", "AOTC-E414")
@@ -72,24 +82,29 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Word:
     """What a trust policy says. certificates: asks it about a target and a jaxlib. refuse: what it
-    refuses about a host's runtime.
+    refuses about a host's runtime, for targets of these engines.
     """
 
     certificates: AskCertificates | None
-    refuse: Callable[[HostFacts], Iterable[Finding]]
+    refuse: Callable[[HostFacts, Set[str]], Iterable[Finding]]
 
 
-NO_POLICY = Word(None, lambda facts: ())
+NO_POLICY = Word(None, lambda facts, engines: ())
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How a level is known. built_with, accepts_jaxlib: versions.  required, missing: processor
-    features.  better: known targets that this host runs and that would use more vector features,
-    each with these.  parity: what the build measured.  certified: the certificate by which the
-    jaxlib is accepted, if it is.  claims: all that the bundle holds about this target and jaxlib.
+    """How a level is known.
+
+    engine: that runs the executables.  compiled_by: the packages of their compiler, with versions.
+    built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor features.  better:
+    known targets that this host runs and that would use more vector features, each with these.
+    parity: what the build measured.  certified: the certificate by which the jaxlib is accepted, if
+    it is.  claims: all that the bundle holds about this target and jaxlib.
     """
 
+    engine: str
+    compiled_by: str
     built_with: str
     accepts_jaxlib: tuple[str, ...]
     required: tuple[str, ...]
@@ -164,7 +179,9 @@ def _row(
     word: Word,
 ) -> Row:
     choice = choose_target(manifests, facts, None, (), word.certificates)
-    below = (*_check_jaxlib_itself(host, facts), *word.refuse(facts))
+    engines = {engine_name(manifest.target) for manifest in manifests.values()}
+    jaxlib = _check_jaxlib_itself(host, facts) if XLA in engines else ()
+    below = (*jaxlib, *word.refuse(facts, engines))
     cells = tuple(
         _cell(manifests[candidate.target], below, candidate, facts, known, claims)
         for candidate in choice.candidates
@@ -225,6 +242,8 @@ def _cell(
         level = Level.NO
     required = frozenset(manifest.requires.isa)
     evidence = Evidence(
+        engine=engine_name(manifest.target),
+        compiled_by=_compiled_by(manifest),
         built_with=manifest.built_with.jaxlib,
         accepts_jaxlib=manifest.accepts_jaxlib,
         required=tuple(sorted(required)),
@@ -241,6 +260,12 @@ def _cell(
     return Cell(manifest.target.name, level, findings, evidence)
 
 
+def _compiled_by(manifest: BundleManifest) -> str:
+    made = manifest.built_with
+    by = {"jaxlib": made.jaxlib} if engine_name(manifest.target) == XLA else made.tools
+    return ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
+
+
 def _parity(manifest: BundleManifest) -> BuildParity:
     every = [p.parity for e in manifest.entry_points.values() for p in e.profiles]
     ran = [parity for parity in every if isinstance(parity, ParityRan)]
@@ -251,7 +276,8 @@ def _parity(manifest: BundleManifest) -> BuildParity:
 
 def _fits(target: Target, facts: HostFacts) -> bool:
     """Whether a host has everything that code for a target may use."""
-    same = target.platform == facts.platform
+    has = {facts.platform, *(each.platform for each in facts.accelerators if each.devices)}
+    same = target.platform in has and target.device is UNSET
     same = same and target.triple.partition("-")[0] == facts.architecture
     return same and facts.isa.issuperset(target.features)
 

@@ -5,10 +5,11 @@ else was asked for, in one step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from aotc.capture.packages import packages_behind
 from aotc.config.build_manifest import BuildManifest
 from aotc.packing.bundle import Form, TargetParts, assemble, pack
 from aotc.packing.files import prepared
@@ -61,6 +62,8 @@ def write_bundle(
 
     root = assembled.root
     built = [part.manifest for part in parts]
+    packages = {**program.packages, **packages_behind(built)}
+    program = replace(program, packages=dict(sorted(packages.items())))
     materials = gather()
     bill = sbom(root.digest, program, built, materials.finished)
     data = canonical.encode(bill)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -47,8 +47,8 @@ def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
     accepts = msgspec.structs.replace(policy.accepts, aotc_runtime=None)
     asked = msgspec.structs.replace(policy, accepts=accepts)
 
-    def refuse(facts: HostFacts) -> Iterable[Finding]:
-        return rules.check_runtime(facts, asked)
+    def refuse(facts: HostFacts, engines: Set[str]) -> Iterable[Finding]:
+        return rules.check_runtime(facts, asked, engines)
 
     return Word(ask if policy.certifiers else None, refuse)
 

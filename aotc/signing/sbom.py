@@ -16,13 +16,18 @@ from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
+from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.stages import CapturedProgram, Package
-from aotc_runtime.schema.manifest import BundleManifest
+from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name
 
-LOADED = ("aotc-runtime", "cryptography", "jaxlib", "ml-dtypes", "msgspec", "numpy", "scipy")
-"""Packages that a process has which loads a bundle; the others were there at build only."""
+LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
+"""Packages that a process has which loads a bundle, beside those of the engines that run it; the
+others were there at build only.
+"""
+
+OF_XLA = ("jaxlib", "scipy")
 
 
 def sbom(
@@ -53,7 +58,7 @@ def sbom(
         Component(type=ComponentType.APPLICATION, name="aotc", version=version("aotc"))
     )
     parts = [
-        *_packages(program.packages),
+        *_packages(program.packages, _loaded(built)),
         *_files(program.made_from),
         *_weights(first),
     ]
@@ -64,7 +69,14 @@ def sbom(
     return document
 
 
-def _packages(packages: Mapping[str, Package]) -> Iterator[Component]:
+def _loaded(built: Sequence[BundleManifest]) -> frozenset[str]:
+    """The packages that loading one of these targets takes."""
+    needs = {part.requires.device.plugin for part in built if part.requires.device is not UNSET}
+    has_xla = any(engine_name(part.target) == XLA for part in built)
+    return frozenset({*LOADED, *needs, *(OF_XLA if has_xla else ())})
+
+
+def _packages(packages: Mapping[str, Package], loaded: frozenset[str]) -> Iterator[Component]:
     for name, package in sorted(packages.items()):
         purl = PackageURL("pypi", None, name, package.version)
         yield Component(
@@ -73,7 +85,7 @@ def _packages(packages: Mapping[str, Package]) -> Iterator[Component]:
             version=package.version,
             purl=purl,
             bom_ref=purl.to_string(),
-            scope=ComponentScope.REQUIRED if name in LOADED else ComponentScope.EXCLUDED,
+            scope=ComponentScope.REQUIRED if name in loaded else ComponentScope.EXCLUDED,
             properties=[Property(name="aotc:files", value=package.files)],
         )
 
@@ -97,7 +109,11 @@ def _weights(manifest: BundleManifest) -> Iterator[Component]:
 
 
 def _built_with(manifest: BundleManifest) -> str:
-    return f"jaxlib {manifest.built_with.jaxlib}, {len(manifest.entry_points)} entry points"
+    tools = manifest.built_with.tools
+    made = {"jaxlib": manifest.built_with.jaxlib, **tools}
+    by = made if engine_name(manifest.target) == XLA else tools
+    named = ", ".join(f"{name} {version}" for name, version in sorted(by.items()))
+    return f"{named}, {len(manifest.entry_points)} entry points"
 
 
 def _sha256(digest: str) -> HashType:

@@ -547,8 +547,8 @@ BACKEND = {
         hint="install a jaxlib that this aotc-runtime supports",
     ),
     "AOTC-E753": Code(
-        "XLA cannot load an executable",
-        "rebuild with the jaxlib that is installed here",
+        "the engine cannot load an executable",
+        "rebuild with the release of the engine that is installed here",
         expected="an executable that XLA loads",
         hint="rebuild the bundle with the jaxlib that is installed here",
     ),

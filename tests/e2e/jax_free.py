@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +37,10 @@ import aotc_runtime
 
 {source}
 
-path, policy, inputs, outputs = sys.argv[1:]
-with aotc_runtime.load(path, trust=policy) as bundle, np.load(inputs) as archive:
-    np.savez(outputs, **{name}(bundle, dict(archive)))
+path, policy, inputs, outputs, target = sys.argv[1:]
+with aotc_runtime.load(path, trust=policy, target=target or None) as bundle:
+    with np.load(inputs) as archive:
+        np.savez(outputs, **{name}(bundle, dict(archive)))
     print(json.dumps(bundle.report()))
 imported = {{module.partition(".")[0] for module in sys.modules}}
 unwanted = imported & {{"jax", "aotc", "pydantic", "click"}}
@@ -54,12 +55,29 @@ class Outcome(NamedTuple):
     report: dict[str, Any]
 
 
+class Server(NamedTuple):
+    """What runs the process. command: of a Python.  environment: beside this process' own."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+HERE = Server([sys.executable], {"PYTHONPATH": str(MANIFESTS)})
+
+
 def run(
-    client: Client, bundle: tuple[Path, Path], folder: Path, inputs: Mapping[str, Any]
+    client: Client,
+    bundle: tuple[Path, Path],
+    folder: Path,
+    inputs: Mapping[str, Any],
+    *,
+    target: str = "",
+    server: Server = HERE,
 ) -> Outcome:
     """Load the bundle in a process without jax and call the client there.
 
-    bundle: its path and its policy's.  folder: an empty one, for the files in between.
+    bundle: its path and its policy's.  folder: an empty one, for the files in between.  target: to
+    load, or "" for the best.
     """
     program, given, returned = folder / "client.py", folder / "inputs.npz", folder / "outputs.npz"
     source = textwrap.dedent(inspect.getsource(client))
@@ -67,8 +85,8 @@ def run(
     np.savez(given, **inputs)
     path, policy = bundle
     done = subprocess.run(
-        [sys.executable, program, path, policy, given, returned],
-        env={**os.environ, "PYTHONPATH": str(MANIFESTS)},
+        [*server.command, program, path, policy, given, returned, target],
+        env={**os.environ, **server.environment},
         capture_output=True,
         text=True,
         timeout=300,

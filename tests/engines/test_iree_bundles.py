@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -19,9 +22,12 @@ from aotc.pipeline.build import Built, build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import canonical
+from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 from tests.conftest import Once
 from tests.hostile.tampering import (
+    Documents,
+    flipped,
     in_memory,
     policy_for,
     signed,
@@ -171,6 +177,17 @@ def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path) -> N
     assert device["plugin"] == "iree-base-runtime"
     compiler = manifest["built_with"]["tools"]["iree-base-compiler"]
     assert device["accepts_plugin"] == [compiler]
+
+
+def test_provenance_and_bill_of_materials_name_its_packages(sums: Path) -> None:
+    envelopes = take_apart(in_memory(sums / "sums.aotb")).envelopes
+    payloads = [json.loads(base64.b64decode(json.loads(each)["payload"])) for each in envelopes]
+    provenance, bill = (each["predicate"] for each in payloads)
+    made_from = {each["name"] for each in provenance["buildDefinition"]["resolvedDependencies"]}
+    assert {"iree-base-compiler", "iree-base-runtime", "jaxlib"} <= made_from
+    scopes = {each["name"]: each["scope"] for each in bill["components"] if "scope" in each}
+    assert scopes["iree-base-runtime"] == "required"
+    assert scopes["iree-base-compiler"] == scopes["jaxlib"] == "excluded"
 
 
 def test_a_server_answers_with_it_where_there_is_no_jaxlib(sums: Path) -> None:
@@ -335,12 +352,22 @@ def test_a_damaged_module_never_reaches_iree(sums: Path, tmp_path: Path) -> None
     assert caught.value.code == "AOTC-E201"
 
 
-FOREIGN = {
-    "no module": lambda code: b"AOTC" * 64,
-    "nothing": lambda code: b"",
-    "half a module": lambda code: code[: len(code) // 2],
-    "its tables overwritten": lambda code: code[:32] + b"\xff" * 512 + code[544:],
+FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "no module": (lambda code: b"AOTC" * 64, "no module of IREE"),
+    "nothing": (lambda code: b"", "no module of IREE"),
+    "half a module": (lambda code: code[: len(code) // 2], "a module that is cut"),
+    "a byte less": (lambda code: code[:-1], "a module that is cut"),
+    "a byte more": (lambda code: code + b"\0", "a module that is cut"),
+    "its tables overwritten": (
+        lambda code: code[:64] + b"\xff" * 512 + code[576:],
+        "a module that is damaged",
+    ),
+    "a bit of its code turned over": (
+        lambda code: flipped(code, code.index(b"\x7fELF") + 700),
+        "a module that is damaged",
+    ),
 }
+"""Of each: what becomes of a module, and how it is told."""
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
@@ -350,13 +377,67 @@ def test_signed_bytes_that_are_no_module_are_refused(
     signer = LocalSigner.ephemeral()
     documents = take_apart(in_memory(sums / "sums.aotb"))
     digest = _executable(documents.manifest)
-    swap_layer(documents, digest, FOREIGN[spoil](documents.layers[digest]))
+    change, told = FOREIGN[spoil]
+    swap_layer(documents, digest, change(documents.layers[digest]))
     folder = write_folder(tmp_path / "bundle", signed(documents, signer))
     policy = tmp_path / "trust.toml"
     policy.write_text(policy_text("sums", [signer.public_pem()]))
     done = run("-c", SERVER, folder, policy, 0)
     assert done.returncode > 0, "the process itself lives to tell"
     assert "AOTC-E753" in done.stderr, done.stderr
+    assert told in done.stderr, "before IREE is asked"
+
+
+@pytest.fixture(scope="session")
+def arm(once: Once) -> Documents:
+    """The bundle for an Arm processor."""
+
+    def fill(folder: Path) -> None:
+        make(folder, write(folder, targets='"cpu-neoverse-n1"'))
+
+    return take_apart(in_memory(once("iree-sums-arm", fill) / "sums.aotb"))
+
+
+def refused_at_load(documents: Documents, folder: Path) -> Finding:
+    """What a trusted bundle is refused for, once this host may run it."""
+    signer = LocalSigner.ephemeral()
+    path = write_folder(folder, signed(documents, signer))
+    with pytest.raises(aotc_runtime.BackendError) as caught:
+        aotc_runtime.load(path, trust=policy_for(signer, name="sums"))
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E753"
+    return finding
+
+
+def test_code_for_another_architecture_under_this_ones_label_is_told_by_name(
+    sums: Path, arm: Documents, tmp_path: Path
+) -> None:
+    here = take_apart(in_memory(sums / "sums.aotb")).manifest
+    documents = deepcopy(arm)
+    documents.manifest["target"] = here["target"] | {"name": "cpu-neoverse-n1"}
+    documents.manifest["requires"] = here["requires"]
+    finding = refused_at_load(documents, tmp_path / "bundle")
+    assert finding.found == "code for aarch64"
+    assert "iree-base-compiler" in finding.hint
+
+
+def test_one_module_of_another_architecture_among_good_ones_is_told_as_well(
+    sums: Path, arm: Documents, tmp_path: Path
+) -> None:
+    documents = take_apart(in_memory(sums / "sums.aotb"))
+    foreign = arm.layers[_executable(arm.manifest)]
+    swap_layer(documents, _executable(documents.manifest), foreign)
+    assert refused_at_load(documents, tmp_path / "bundle").found == "code for aarch64"
+
+
+def test_code_of_xla_where_the_target_is_irees_is_no_module(
+    digits_bundle: tuple[Path, Path], sums: Path, tmp_path: Path
+) -> None:
+    xla = take_apart(in_memory(digits_bundle[0]))
+    documents = take_apart(in_memory(sums / "sums.aotb"))
+    code = xla.layers[_executable(xla.manifest)]
+    swap_layer(documents, _executable(documents.manifest), code)
+    assert refused_at_load(documents, tmp_path / "bundle").found == "no module of IREE"
 
 
 def test_a_module_of_another_function_is_refused(sums: Path, tmp_path: Path) -> None:
@@ -378,7 +459,7 @@ def test_a_module_of_another_function_is_refused(sums: Path, tmp_path: Path) -> 
     assert "a function that gives" in caught.value.findings[0].found
 
 
-def test_code_of_xla_is_refused_where_it_claims_to_be_iree(sums: Path, tmp_path: Path) -> None:
+def test_code_of_iree_is_refused_where_the_target_is_xlas(sums: Path, tmp_path: Path) -> None:
     """The target's record decides who is handed the bytes, so that XLA never sees IREE's, nor IREE
     XLA's.
     """

@@ -1,15 +1,24 @@
-"""A genuine bundle in memory, a host that can run it, and signers of our own."""
+"""A genuine bundle in memory, a host that can run it, and signers of our own.
+
+Where IREE is installed (`make test-iree`), what starts from that bundle runs for one of IREE's too;
+tests marked `xla` are about what XLA's bundles alone have.
+"""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from aotc.pipeline.build import build
 from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
 from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.trust import read_policy
+from tests.conftest import MANIFESTS, Bundle, Once
+from tests.engines.conftest import has_iree
 
 from .tampering import (
     Documents,
@@ -21,15 +30,58 @@ from .tampering import (
 )
 from .weakening import Arms
 
+ENGINES = ["xla", pytest.param("iree", marks=pytest.mark.iree)] if has_iree() else ["xla"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests of XLA's bundles alone out for other engines."""
+    others = [
+        item
+        for item in items
+        if item.get_closest_marker("xla")
+        and getattr(item, "callspec", None) is not None
+        and item.callspec.params.get("engine", "xla") != "xla"  # type: ignore[attr-defined]
+    ]
+    config.hook.pytest_deselected(items=others)
+    left = {id(item) for item in others}
+    items[:] = [item for item in items if id(item) not in left]
+
+
+@pytest.fixture(scope="session", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine whose bundle is attacked."""
+    name: str = request.param
+    return name
+
 
 @pytest.fixture(scope="session")
-def genuine(digits_bundle: tuple[Path, Path]) -> MemoryBundle:
-    return with_one_attestation(in_memory(digits_bundle[0]))
+def attacked(engine: str, once: Once, request: pytest.FixtureRequest) -> Bundle:
+    """The digits classifier, compiled by the engine, and the policy that it loads with."""
+    if engine == "xla":
+        bundle: Bundle = request.getfixturevalue("digits_bundle")
+        return bundle
+
+    def fill(folder: Path) -> None:
+        signer = LocalSigner.ephemeral()
+        shutil.copytree(MANIFESTS / "digits", folder / "digits")
+        text = (MANIFESTS / "digits.toml").read_text()
+        text = text.replace("targets = ", f'engines = ["{engine}"]\ntargets = ')
+        (folder / "digits.toml").write_text(text)
+        build(folder / "digits.toml", output=folder / "digits.aotb", signer=signer)
+        (folder / "trust.toml").write_text(policy_text("digits", [signer.public_pem()]))
+
+    folder = once(f"digits-{engine}", fill)
+    return folder / "digits.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="session")
-def policy(digits_bundle: tuple[Path, Path]) -> TrustPolicy:
-    return read_policy(digits_bundle[1])
+def genuine(attacked: Bundle) -> MemoryBundle:
+    return with_one_attestation(in_memory(attacked[0]))
+
+
+@pytest.fixture(scope="session")
+def policy(attacked: Bundle) -> TrustPolicy:
+    return read_policy(attacked[1])
 
 
 @pytest.fixture(scope="session")

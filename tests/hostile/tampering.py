@@ -18,7 +18,7 @@ from typing import Any
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import verify
@@ -350,6 +350,8 @@ def policy_for(*signers: LocalSigner, name: str = "digits", **more: Any) -> Trus
 def host_for(bundle: MemoryBundle) -> HostFacts:
     """A host that runs this bundle of one target, and is the same wherever the tests run."""
     manifest = json.loads(bundle.blobs[roles(bundle)["bundle manifest"]])
+    device = manifest["requires"].get("device")
+    has = () if device is None else (_accelerator(manifest["requires"]["platform"], device),)
     return HostFacts(
         platform="cpu",
         architecture="x86_64",
@@ -359,6 +361,18 @@ def host_for(bundle: MemoryBundle) -> HostFacts:
         devices=1,
         devices_fixed=True,
         memory_bytes=2**40,
+        accelerators=has,
+    )
+
+
+def _accelerator(platform: str, needs: dict[str, Any]) -> Accelerator:
+    """What runs executables of another engine than XLA."""
+    return Accelerator(
+        platform=platform,
+        devices=1,
+        kinds=tuple(needs["kinds"]),
+        memory_bytes=2**40,
+        plugin=needs["accepts_plugin"][0],
     )
 
 
@@ -368,10 +382,12 @@ def host_with(host: HostFacts, **change: Any) -> HostFacts:
     return HostFacts(**{**facts, **change})
 
 
-def code_of(source: BlobSource, policy: TrustPolicy, host: HostFacts) -> str:
+def code_of(
+    source: BlobSource, policy: TrustPolicy, host: HostFacts, target: str | None = None
+) -> str:
     """The code that verification refuses with, or "accepted"."""
     try:
-        verify(source, policy, host, time.time())
+        verify(source, policy, host, time.time(), target)
     except AotcError as error:
         return error.code
     return ACCEPTED

@@ -14,6 +14,8 @@ from aotc_runtime.verification.verify import vouch
 
 from .tampering import Documents, MemoryBundle, host_with, policy_for, second_target, signed
 
+pytestmark = pytest.mark.xla
+
 NEEDED = {
     "kinds": ["NVIDIA H200"],
     "memory_bytes": 1000,

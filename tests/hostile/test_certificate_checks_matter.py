@@ -30,6 +30,8 @@ from .provenances import key_of
 from .tampering import ACCEPTED, Documents
 from .weakening import Arms, Attack, Check, codes_in, shows_that_it_matters
 
+pytestmark = pytest.mark.xla
+
 
 def changed(run: int, **change: Any) -> Any:
     """Runs in which one is another."""

@@ -30,6 +30,8 @@ from .certificates import (
 from .provenances import DAY, NOW, a_build, key_of
 from .tampering import Documents, MemoryBundle, policy_for
 
+pytestmark = pytest.mark.xla
+
 
 @pytest.fixture
 def elsewhere(host: HostFacts) -> HostFacts:

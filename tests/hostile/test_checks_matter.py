@@ -336,6 +336,8 @@ def a_newer_module(arms: Arms) -> None:
     )
 
 
+GPUS = on_host(platform="cuda")
+
 COMPATIBILITY = [
     Check(compatibility.check_format, ("if reads and", "if False and"),
           on_host(bundle_format="0.9"), "AOTC-E402"),
@@ -347,7 +349,7 @@ COMPATIBILITY = [
           on_host(jaxlib="0.11.2"), "AOTC-E401"),
     Check(compatibility.check_jaxlib, ("host.jaxlib == NOT_INSTALLED", "False"),
           on_host(jaxlib=NOT_INSTALLED), "AOTC-E405", "AOTC-E401"),
-    Check(compatibility.check_platform, ("needs != has", "False"), on_host(platform="cuda"),
+    Check(compatibility.check_platform, ("needs != has", "False"), GPUS,
           "AOTC-E501"),
     Check(compatibility.check_platform, ("needs != has", "False"),
           on_host(architecture="aarch64"), "AOTC-E501"),
@@ -371,7 +373,18 @@ COMPATIBILITY = [
 CHECKS = [*VERIFY, *COMPATIBILITY]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=[check.label for check in CHECKS])
+OF_XLA = ("AOTC-E401", "AOTC-E405", "AOTC-E507", "AOTC-E510")
+"""Refused about jaxlib, and what it needs of a host."""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=check.label, marks=[pytest.mark.xla] if of_xla else [])
+        for check in CHECKS
+        for of_xla in [check.code in OF_XLA or check.attack is GPUS]
+    ],
+)
 def test_an_attack_gets_further_exactly_when_its_check_is_removed(
     check: Check, arms: Arms, monkeypatch: pytest.MonkeyPatch
 ) -> None:

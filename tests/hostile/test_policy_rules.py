@@ -10,7 +10,7 @@ import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import AotcError, Finding
-from aotc_runtime.schema.facts import VERSION, Accelerator, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, VERSION, Accelerator, HostFacts
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustPolicy
 from aotc_runtime.verification.examine import examine, verify
 from aotc_runtime.verification.rules import check_fallbacks
@@ -264,6 +264,7 @@ def test_what_an_unknown_key_says_of_the_build_counts_for_nothing(
     assert codes(bundle, policy, host) == []
 
 
+@pytest.mark.xla
 def test_the_policy_narrows_the_runtimes_and_never_widens_them(
     documents: Documents, ours: LocalSigner, host: HostFacts
 ) -> None:
@@ -278,6 +279,37 @@ def test_the_policy_narrows_the_runtimes_and_never_widens_them(
     assert code_of(bundle, policy_for(ours, accepts=neither), other) == "AOTC-E318"
     wider = policy_for(ours, accepts=Accepts(jaxlib=("0.0.1",)))
     assert code_of(bundle, wider, other) == "AOTC-E401"
+
+
+NEEDED = {"kinds": ["d"], "memory_bytes": 0, "plugin": "p", "accepts_plugin": ["1"]}
+ENGINE = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
+
+
+def test_what_it_says_of_jaxlib_is_asked_where_jaxlib_may_run_something(
+    documents: Documents, ours: LocalSigner, host: HostFacts
+) -> None:
+    policy = policy_for(ours, accepts=Accepts(jaxlib=("0.0.1",)))
+    without = host_with(host, jaxlib=NOT_INSTALLED, accelerators=(ENGINE,))
+    both = host_with(host, jaxlib="0.12.0", accelerators=(ENGINE,))
+    first = documents.manifest
+    first["target"]["platform"] = first["requires"]["platform"] = "cpu"
+    first["requires"].pop("device", None)
+    second_target(documents)
+    second = documents.targets[1].manifest
+    second["target"]["platform"] = second["requires"]["platform"] = "iree"
+    second["requires"]["device"] = NEEDED
+    mixed = signed(documents, ours)
+    assert (code_of(mixed, policy, without), code_of(mixed, policy, both)) == (
+        ACCEPTED,
+        "AOTC-E318",
+    )
+    told = [
+        code
+        for facts in (without, both)
+        for name in (first["target"]["name"], "other")
+        for code in [code_of(mixed, policy, facts, name)]
+    ]
+    assert told == ["AOTC-E318", ACCEPTED, "AOTC-E318", ACCEPTED]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def refusals(policy: TrustPolicy, host: HostFacts) -> dict[str, tuple[TrustPolic
     return {
         "AOTC-E306": (msgspec.structs.replace(policy, name="other"), host),
         "AOTC-E318": (
-            msgspec.structs.replace(policy, accepts=Accepts(jaxlib=("0.0.1",))),
+            msgspec.structs.replace(policy, accepts=Accepts(aotc_runtime=("0.0.0",))),
             host,
         ),
         "AOTC-E502": (policy, host_with(host, isa=frozenset())),

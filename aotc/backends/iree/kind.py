@@ -25,7 +25,7 @@ class IreeKind(ProcessorKind[IreeModel]):
     model = IreeModel
     platform = IREE
     triples = (*TRIPLES, arm.TRIPLE)
-    checked = "run"
+    checked = "run; Arm in emulation"
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int

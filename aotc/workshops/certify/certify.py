@@ -24,11 +24,12 @@ from aotc_runtime.errors import (
     Finding,
     IncompatibleHostError,
     ResourceError,
+    refusal,
 )
 from aotc_runtime.formats.certificate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label
-from aotc_runtime.schema.manifest import BundleManifest, Parity
+from aotc_runtime.schema.manifest import XLA, BundleManifest, Parity, engine_name
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.keys import load_public_key
@@ -85,7 +86,7 @@ def certify(
     # this host say of each target is for the worker to find out, which verifies it.
     read = attributed(open_bundle(path), policy, time.time())
     root, contents = read.root_digest, read.contents
-    manifests = _wanted(contents.manifests, target, contents.absent)
+    manifests = xla_targets(contents.manifests, target, contents.absent)
     trials: list[Trial] = []
     missing: list[Finding] = []
     with runtime_copy() as runtime:
@@ -141,14 +142,23 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
     }
 
 
-def _wanted(
+def xla_targets(
     manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
 ) -> list[BundleManifest]:
-    if target is None:
-        return [manifests[name] for name in sorted(manifests)]
-    if target not in manifests:
+    """Those of XLA's targets that are asked for. Raises IncompatibleHostError (AOTC-E505)."""
+    if target is not None and target not in manifests:
         raise IncompatibleHostError(missing_target(manifests, target, absent))
-    return [manifests[target]]
+    asked = sorted(manifests) if target is None else [target]
+    wanted = [manifests[name] for name in asked if engine_name(manifests[name].target) == XLA]
+    if not wanted:
+        raise refusal(
+            "AOTC-E505",
+            ", ".join(asked),
+            f"code for {', '.join(sorted({engine_name(manifests[n].target) for n in asked}))}",
+            expected="a target whose executables jaxlib runs: certificates are about its versions",
+            hint="build with the release of the other engine that is to run it",
+        )
+    return wanted
 
 
 def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -> Job:

@@ -54,6 +54,8 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
         "level": cell.level.value,
         "findings": [finding.to_json() for finding in cell.findings],
         "evidence": {
+            "engine": evidence.engine,
+            "compiled_by": evidence.compiled_by,
             "built_with": evidence.built_with,
             "accepts_jaxlib": list(evidence.accepts_jaxlib),
             "required_features": list(evidence.required),
@@ -149,7 +151,7 @@ def _why(cell: dict[str, Any]) -> str:
         reasons = [_reason(cell, finding) for finding in cell["findings"]]
         return "; ".join([*reasons, *map(_claim, evidence["certificates"])])
     has = f"has all {count(len(evidence['required_features']), 'feature')}"
-    known = f"{has}, built with jaxlib {evidence['built_with']}, {_parity(evidence)}"
+    known = f"{has}, built with {evidence['compiled_by']}, {_parity(evidence)}"
     if (by := evidence["certified"]) is not None:
         names = ", ".join(name or id[:16] for id, name in zip(by["keys"], by["names"], strict=True))
         ulp = max((difference["ulp_max"] for difference in by["differences"]), default=0)

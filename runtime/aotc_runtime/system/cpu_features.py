@@ -1,11 +1,23 @@
 """Name and features of this host's processor where no engine is installed that would tell them.
 
-From /proc/cpuinfo, in which Linux lists what the operating system lets programs use.
+From /proc/cpuinfo, in which Linux lists what the operating system lets programs use. On Arm from
+what the kernel tells every process when it starts: it may write the features of 32-bit programs
+into /proc/cpuinfo, and emulators older than qemu 8.2 show that of their own host.
 """
 
 from __future__ import annotations
 
 import os
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from aotc_runtime.system.host import Machine
+
+ARM = "aarch64"
 
 _X86_NAMES = {
     "3dnowprefetch": "prfchw",
@@ -69,11 +81,51 @@ _ARM_NAMES = {
     "svesha3": "sve-sha3",
     "svesm4": "sve-sm4",
 }
+_ARM_CAPABILITIES = {
+    16: """fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma
+    lrcpc dcpop sha3 sm3 sm4 asimddp sha512 sve asimdfhm""",
+    26: "dcpodp sve2 sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svef32mm "
+    "svef64mm svebf16 i8mm bf16",
+}
+"""AT_HWCAP and AT_HWCAP2: names of /proc/cpuinfo by bit, as in Linux's asm/hwcap.h for arm64."""
+
+_ARM_PARTS = {
+    ("0x41", "0xd0c"): "Neoverse N1",
+    ("0x41", "0xd40"): "Neoverse V1",
+    ("0x41", "0xd49"): "Neoverse N2",
+    ("0x41", "0xd4f"): "Neoverse V2",
+}
+"""By implementer and part, the processors of servers; Linux has no names of them."""
+
 _ARM_CRYPTO = frozenset({"aes", "pmull", "sha1", "sha2"})
 
 
-def processor(cpuinfo: str) -> tuple[str, frozenset[str]]:
+def described(found: Machine) -> Machine:
+    """An engine's processor with the name and features that the system knows: of Arm, LLVM in
+    jaxlib 0.12.0.1 reads eight features and takes others for missing.
+    """
+    cpu, features = processor_here(found.architecture)
+    return replace(found, cpu=cpu, features=features)
+
+
+def processor_here(architecture: str) -> tuple[str, frozenset[str]]:
+    """This host's processor. architecture: as `os.uname` says."""
+    cpuinfo = _read("/proc/cpuinfo").decode("utf-8", "replace")
+    return processor(cpuinfo, architecture, _read("/proc/self/auxv"))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def processor(
+    cpuinfo: str, architecture: str = "", auxiliary: bytes = b""
+) -> tuple[str, frozenset[str]]:
     """The processor's name, and its features in LLVM's spelling. cpuinfo: text of /proc/cpuinfo.
+    architecture: of this process, in the system's words.  auxiliary: of /proc/self/auxv.
 
     A feature that LLVM knows and this table does not counts as missing, so that a bundle which
     needs it is refused.
@@ -84,9 +136,12 @@ def processor(cpuinfo: str) -> tuple[str, frozenset[str]]:
         for key, _, value in (line.partition(":") for line in first.splitlines())
     }
     name = fields.get("model name") or os.uname().machine
-    if "flags" in fields:
-        return name, _x86_features(fields["flags"].split())
-    return name, _arm_features(frozenset(fields.get("Features", "").split()))
+    if architecture == ARM:
+        part = fields.get("CPU implementer", ""), fields.get("CPU part", "")
+        name = _ARM_PARTS.get(part) or (f"{ARM} processor {'/'.join(part)}" if all(part) else ARM)
+        told = _arm_capabilities(auxiliary) or frozenset(fields.get("Features", "").split())
+        return name, _arm_features(told)
+    return name, _x86_features(fields.get("flags", "").split())
 
 
 def _x86_features(flags: list[str]) -> frozenset[str]:
@@ -96,6 +151,17 @@ def _x86_features(flags: list[str]) -> frozenset[str]:
     if "sse4_2" in flags:
         found |= {"sse4.2", "crc32"}
     return frozenset(found)
+
+
+def _arm_capabilities(auxiliary: bytes) -> frozenset[str]:
+    """Names of /proc/cpuinfo, from the pairs of numbers that a process of 64 bits starts with."""
+    pairs = dict(struct.iter_unpack("=QQ", auxiliary[: len(auxiliary) // 16 * 16]))
+    return frozenset(
+        name
+        for kind, names in _ARM_CAPABILITIES.items()
+        for bit, name in enumerate(names.split())
+        if pairs.get(kind, 0) >> bit & 1
+    )
 
 
 def _arm_features(flags: frozenset[str]) -> frozenset[str]:

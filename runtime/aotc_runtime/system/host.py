@@ -36,8 +36,8 @@ def machine() -> Machine:
     """This host's processor as the system describes it."""
     from aotc_runtime.system import cpu_features
 
-    cpu, features = cpu_features.processor(_read(Path("/proc/cpuinfo")))
-    return Machine(os.uname().machine, cpu, features)
+    architecture = os.uname().machine
+    return Machine(architecture, *cpu_features.processor_here(architecture))
 
 
 def facts(

@@ -5,13 +5,13 @@ content and on the runtime. Each yields what it refuses and what would satisfy i
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.formats.oci import BlobSource
-from aotc_runtime.schema.facts import VERSION, HostFacts
+from aotc_runtime.schema.facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.labels import policies_of
-from aotc_runtime.schema.manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.schema.manifest import XLA, BundleManifest, OutOfProfilePolicy
 from aotc_runtime.schema.policy import FALLBACK_UNSTATED, TrustPolicy
 
 
@@ -98,11 +98,13 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                 )
 
 
-def check_runtime(host: HostFacts, policy: TrustPolicy) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E318. What the bundle itself accepts is asked later (E401)."""
+def check_runtime(host: HostFacts, policy: TrustPolicy, engines: Set[str]) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E318; the bundle's own word comes later. engines: of the targets."""
     accepts = policy.accepts
+    # Without jaxlib only others than XLA can run any code.
+    is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
     for name, accepted, running in (
-        ("jaxlib", accepts.jaxlib, host.jaxlib),
+        ("jaxlib", accepts.jaxlib if is_asked else None, host.jaxlib),
         ("aotc_runtime", accepts.aotc_runtime, VERSION),
     ):
         if accepted is not None and running not in accepted:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from aotc_runtime.errors import AotcError, Finding, raise_if
 from aotc_runtime.formats.oci import BlobSource
 from aotc_runtime.schema.facts import HostFacts, Wanted
-from aotc_runtime.schema.manifest import BlobRef, BundleManifest
+from aotc_runtime.schema.manifest import BlobRef, BundleManifest, engine_name
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification import rules, signatures
 from aotc_runtime.verification.compatibility import (
@@ -193,13 +193,14 @@ def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judg
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
     policy, contents = vouched.signed.framed.policy, vouched._contents
-    _refuse(vouched, rules.check_runtime(facts, policy))
     manifests, certificates = contents.manifests, _certificates(vouched.signed)
     if policy.engines is not None:
         from aotc_runtime.verification import engine_rule
 
         _refuse(vouched, engine_rule.check_engines(manifests, policy.engines, target))
         manifests = engine_rule.accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for n, m in manifests.items() if target in (None, n)}
+    _refuse(vouched, rules.check_runtime(facts, policy, engines))
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
     return Judged(vouched, choice)
 

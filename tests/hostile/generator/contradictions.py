@@ -109,10 +109,14 @@ CONTRADICTIONS: dict[str, Any] = {
         m["target"].update(device=CHIPS) or m["requires"].update(device=NEEDED)
     ),
     "a device that a host need not have": lambda m, e, p: (
-        m["target"].update(platform="tpu", device=CHIPS) or m["requires"].update(platform="tpu")
+        m["requires"].pop("device", None),
+        m["target"].update(platform="tpu", device=CHIPS),
+        m["requires"].update(platform="tpu"),
     ),
     "another engine of which a host need have nothing": lambda m, e, p: (
-        m["target"].update(platform="iree") or m["requires"].update(platform="iree")
+        m["requires"].pop("device", None),
+        m["target"].update(platform="iree"),
+        m["requires"].update(platform="iree"),
     ),
     "another engine whose platform is not the required one": lambda m, e, p: (
         m["target"].update(platform="iree-vulkan")

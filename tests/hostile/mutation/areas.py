@@ -80,6 +80,27 @@ AREAS = (
         in_file=True,
         decisions=True,
     ),
+    # The rest of these engines needs IREE's packages: tests/engines.
+    Area(
+        RUNTIME,
+        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/iree/facts.py"),
+        (
+            "tests/unit/runtime/engines/test_iree_archive.py",
+            "tests/unit/runtime/engines/test_iree_facts.py",
+        ),
+        decisions=True,
+    ),
+    Area(
+        TOOLCHAIN,
+        ("backends/iree/module_text.py", "backends/iree/packages.py"),
+        ("tests/unit/backends/test_iree_modules.py",),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("capture/packages.py", "signing/sbom.py"),
+        ("tests/unit/capture/test_packages.py", "tests/unit/signing/test_sbom.py"),
+        decisions=True,
+    ),
     Area(
         TOOLCHAIN,
         ("cache/store.py", "cache/place.py"),

@@ -31,14 +31,26 @@ def parsed(text: str) -> ir.Module:
         return ir.Module.parse(text)
 
 
+PUBLIC = """\
+  func.func public @run(%p1_in: tensor<2x4xf32>) -> (tensor<2x3xf32>) \
+attributes {iree.reflection = {"aotc.driver" = "local-sync"}} {
+    %p0_in = util.global.load @w0 : tensor<4x3xf32>
+    %p2_in = util.global.load @w2 : tensor<3xf32>
+    %r0 = func.call @main(%p0_in, %p1_in, %p2_in) : \
+(tensor<4x3xf32>, tensor<2x4xf32>, tensor<3xf32>) -> (tensor<2x3xf32>)
+    return %r0 : tensor<2x3xf32>
+  }
+}
+"""
+
+
 def test_weights_are_parameters_by_their_place_and_inputs_are_passed() -> None:
     module = module_of(lambda w, x, b: x @ w + b, jnp.ones((4, 3)), jnp.ones((2, 4)), jnp.ones(3))
     text = module_text.text_of(module, (0, 2), "local-sync")
     assert '@w0 = #stream.parameter.named<"weights"::"0"> : tensor<4x3xf32>' in text
     assert '@w2 = #stream.parameter.named<"weights"::"2"> : tensor<3xf32>' in text
-    assert "func.func public @run(%p1_in: tensor<2x4xf32>) -> (tensor<2x3xf32>)" in text
-    assert '{"aotc.driver" = "local-sync"}' in text
     assert text.count("func.func public") == 1
+    assert text[text.index("  func.func public") :] == PUBLIC
 
 
 def test_unsigned_integers_have_no_sign_outside() -> None:
@@ -47,6 +59,7 @@ def test_unsigned_integers_have_no_sign_outside() -> None:
     assert "@w0 = " in text and ": tensor<3xi32>" in text
     assert "@run(%p1_in: tensor<i32>) -> (tensor<3xi32>)" in text
     assert "stablehlo.bitcast_convert %p0_in : (tensor<3xi32>) -> tensor<3xui32>" in text
+    assert "stablehlo.bitcast_convert %r0 : (tensor<3xui32>) -> tensor<3xi32>" in text
 
 
 def test_a_signature_counts_bytes() -> None:

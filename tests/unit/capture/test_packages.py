@@ -9,8 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from unit.runtime.samples import manifest
 
-from aotc.capture.packages import imported_packages, normalized, owners
+from aotc.capture.packages import imported_packages, normalized, owners, packages_behind
+from aotc_runtime.schema.manifest import BundleManifest
 
 
 def installed(folder: Path, name: str, **files: str) -> None:
@@ -67,3 +69,32 @@ def test_a_package_that_is_asked_for_counts_where_it_is_installed() -> None:
     assert "jaxlib" in found and "not-there-at-all" not in found
     assert list(found) == sorted(found)
     assert normalized("Flask_Thing.x") == "flask-thing-x"
+
+
+def needing(tools: dict[str, str], plugin: str, *versions: str) -> BundleManifest:
+    device = {"kinds": ["d"], "memory_bytes": 0, "plugin": plugin, "accepts_plugin": [*versions]}
+    return manifest(
+        target={"platform": "an-engine"},
+        requires={"platform": "an-engine", "device": device},
+        built_with={"tools": tools},
+    )
+
+
+def test_those_behind_executables_are_named_where_they_are_the_ones_that_are_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a_compiler", "its_runtime", "another"):
+        installed(tmp_path, name, RECORD=f"{name}.py,sha256={name},1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = packages_behind(
+        [
+            needing({"a_compiler": "1.0", "missing": "1.0"}, "its-runtime", "0.9", "1.0"),
+            needing({"another": "2.0"}, "missing", "1.0"),
+            manifest(),
+        ]
+    )
+    assert {name: package.version for name, package in found.items()} == {
+        "a-compiler": "1.0",
+        "its-runtime": "1.0",
+    }
+    assert len({package.files for package in found.values()}) == 2

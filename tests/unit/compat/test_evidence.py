@@ -43,7 +43,7 @@ def on(jaxlib: str) -> dict[str, HostFacts]:
 def word(*codes: str) -> Word:
     """A policy whose certifiers say yes, or no for these reasons."""
     found = tuple(Finding(code, "", "", "", "") for code in codes)
-    return Word(lambda manifest, jaxlib: Ruling(None if codes else CERTIFIED, found), lambda _: ())
+    return Word(lambda manifest, jaxlib: Ruling(None if codes else CERTIFIED, found), lambda *_: ())
 
 
 def test_a_certificate_that_counts_makes_a_target_usable_and_is_its_evidence() -> None:
@@ -83,7 +83,7 @@ def test_what_was_tried_and_failed_is_a_no_and_what_nobody_trusted_tried_is_unkn
 
 def test_a_policy_that_refuses_the_runtime_is_a_reason_on_every_target() -> None:
     refused = Finding("AOTC-E318", "", "", "", "")
-    asked = Word(None, lambda facts: [refused] if facts.jaxlib == "0.12.0" else [])
+    asked = Word(None, lambda facts, engines: [refused] if facts.jaxlib == "0.12.0" else [])
     no, yes = matrix(bundle(), on("0.12.0"), ["0.12.0", "0.11.2"], [], [], asked)
     assert (no.runs, no.level, yes.runs) == (None, Level.NO, "cpu-x86-64-v3")
 

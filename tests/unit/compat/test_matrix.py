@@ -9,7 +9,7 @@ import pytest
 from unit.runtime.samples import host, manifest
 
 from aotc.compat.matrix import Level, Row, matrix
-from aotc_runtime.schema.facts import HostFacts
+from aotc_runtime.schema.facts import Accelerator, HostFacts
 from aotc_runtime.schema.manifest import BundleManifest, Target
 from aotc_runtime.system import processor
 
@@ -135,3 +135,42 @@ def test_where_jaxlib_itself_does_not_start_no_target_is_proposed() -> None:
     (cell,) = rows[1].cells
     assert (cell.level, [f.code for f in cell.findings]) == (Level.NO, ["AOTC-E506"])
     assert "avx2" in cell.findings[0].expected and rows[1].build_for == ()
+
+
+NEEDS = {
+    "platform": "iree",
+    "device": {"kinds": ["d"], "memory_bytes": 0, "plugin": "p", "accepts_plugin": ["1"]},
+}
+
+
+def test_what_jaxlib_itself_needs_is_asked_of_xlas_targets_alone() -> None:
+    other = manifest(
+        target={"name": "v2", "platform": "iree", "features": ["sse2"]},
+        requires={"isa": ["sse2"], "custom_call_targets": [], **NEEDS},
+    )
+    engine = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
+    old = on(["sse2"], jaxlib="0.12.0", accelerators=(engine,))
+    assert row({"v2": other}, old).runs == "v2"
+    mixed = row({"v2": other, **bundle("v3")}, old)
+    assert mixed.runs is None
+    assert {cell.findings[0].code for cell in mixed.cells} == {"AOTC-E506"}
+
+
+def test_vectors_of_arm_make_one_target_better_than_another() -> None:
+    triple = "aarch64-unknown-linux-gnu"
+    plain = {"name": "plain", "triple": triple, "platform": "iree", "features": ["neon"]}
+    made = manifest(
+        target=plain,
+        requires={
+            "isa": ["neon"],
+            "architecture": "aarch64",
+            "custom_call_targets": [],
+            **NEEDS,
+        },
+    )
+    engine = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
+    facts = host(architecture="aarch64", isa=frozenset({"neon", "sve"}), accelerators=(engine,))
+    wide = target("wide", ["neon", "sve"], triple=triple, platform="iree")
+    (found,) = matrix({"plain": made}, {"web1": facts}, [], [wide])
+    assert found.level is Level.USABLE
+    assert found.cells[0].evidence.better == {"wide": ("sve",)}

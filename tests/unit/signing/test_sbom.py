@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from msgspec.structs import replace
 
 from aotc.signing.sbom import sbom
 from aotc.stages import CapturedProgram, Package
 from aotc_runtime import canonical
+from aotc_runtime.schema.manifest import BundleManifest, DeviceRequirements
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 
@@ -38,6 +41,45 @@ def bill(digits_bundle: tuple[Path, Path]) -> dict[str, Any]:
     again = sbom(ROOT, PROGRAM, built, FINISHED)
     assert canonical.encode(first) == canonical.encode(again)
     return first
+
+
+def of_iree(manifest: BundleManifest) -> BundleManifest:
+    """The same bundle manifest, of executables that IREE compiled."""
+    needs = DeviceRequirements(
+        kinds=("local-sync",),
+        memory_bytes=0,
+        plugin="iree-base-runtime",
+        accepts_plugin=("3.13.0",),
+    )
+    return replace(
+        manifest,
+        target=replace(manifest.target, platform="iree"),
+        requires=replace(manifest.requires, platform="iree", device=needs),
+        built_with=replace(manifest.built_with, tools={"iree-base-compiler": "3.13.0"}),
+    )
+
+
+IREE = {
+    name: Package("3.13.0", f"sha256:{'f' * 64}")
+    for name in ("iree-base-compiler", "iree-base-runtime")
+}
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_what_loading_takes_is_that_of_the_targets_engines(
+    digits_bundle: tuple[Path, Path], is_mixed: bool
+) -> None:
+    contents, _ = read_unverified(open_bundle(digits_bundle[0]))
+    (xla,) = contents.manifests.values()
+    program = dataclasses.replace(PROGRAM, packages={**PROGRAM.packages, **IREE})
+    built = [of_iree(xla), xla] if is_mixed else [of_iree(xla)]
+    found = sbom(ROOT, program, built, FINISHED)
+    scopes = {part["name"]: part["scope"] for part in found["components"] if "scope" in part}
+    assert scopes["iree-base-runtime"] == "required"
+    assert scopes["iree-base-compiler"] == "excluded"
+    assert scopes["jaxlib"] == ("required" if is_mixed else "excluded")
+    told = [each["value"] for each in found["metadata"]["component"]["properties"]]
+    assert "iree-base-compiler 3.13.0, 1 entry points" in told
 
 
 def test_it_is_valid_by_the_schema(bill: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ package `iree.runtime` wraps; the wrapper takes 60 ms to import and 10 us for ea
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.iree.archive import require_module
 from aotc_runtime.engines.iree.elements import ELEMENTS, tensor_word
 from aotc_runtime.engines.iree.names import (
     DRIVER,
@@ -55,10 +57,13 @@ class Hal(NamedTuple):
 
 
 class IreeExecutable:
-    """A verified module of one public function. driver: that suits it."""
+    """A verified module of one public function. where: what errors call it.  driver: that suits
+    it.
+    """
 
-    def __init__(self, module: Any, function: Any, driver: str, results: int) -> None:
-        self.module, self.function, self.driver, self.results = module, function, driver, results
+    def __init__(self, where: str, module: Any, function: Any, driver: str, results: int) -> None:
+        self.where, self.module, self.function = where, module, function
+        self.driver, self.results = driver, results
         self.bound: dict[tuple[int, ...], Bound] = {}
 
 
@@ -81,12 +86,12 @@ class Bound:
         count = len(results)
 
         def call(inputs: Any) -> list[Buffer]:
-            try:
-                context = idle.pop()
-            except IndexError:
-                context = make()
             outputs = variants(count)
             try:
+                try:
+                    context = idle.pop()
+                except IndexError:
+                    context = make()
                 context.invoke(function, inputs, outputs)
             except Exception as error:
                 # Its context is not used again.
@@ -130,32 +135,32 @@ class IreeDevice(Device):
         self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
     ) -> list[IreeExecutable]:
         """Load modules, in order. Raises BackendError (AOTC-E753) for bytes that are none of ours,
-        or of another function.
+        are damaged, or are of another architecture or function.
         """
         return [self._load(stored) for stored in every]
 
     def _load(self, stored: Stored) -> IreeExecutable:
-        runtime = self._runtime
+        runtime, data = self._runtime, stored.blob.data
         try:
-            module = runtime.VmModule.copy_buffer(self._instance, bytes(stored.blob.data))
+            require_module(data, os.uname().machine)
+            module = runtime.VmModule.copy_buffer(self._instance, bytes(data))
             function = module.lookup_function(FUNCTION)
+            told = {} if function is None else function.reflection
         except Exception as error:
-            raise _not_loaded(stored, first_line(error)) from error
+            raise _not_loaded(stored.where, first_line(error)) from error
         if function is None:
-            raise _not_loaded(stored, f"a module without the function {FUNCTION}")
-        told = function.reflection
+            raise _not_loaded(stored.where, f"a module without the function {FUNCTION}")
         driver = told.get(DRIVER)
         if driver not in DRIVERS:
-            raise _not_loaded(stored, f"code for the driver {str(driver)[:40]!r}")
+            raise _not_loaded(stored.where, f"code for the driver {str(driver)[:40]!r}")
         _, _, results = told.get(_DECLARATION, "").partition(" -> ")
         found = _TENSOR.findall(results)
         expected = [tensor_word(aval.shape, aval.dtype) for aval in stored.outputs]
         if found != expected:
             # Results are read by the shapes of the manifest.
-            raise _not_loaded(stored, f"a function that gives {', '.join(found)}"[:200])
-        return IreeExecutable(
-            module, function, LOCAL_SYNC if self.threads == 1 else driver, len(expected)
-        )
+            raise _not_loaded(stored.where, f"a function that gives {', '.join(found)}"[:200])
+        suits = LOCAL_SYNC if self.threads == 1 else driver
+        return IreeExecutable(stored.where, module, function, suits, len(expected))
 
     def share(self, array: Array, aval: Aval) -> Weight:
         """A weight in place, or an aligned copy of one that lies between alignments."""
@@ -254,7 +259,10 @@ class IreeDevice(Device):
             parameters = runtime.create_io_parameters_module(instance, provider)
             return runtime.VmContext(instance, modules=[hal.module, parameters, executable.module])
 
-        return Bound(executable, context, kept)
+        try:
+            return Bound(executable, context, kept)
+        except Exception as error:
+            raise _not_loaded(executable.where, first_line(error)) from error
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """A result as numpy: read-only, without a copy, keeping the buffer alive."""
@@ -294,5 +302,12 @@ class IreeDevice(Device):
         return lambda buffers: show(buffers[0])
 
 
-def _not_loaded(stored: Stored, found: str) -> AotcError:
-    return refusal("AOTC-E753", stored.where, found)
+def _not_loaded(where: str, found: str) -> AotcError:
+    return refusal(
+        "AOTC-E753",
+        where,
+        found,
+        expected="a module that IREE loads",
+        hint="rebuild the bundle with iree-base-compiler of the release of iree-base-runtime that "
+        "is installed here",
+    )

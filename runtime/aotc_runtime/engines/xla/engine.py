@@ -35,7 +35,12 @@ def machine(threads: int | None, devices: int | None) -> Machine | None:
     """The processor as XLA sees it, whose compiler decides what it calls a feature; None without
     jaxlib. Raises what `processor` raises.
     """
-    return processor(threads, devices).machine() if host.is_installed("jaxlib") else None
+    found = processor(threads, devices).machine() if host.is_installed("jaxlib") else None
+    if found is None or found.architecture == "x86_64":
+        return found
+    from aotc_runtime.system.cpu_features import described
+
+    return described(found)
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import struct
 from pathlib import Path
 
 import pytest
 
 from aotc_runtime.engines.registry import detect
-from aotc_runtime.system.cpu_features import processor
+from aotc_runtime.system.cpu_features import _ARM_NAMES, described, processor, processor_here
+from aotc_runtime.system.host import Machine
 
 X86 = """processor\t: 0
 model name\t: A Processor
@@ -39,13 +41,62 @@ def test_features_of_the_first_processor_are_in_llvms_spelling() -> None:
     ("more", "crypto"), [("", set()), ("aes ", set()), ("aes pmull sha1 sha2 ", {"aes", "sha2"})]
 )
 def test_those_of_arm_have_cryptography_only_as_a_whole(more: str, crypto: set[str]) -> None:
-    name, features = processor(ARM.format(more=more))
-    assert name == os.uname().machine
+    name, features = processor(ARM.format(more=more), "aarch64")
+    assert name == "aarch64"
     assert features == {"fp-armv8", "neon", "lse", "crc"} | crypto
 
 
 def test_of_a_system_that_tells_nothing_there_are_none() -> None:
     assert processor("") == (os.uname().machine, frozenset())
+
+
+def auxiliary(*pairs: tuple[int, int]) -> bytes:
+    """/proc/self/auxv of a process of 64 bits."""
+    return b"".join(struct.pack("=QQ", *pair) for pair in (*pairs, (0, 0)))
+
+
+# As qemu 10.0 gives them; those of a Neoverse V1 are those of a Graviton3.
+NEOVERSE_N1 = auxiliary((6, 4096), (16, 0x119FFB), (17, 100), (26, 0))
+MAX = auxiliary((16, 0xEFFFFFFB), (26, 0x18007FC77FFF))
+
+
+def test_on_arm_the_kernel_itself_is_asked_before_what_an_emulators_host_says() -> None:
+    name, features = processor(X86, "aarch64", NEOVERSE_N1)
+    assert name == "aarch64"
+    assert features == {"fp-armv8", "neon", "aes", "sha2", "crc", "lse", "fullfp16"} | {
+        "rdm",
+        "rcpc",
+        "dotprod",
+    }
+    _, every = processor("", "aarch64", MAX)
+    assert every == set(_ARM_NAMES.values()) | {"aes", "sha2"}
+
+
+@pytest.mark.parametrize("told", [b"", auxiliary(), auxiliary((6, 4096)), b"\x10"])
+def test_where_the_kernel_does_not_say_the_list_for_people_counts(told: bytes) -> None:
+    assert processor(ARM.format(more=""), "aarch64", told)[1] == {"fp-armv8", "neon", "lse", "crc"}
+    assert processor(X86, "aarch64", told)[1] == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("implementer", "part", "name"),
+    [
+        ("0x41", "0xd0c", "Neoverse N1"),
+        ("0x41", "0xd4f", "Neoverse V2"),
+        ("0x61", "0x022", "aarch64 processor 0x61/0x022"),
+        ("0x41", "", "aarch64"),
+    ],
+)
+def test_arm_processors_are_named_by_their_numbers(implementer: str, part: str, name: str) -> None:
+    cpuinfo = f"Features\t: fp\nCPU implementer\t: {implementer}\nCPU part\t: {part}\n"
+    assert processor(cpuinfo, "aarch64")[0] == name
+
+
+def test_an_engines_word_on_arm_is_replaced_by_the_systems() -> None:
+    seen = Machine("aarch64", "neoverse-n1", frozenset({"lse", "rand"}), "cpu", "0.12.0.1", 2)
+    found = described(seen)
+    assert (found.cpu, found.features) == processor_here("aarch64")
+    assert (found.architecture, found.jaxlib, found.devices) == ("aarch64", "0.12.0.1", 2)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM has another table")

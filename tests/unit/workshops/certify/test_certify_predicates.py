@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import msgspec
+import pytest
+from unit.runtime.samples import manifest
 
 from aotc.signing.attest import attest
 from aotc.signing.certificates import certificate_by, claimed
 from aotc.signing.signer import LocalSigner
-from aotc.workshops.certify.certify import NOT_TOLD, predicate_of
+from aotc.workshops.certify.certify import NOT_TOLD, predicate_of, xla_targets
 from aotc.workshops.certify.isolated import Trial
+from aotc_runtime.errors import AotcError
 from aotc_runtime.formats.certificate import CRASHED, PASSED, Certificate, FixtureRun, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.verification.keys import load_public_key
@@ -47,3 +50,20 @@ def test_only_a_statement_of_that_type_is_a_certificate_and_only_its_signer_has_
     assert (certificate.jaxlib, ids) == ("0.12.1", (signer.key_id,))
     assert [certificate_by(made, key) is None for key in keys] == [False, True]
     assert certificate_by(other, keys[0]) is None
+
+
+def test_only_targets_that_jaxlib_runs_are_certified() -> None:
+    ours, theirs = (
+        manifest(target={"name": "a"}),
+        manifest(target={"name": "b", "platform": "iree"}),
+    )
+    both = {"b": theirs, "a": ours}
+    assert xla_targets(both, None, ()) == xla_targets(both, "a", ()) == [ours]
+    for manifests, target in ((both, "b"), ({"b": theirs}, None)):
+        with pytest.raises(AotcError) as refused:
+            xla_targets(manifests, target, ())
+        (finding,) = refused.value.findings
+        assert (finding.code, finding.where, finding.found) == ("AOTC-E505", "b", "code for iree")
+    with pytest.raises(AotcError) as refused:
+        xla_targets(both, "c", ())
+    assert refused.value.findings[0].found == "no such target"
