@@ -624,7 +624,7 @@ _PLACES = {
     "repeated": np.array([2, 2, 2, 0, 2], np.int32),
     "none": np.zeros((0,), np.int32),
 }
-_MODES = ("fill", "clip", "wrap", "promise_in_bounds", None)
+_MODES = ("fill", "clip", "promise_in_bounds", None)
 for (_where, _indices), _mode in product(_PLACES.items(), _MODES):
     if _where == "outside" and _mode == "promise_in_bounds":
         continue
@@ -634,13 +634,12 @@ for (_where, _indices), _mode in product(_PLACES.items(), _MODES):
         some("float32", 4, 4),
         _indices,
     )
-    if _mode != "wrap":
-        _add(
-            f"gather.along.{_where}.{_mode}",
-            lambda x, i, m=_mode: jnp.take_along_axis(x, jnp.stack([i, i[::-1]]), axis=1, mode=m),
-            some("float32", 2, 4),
-            _indices,
-        )
+    _add(
+        f"gather.along.{_where}.{_mode}",
+        lambda x, i, m=_mode: jnp.take_along_axis(x, jnp.stack([i, i[::-1]]), axis=1, mode=m),
+        some("float32", 2, 4),
+        _indices,
+    )
 _INDEX_DTYPES = {
     name: np.array([0, 3, 4, 100, 127], name) for name in INTEGERS
 } | {
@@ -696,8 +695,8 @@ for _name in EVERY:
         np.array(3, np.int32),
     )
 _UPDATES = ("set", "add", "multiply", "min", "max", "subtract", "divide")
-for (_where, _indices), _update, _mode in product(_PLACES.items(), _UPDATES, ("drop", "clip", "wrap", None)):
-    if _update == "set" and _where in ("repeated", "outside") and _mode in ("clip", "wrap"):
+for (_where, _indices), _update, _mode in product(_PLACES.items(), _UPDATES, ("drop", "clip", None)):
+    if _update == "set" and _where in ("repeated", "outside") and _mode == "clip":
         continue  # which of several is kept is nobody's promise
     for _name in ("float32", "int32"):
         if _update == "divide" and _name == "int32":

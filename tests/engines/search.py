@@ -13,12 +13,11 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 SECONDS_MAX = 120.0
 """For one program, with both compilers."""
@@ -26,12 +25,33 @@ SECONDS_MAX = 120.0
 CHILDREN = 2
 
 
+TOGETHER = 12
+"""Programs that are compiled as one: a third of the time."""
+
+WORDS = ("same", "near", "small", "wrong")
+
+type Programs = dict[str, tuple[Any, Iterable[Any]]]
+
+
+class Finding(NamedTuple):
+    """found: one of WORDS; `refused` or `failed` of an engine, or else `crashed` or `slow`."""
+
+    name: str
+    found: str
+    told: str
+
+
 class RefusedError(Exception):
     """What an engine said of a program that it does not compile."""
 
 
-def run_iree(name: str, module: Any, inputs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
-    """Results of IREE's code for a module, compiled in this process as the backend's worker does."""
+def run_iree(
+    module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bool
+) -> list[Any]:
+    """Results of IREE's code for a module, compiled in this process as the backend's worker does.
+
+    lower: whether lower levels are tried, too.
+    """
     from aotc.backends.iree.compile import FLAGS, _target_flags
     from aotc.backends.iree.job import LEVEL, LEVELS, Job
     from aotc.backends.iree.worker import compile_job
@@ -44,7 +64,8 @@ def run_iree(name: str, module: Any, inputs: Sequence[Any], avals: Sequence[Any]
 
     (target,) = candidates(read_target("cpu-x86-64-v3", Path(__file__).parent), ["iree"], "here")
     words = ""
-    for level in [os.environ["LEVEL"]] if "LEVEL" in os.environ else LEVELS:
+    stated = os.environ.get("LEVEL")
+    for level in [stated] if stated else LEVELS if lower else LEVELS[:1]:
         flags = (*FLAGS, *_target_flags(target), f"--{LEVEL}={level}")
         result = compile_job(Job(module.artifact, flags, (), target.threads))
         if not result.problem:
@@ -54,13 +75,13 @@ def run_iree(name: str, module: Any, inputs: Sequence[Any], avals: Sequence[Any]
         raise RefusedError(words.strip())
     device = engine.start("iree", 1, None)
     blob = VerifiedBlob(sha256(result.serialized), memoryview(result.serialized))
-    (executable,) = device.deserialize([Stored(blob, avals, name)], (0,), ())
+    (executable,) = device.deserialize([Stored(blob, avals, "searched")], (0,), ())
     buffers = [device.put(array, Aval(array.shape, array.dtype)) for array in inputs]
     given = device.execute(executable, buffers)
     return [device.to_numpy(b, a) for b, a in zip(given, avals, strict=True)]
 
 
-ENGINES: dict[str, Callable[[str, Any, Sequence[Any], Sequence[Any]], list[Any]]] = {
+ENGINES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any], bool], list[Any]]] = {
     "iree": run_iree,
 }
 
@@ -122,40 +143,59 @@ def _told(actual: Any, expected: Any, where: Any) -> str:
     return f"{len(places)} of {actual.size}: {', '.join(shown)}"
 
 
-def finding(engine: str, function: Any, inputs: Sequence[Any], name: str) -> dict[str, str]:
-    """What an engine makes of a program, beside what plain JAX does."""
+def findings(engine: str, every: Programs, names: Sequence[str]) -> list[Finding]:
+    """What an engine makes of programs that are compiled together, beside what plain JAX does: one
+    by one where the engine does not take all of them.
+    """
     import jax
     import numpy as np
 
     from aotc.lowering.stablehlo import portable
     from aotc_runtime.engines.device import Aval
 
+    inputs, tree = jax.tree.flatten([tuple(every[name][1]) for name in names])
+
+    def together(*flat: Any) -> list[Any]:
+        given = jax.tree.unflatten(tree, flat)
+        return [every[name][0](*each) for name, each in zip(names, given, strict=True)]
+
+    def alone(found: str, told: object) -> list[Finding]:
+        if len(names) == 1:
+            return [Finding(names[0], found, str(told)[:400])]
+        return [each for name in names for each in findings(engine, every, [name])]
+
     try:
         with jax.enable_x64():
-            traced = jax.jit(function, keep_unused=True).trace(*inputs)
-            lowered = traced.lower(lowering_platforms=("cpu",))
+            run = jax.jit(together, keep_unused=True)
+            lowered = run.trace(*inputs).lower(lowering_platforms=("cpu",))
             module = portable(lowered.compiler_ir("stablehlo"))
-            made = jax.jit(function, keep_unused=True)(*inputs)
-            expected = [np.asarray(each) for each in jax.tree.leaves(made)]
-    except Exception as error:  # the table's own mistake, or what jax does not do
-        return {"found": "untraceable", "told": f"{type(error).__name__}: {error}"[:300]}
-    avals = [Aval(each.shape, each.dtype) for each in expected]
+            made = run(*inputs)
+    except Exception as error:  # what jax does not do
+        return alone("untraceable", f"{type(error).__name__}: {error}")
+    expected = [[np.asarray(leaf) for leaf in jax.tree.leaves(each)] for each in made]
+    avals = [Aval(leaf.shape, leaf.dtype) for each in expected for leaf in each]
     try:
-        actual = ENGINES[engine](name, module, inputs, avals)
+        actual = iter(ENGINES[engine](module, inputs, avals, len(names) == 1))
     except RefusedError as error:
-        return {"found": "refused", "told": str(error)[:400]}
+        return alone("refused", error)
     except Exception as error:
-        return {"found": "failed", "told": f"{type(error).__name__}: {error}"[:400]}
-    worst = {"found": "same", "told": ""}
-    order = ("same", "near", "small", "wrong")
-    for number, pair in enumerate(zip(actual, expected, strict=True)):
+        return alone("failed", f"{type(error).__name__}: {error}")
+    return [
+        _worst(name, [(next(actual), leaf) for leaf in each])
+        for name, each in zip(names, expected, strict=True)
+    ]
+
+
+def _worst(name: str, results: Sequence[tuple[Any, Any]]) -> Finding:
+    worst = Finding(name, "same", "")
+    for number, pair in enumerate(results):
         word, told = compared(*pair)
-        if order.index(word) > order.index(worst["found"]):
-            worst = {"found": word, "told": f"result {number}: {told}"}
+        if WORDS.index(word) > WORDS.index(worst.found):
+            worst = Finding(name, word, f"result {number}: {told}")
     return worst
 
 
-def programs() -> dict[str, tuple[Any, Sequence[Any]]]:
+def programs() -> Programs:
     """Every program to run, by name. HARNESSES in the environment: jax's own harnesses instead, and
     the part of their names.
     """
@@ -199,12 +239,7 @@ def child(engine: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # the compiler leaves its statistics in the working folder
         for line in sys.stdin:
-            name = line.strip()
-            function, inputs = every[name]
-            started = time.perf_counter()
-            line_of = finding(engine, function, tuple(inputs), name)
-            line_of["seconds"] = f"{time.perf_counter() - started:.2f}"
-            print(json.dumps({"name": name, **line_of}), file=out, flush=True)
+            print(json.dumps(findings(engine, every, line.split())), file=out, flush=True)
 
 
 class Child:
@@ -215,8 +250,10 @@ class Child:
         self._said = said
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, name: str) -> dict[str, str]:
-        """What became of a program; a crash and a time-out end this process, not the next."""
+    def run(self, names: Sequence[str]) -> list[Finding]:
+        """What became of programs. A crash and a time-out end this process, not the next, and are
+        looked for one by one.
+        """
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command,
@@ -224,22 +261,20 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._said.open("a"),
                 text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(name + "\n")
+        process.stdin.write(" ".join(names) + "\n")
         process.stdin.flush()
+        word = "slow"
         if select.select([process.stdout], [], [], SECONDS_MAX)[0]:
-            line = process.stdout.readline()
-            if line:
-                found: dict[str, str] = json.loads(line)
-                return found
+            if line := process.stdout.readline():
+                return [Finding(*each) for each in json.loads(line)]
             word = "crashed"
-        else:
-            word = "slow"
         self.end()
-        return {"name": name, "found": word, "told": f"{process.returncode}"}
+        if len(names) == 1:
+            return [Finding(names[0], word, f"{process.returncode}")]
+        return [each for name in names for each in self.run([name])]
 
     def end(self) -> None:
         """Stop it, if it runs."""
@@ -247,6 +282,13 @@ class Child:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def _taken(left: deque[str]) -> list[str]:
+    names: list[str] = []
+    while left and len(names) < TOGETHER:
+        names.append(left.popleft())
+    return names
 
 
 def search(engine: str, out: Path, parts: Sequence[str]) -> Counter[str]:
@@ -261,14 +303,10 @@ def search(engine: str, out: Path, parts: Sequence[str]) -> Counter[str]:
     def work(number: int) -> None:
         one = Child(engine, out.with_suffix(f".said{number}"))
         try:
-            while True:
-                try:
-                    name = left.popleft()
-                except IndexError:
-                    return
-                line = json.dumps(one.run(name))
+            while names := _taken(left):
+                found = one.run(names)
                 with out.open("a") as file:
-                    file.write(line + "\n")
+                    file.writelines(json.dumps(each._asdict()) + "\n" for each in found)
         finally:
             one.end()
 
