@@ -103,7 +103,7 @@ def compared(actual: Any, expected: Any) -> tuple[str, str]:
         return "wrong", f"{actual[tuple(place)]!r} for {expected[tuple(place)]!r} at {place}"
     if expected.dtype.kind == "c":
         parts = expected.real.dtype
-        actual, expected = actual.view(parts), expected.view(parts)
+        actual, expected = (np.atleast_1d(each).view(parts) for each in (actual, expected))
     bits = {2: 8e-3, 4: 1e-5, 8: 1e-13}[expected.dtype.itemsize]
     if expected.dtype == np.float16:
         bits = 2e-3
