@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.backends.iree.repairs import angles, complexes, floats, order, places
+from aotc.backends.iree.repairs import angles, complexes, floats, order, places, sums
 from aotc.backends.iree.repairs.words import UnrepairableError
 
 __all__ = ["UnrepairableError", "repair"]
@@ -38,7 +38,9 @@ _SECOND: Repairs = {
     "stablehlo.atan2": floats.atan2,
     "stablehlo.cbrt": floats.cbrt,
     "stablehlo.convert": floats.convert,
+    "stablehlo.convolution": sums.product,
     "stablehlo.cosine": angles.angle,
+    "stablehlo.dot_general": sums.product,
     "stablehlo.dynamic_slice": places.dynamic_slice,
     "stablehlo.dynamic_update_slice": places.dynamic_update_slice,
     "stablehlo.exponential_minus_one": floats.exponential_minus_one,
@@ -46,6 +48,7 @@ _SECOND: Repairs = {
     "stablehlo.log_plus_one": floats.log_plus_one,
     "stablehlo.power": floats.power,
     "stablehlo.scatter": places.scatter,
+    "stablehlo.select_and_scatter": sums.refuse,
     "stablehlo.sine": angles.angle,
     "stablehlo.sort": order.sort,
     "stablehlo.tan": angles.angle,

@@ -3,7 +3,7 @@ negative numbers near zero and of all from a few hundred on, and have no sense b
 
 A quarter turn is taken off as often as it fits, in float64, and polynomials that are exact to
 float32's last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k with m below
-2^24: TABLE holds what 2^k leaves of full turns.
+2^24: `table` holds what 2^k leaves of full turns.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ exact."""
 
 
 @cache
-def _table() -> tuple[list[float], list[float]]:
+def table() -> tuple[list[float], list[float]]:
     """What 2^k leaves of full turns, for k from 0 to 104, in two parts: the first has 29 bits, so
     that its product with a float32's digits is exact.
     """
@@ -62,13 +62,13 @@ def angle(operation: Any) -> None:
     require_arrays(operation)
     shape = shape_of(operation.results[0])
     single, wide, whole = like(kind, "f32"), like(kind, "f64"), like(kind, "i32")
-    first, second = _table()
-    table = tensor([len(first)], "f64")
+    first, second = table()
+    kind_of_table = tensor([len(first)], "f64")
     numbers = (
         "dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], "
         f"index_vector_dim = {len(shape)}>, slice_sizes = array<i64: 1>"
     )
-    looked = f"<{{{numbers}}}> : ({table}, {whole}) -> {wide}"
+    looked = f"<{{{numbers}}}> : ({kind_of_table}, {whole}) -> {wide}"
     high, middle, low = map(repr, _QUARTER)
     body = (
         constants(single, near="0.7853981", one="1.0", half="0.5", none="0.0")
@@ -79,8 +79,8 @@ def angle(operation: Any) -> None:
         + constants(whole, place="23", digits="8388607", hidden="1258291200", first="150")
         + constants(whole, zero="0", unit="1", two="2", three="3", last=str(len(first) - 1))
         + f"""
-    %firsts = stablehlo.constant dense<{first}> : {table}
-    %seconds = stablehlo.constant dense<{second}> : {table}
+    %firsts = stablehlo.constant dense<{first}> : {kind_of_table}
+    %seconds = stablehlo.constant dense<{second}> : {kind_of_table}
     %x = stablehlo.convert %a0 : ({kind}) -> {single}
     %size = stablehlo.abs %x : {single}
     %bits = stablehlo.bitcast_convert %size : ({single}) -> {whole}

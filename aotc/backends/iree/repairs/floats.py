@@ -165,16 +165,56 @@ def exponential_minus_one(operation: Any) -> None:
 
 def convert(operation: Any) -> None:
     """Floats that fit into no integer become the nearest one, and no number zero; integers become
-    bfloat16 by way of float32, since IREE has no other.
+    bfloat16, and float64 becomes float16, by way of float32; unsigned integers are seen to be such.
     """
     (kind, element), (given, wanted) = kind_of(operation.operands[0]), kind_of(operation.results[0])
-    if wanted == "bf16" and element in (*BITS, "i1"):
-        single, bits, half = (like(kind, each) for each in ("f32", "ui32", "ui16"))
-        replace(
-            operation,
-            constants(bits, most="32767", place="16", one="1")
-            + f"""
-    %s = stablehlo.convert %a0 : ({kind}) -> {single}
+    if element == wanted:
+        return
+    if element in BITS or element == "i1":
+        _from_integer(operation, kind, element, given, wanted)
+    elif (element, wanted) == ("f64", "f16"):
+        single = like(kind, "f32")
+        body = f"    %s = stablehlo.convert %a0 : ({kind}) -> {single}\n"
+        replace(operation, body + f"    %r = stablehlo.convert %s : ({single}) -> {given}\n")
+    elif element in FLOATS and wanted in BITS:
+        _to_integer(operation, kind, element, given, wanted)
+
+
+def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
+    """IREE makes a conversion a part of the product that uses it, and forgets there that it was
+    from an unsigned integer or a boolean: a mask that keeps every bit keeps the two apart.
+    """
+    bits = 1 if element == "i1" else BITS[element]
+    unsigned = element == "i1" or element.startswith("u")
+    is_masked = unsigned and bits < (BITS[wanted] if wanted in BITS else 64)
+    if wanted not in (*BITS, *FLOATS) or not (is_masked or wanted == "bf16"):
+        return
+    body = "    %m = stablehlo.convert %a0 : ({0}) -> {0}\n".format(kind)
+    source = kind
+    if is_masked:
+        held = wanted if wanted in BITS else "i32" if bits < 32 else "i64"
+        source = like(kind, held)
+        body = (
+            constants(source, mask=str(2**bits - 1))
+            + f"    %i = stablehlo.convert %a0 : ({kind}) -> {source}\n"
+            + f"    %m = stablehlo.and %i, %mask : {source}\n"
+        )
+    if wanted == "bf16":
+        body += _BF16.format(
+            source=source,
+            given=given,
+            single=like(kind, "f32"),
+            bits=like(kind, "ui32"),
+            half=like(kind, "ui16"),
+            constants=constants(like(kind, "ui32"), most="32767", place="16", one="1"),
+        )
+    else:
+        body += f"    %r = stablehlo.convert %m : ({source}) -> {given}\n"
+    replace(operation, body)
+
+
+_BF16 = """{constants}
+    %s = stablehlo.convert %m : ({source}) -> {single}
     %bits = stablehlo.bitcast_convert %s : ({single}) -> {bits}
     %upper = stablehlo.shift_right_logical %bits, %place : {bits}
     %odd = stablehlo.and %upper, %one : {bits}
@@ -183,11 +223,11 @@ def convert(operation: Any) -> None:
     %kept = stablehlo.shift_right_logical %rounded, %place : {bits}
     %half = stablehlo.convert %kept : ({bits}) -> {half}
     %r = stablehlo.bitcast_convert %half : ({half}) -> {given}
-""",
-        )
-        return
-    if element not in FLOATS or wanted not in BITS:
-        return
+"""
+"""To the nearest, of a float32 that is a number."""
+
+
+def _to_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
     bits, unsigned = BITS[wanted], wanted.startswith("u")
     lowest = 0 if unsigned else -(2 ** (bits - 1))
     beyond = 2**bits if unsigned else 2 ** (bits - 1)

@@ -51,9 +51,30 @@ def components(value: Any, dimension: int, count: int) -> list[Bounds | None]:
     return [bounds(value)] * count
 
 
+def _numbers(value: Any, depth: int) -> Any:
+    """The numbers of a value that is made of constants; None of one that is not."""
+    owner = value.owner
+    if depth == 0 or isinstance(owner, ir.Block):
+        return None
+    if owner.name == "stablehlo.constant":
+        return np.asarray(ir.DenseElementsAttr(owner.attributes["value"]))
+    if owner.name not in ("stablehlo.add", "stablehlo.broadcast_in_dim", "stablehlo.select"):
+        return None
+    given = [_numbers(operand, depth - 1) for operand in owner.operands]
+    if any(each is None for each in given):
+        return None
+    if owner.name == "stablehlo.add":
+        return given[0] + given[1]
+    if owner.name == "stablehlo.select":
+        return np.where(*given)
+    return np.full(shape_of(value), given[0]) if given[0].ndim == 0 else None
+
+
 def _constant(owner: Any, depth: int) -> Bounds | None:
-    numbers = np.asarray(ir.DenseElementsAttr(owner.attributes["value"]))
-    return (int(numbers.min()), int(numbers.max())) if numbers.size else None
+    numbers = _numbers(owner.results[0], depth + 1)
+    if numbers is None or not numbers.size:
+        return None
+    return int(numbers.min()), int(numbers.max())
 
 
 def _iota(owner: Any, depth: int) -> Bounds | None:
@@ -76,6 +97,8 @@ def _both(owner: Any, depth: int) -> Bounds | None:
 
 def _select(owner: Any, depth: int) -> Bounds | None:
     """jax's own choice for indices below zero, `i < 0 ? i + n : i`, is i where i is never below."""
+    if (known := _constant(owner, depth)) is not None:
+        return known
     asked, _, otherwise = owner.operands
     compared = asked.owner
     if not isinstance(compared, ir.Block) and compared.name == "stablehlo.compare":

@@ -15,6 +15,7 @@ from aotc.backends.iree.repairs.known import components
 from aotc.backends.iree.repairs.words import (
     BITS,
     FLOATS,
+    UnrepairableError,
     bools,
     chosen,
     constants,
@@ -81,16 +82,13 @@ def scatter(operation: Any) -> None:
     count = len(operation.results)
     operands = list(operation.operands)
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    if any(kind_of(array)[1] == "complex<f32>" for array in arrays):
+        raise UnrepairableError(f"{operation.name} of complex numbers")  # its code crashes
     shape, windows = shape_of(arrays[0]), _windows(numbers, shape_of(updates[0]))
     axes = list(numbers.scattered_dims_to_operand_dims)
     window = [windows.get(axis, 1) for axis in range(len(shape))]
     limits = [shape[axis] - window[axis] for axis in axes]
     if 0 in shape_of(updates[0]) or _fit(indices, numbers.index_vector_dim, limits):
-        return
-    if min(limits) < 0:
-        for result, array in zip(operation.results, arrays, strict=True):
-            result.replace_all_uses_with(array)
-        operation.erase()
         return
     neutral = _neutral(operation) if count == 1 else None
     batches = list(numbers.scatter_indices_batching_dims)
