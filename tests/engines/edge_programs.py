@@ -243,7 +243,10 @@ _each(
         "power_2": lambda x: lax.integer_pow(x, 2),
         "power_5": lambda x: lax.integer_pow(x, 5),
         "clamp": lambda x: lax.clamp(jnp.asarray(2, x.dtype), x, jnp.asarray(50, x.dtype)),
-        "over_constant": lambda x: (lax.div(x, jnp.full_like(x, 3)), lax.rem(x, jnp.full_like(x, 3))),
+        "over_constant": lambda x: (
+            lax.div(x, jnp.full_like(x, 3)),
+            lax.rem(x, jnp.full_like(x, 3)),
+        ),
         "over_zero": lambda x: (lax.div(x, jnp.zeros_like(x)), lax.rem(x, jnp.zeros_like(x))),
         "over_power": lambda x: (lax.div(x, jnp.full_like(x, 8)), lax.rem(x, jnp.full_like(x, 8))),
         "divided": lambda x: (x // 3, x % 5, x // jnp.asarray(8, x.dtype)),
@@ -270,8 +273,35 @@ _each(
     "unary",
     {
         name: getattr(lax, name)
-        for name in "neg sign abs exp log expm1 log1p sin cos tan tanh sqrt rsqrt conj real imag "
-        "sinh cosh asin acos atan asinh acosh atanh logistic square reciprocal".split()
+        for name in [
+            "neg",
+            "sign",
+            "abs",
+            "exp",
+            "log",
+            "expm1",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "tanh",
+            "sqrt",
+            "rsqrt",
+            "conj",
+            "real",
+            "imag",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "asinh",
+            "acosh",
+            "atanh",
+            "logistic",
+            "square",
+            "reciprocal",
+        ]
     }
     | {
         "angle": jnp.angle,
@@ -308,7 +338,11 @@ _each(
         "copysign": jnp.copysign,
         "logaddexp": jnp.logaddexp,
         "heaviside": jnp.heaviside,
-        "total_order": lambda x, y: (lax.eq_to_p.bind(x, y), lax.le_to_p.bind(x, y), lax.lt_to_p.bind(x, y)),
+        "total_order": lambda x, y: (
+            lax.eq_to_p.bind(x, y),
+            lax.le_to_p.bind(x, y),
+            lax.lt_to_p.bind(x, y),
+        ),
         "where": lambda x, y: (jnp.where(x > y, x, y), jnp.where(x != x, y, x)),
         "fused": lambda x, y: x * y + x,
         "fused_less": lambda x, y: x - x * y,
@@ -325,7 +359,9 @@ _each(
         "xlog1py": special.xlog1py,
         "zeta": lax.zeta,
         "betaln": special.betaln,
-        "ldexp": lambda x, y: jnp.ldexp(x, jnp.clip(jnp.nan_to_num(y), -300, 300).astype(jnp.int32)),
+        "ldexp": lambda x, y: jnp.ldexp(
+            x, jnp.clip(jnp.nan_to_num(y), -300, 300).astype(jnp.int32)
+        ),
         "igamma_grad": lax.igamma_grad_a,
         "random_gamma_grad": lax.random_gamma_grad,
         "polygamma": lax.polygamma,
@@ -393,14 +429,36 @@ for _name in ("float32", "float64"):
             _a.ravel().astype(_name),
             _x.ravel().astype(_name),
         )
-    _large = np.array([1e2, -1e3, 1e4, 3e4, -1e5, 1e6, 1e7, 1e8, 9.9e8, 1e10, 1e15, 1e22, -1e30, 3e38])
+    _large = np.array(
+        [1e2, -1e3, 1e4, 3e4, -1e5, 1e6, 1e7, 1e8, 9.9e8, 1e10, 1e15, 1e22, -1e30, 3e38]
+    )
     for _word in ("sin", "cos", "tan"):
         _add(f"large.{_word}.{_name}", getattr(lax, _word), _large.astype(_name))
     _steps = np.linspace(-3, 3, 121)
-    for _word in (
-        "exp expm1 log1p sin cos tan tanh erf erfc erf_inv asin acos atan lgamma digamma cbrt "
-        "sinh cosh asinh acosh atanh logistic"
-    ).split():
+    for _word in [
+        "exp",
+        "expm1",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "tanh",
+        "erf",
+        "erfc",
+        "erf_inv",
+        "asin",
+        "acos",
+        "atan",
+        "lgamma",
+        "digamma",
+        "cbrt",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "logistic",
+    ]:
         _add(f"near.{_word}.{_name}", getattr(lax, _word), _steps.astype(_name))
         _add(f"small.{_word}.{_name}", getattr(lax, _word), np.logspace(-30, 0, 61).astype(_name))
 
@@ -436,7 +494,9 @@ for _name in FLOATS:
     _add(
         f"rounding.float64.{_name}",
         lambda x, to=_name: x.astype(dtype_of(to)),
-        np.concatenate([_HALFWAY.astype(np.float64), 1 + np.arange(40) * 2.0**-14, np.arange(40) * 2.0**-27]),
+        np.concatenate(
+            [_HALFWAY.astype(np.float64), 1 + np.arange(40) * 2.0**-14, np.arange(40) * 2.0**-27]
+        ),
     )
     _add(
         f"rounding.float32.{_name}",
@@ -486,12 +546,24 @@ for _name in ("float32", "int32", "bfloat16", "uint8"):
         _shape = (3, 0) if not _word.startswith("arg") else (0, 3)
         _kept = 1
         if _word in ("sum", "prod"):
-            _add(f"empty.{_word}.{_name}", lambda x, f=_function: f(x, axis=1), np.zeros((3, 0), dtype_of(_name)))
-        _add(f"empty.{_word}_of_none.{_name}", lambda x, f=_function: f(x, axis=1), np.zeros((0, 3), dtype_of(_name)))
+            _add(
+                f"empty.{_word}.{_name}",
+                lambda x, f=_function: f(x, axis=1),
+                np.zeros((3, 0), dtype_of(_name)),
+            )
+        _add(
+            f"empty.{_word}_of_none.{_name}",
+            lambda x, f=_function: f(x, axis=1),
+            np.zeros((0, 3), dtype_of(_name)),
+        )
         _add(f"alone.{_word}.{_name}", lambda x, f=_function: f(x, axis=1), some(_name, 5, 1))
         _add(f"long.{_word}.{_name}", lambda x, f=_function: f(x), some(_name, 1031))
         _add(f"long.{_word}_rows.{_name}", lambda x, f=_function: f(x, axis=1), some(_name, 3, 517))
-        _add(f"long.{_word}_columns.{_name}", lambda x, f=_function: f(x, axis=0), some(_name, 517, 3))
+        _add(
+            f"long.{_word}_columns.{_name}",
+            lambda x, f=_function: f(x, axis=0),
+            some(_name, 517, 3),
+        )
 for _word in ("any", "all"):
     for _axis in (None, 0, 1):
         _add(
@@ -499,10 +571,22 @@ for _word in ("any", "all"):
             lambda x, f=getattr(jnp, _word), a=_axis: f(x, axis=a),
             some("bool", 4, 9),
         )
-_add("reduce.xor.int32", lambda x: lax.reduce(x, np.int32(0), lax.bitwise_xor, (0,)), some("int32", 7, 5))
-_add("reduce.xor.bool", lambda x: lax.reduce(x, np.False_, lax.bitwise_xor, (0,)), some("bool", 7, 5))
-_add("reduce.sum.bool", lambda x: (x.sum(), x.sum(axis=0), jnp.count_nonzero(x)), some("bool", 7, 5))
-_add("reduce.wide_init.float32", lambda x: lax.reduce(x, np.float32(100), lax.max, (0,)), some("float32", 7, 5))
+_add(
+    "reduce.xor.int32",
+    lambda x: lax.reduce(x, np.int32(0), lax.bitwise_xor, (0,)),
+    some("int32", 7, 5),
+)
+_add(
+    "reduce.xor.bool", lambda x: lax.reduce(x, np.False_, lax.bitwise_xor, (0,)), some("bool", 7, 5)
+)
+_add(
+    "reduce.sum.bool", lambda x: (x.sum(), x.sum(axis=0), jnp.count_nonzero(x)), some("bool", 7, 5)
+)
+_add(
+    "reduce.wide_init.float32",
+    lambda x: lax.reduce(x, np.float32(100), lax.max, (0,)),
+    some("float32", 7, 5),
+)
 _add("reduce.two_axes.float32", lambda x: x.max(axis=(0, 2)), some("float32", 3, 4, 5))
 _add(
     "reduce.two_operands.float32",
@@ -517,20 +601,55 @@ _add(
     lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + b, (0,)),
     some("float32", 4, 6),
 )
-for _word in (
-    "mean var std median nanmean nanmax nanmin nansum nanprod nanargmax nanargmin nanstd ptp "
-    "nanmedian nancumsum diff ediff1d"
-).split():
-    _add(f"statistics.{_word}.float32", getattr(jnp, _word), np.array([3, NAN, 1, 2, 8, -0.0, 2], np.float32))
+for _word in [
+    "mean",
+    "var",
+    "std",
+    "median",
+    "nanmean",
+    "nanmax",
+    "nanmin",
+    "nansum",
+    "nanprod",
+    "nanargmax",
+    "nanargmin",
+    "nanstd",
+    "ptp",
+    "nanmedian",
+    "nancumsum",
+    "diff",
+    "ediff1d",
+]:
+    _add(
+        f"statistics.{_word}.float32",
+        getattr(jnp, _word),
+        np.array([3, NAN, 1, 2, 8, -0.0, 2], np.float32),
+    )
     _add(f"statistics.{_word}_plain.float32", getattr(jnp, _word), some("float32", 11))
-_add("statistics.quantile.float32", lambda x: jnp.quantile(x, jnp.array([0, 0.25, 0.5, 1])), some("float32", 11))
-_add("statistics.percentile.float32", lambda x: jnp.percentile(x, 30, axis=0), some("float32", 11, 3))
-_add("statistics.average.float32", lambda x: jnp.average(x, weights=jnp.abs(x)), some("float32", 11))
+_add(
+    "statistics.quantile.float32",
+    lambda x: jnp.quantile(x, jnp.array([0, 0.25, 0.5, 1])),
+    some("float32", 11),
+)
+_add(
+    "statistics.percentile.float32", lambda x: jnp.percentile(x, 30, axis=0), some("float32", 11, 3)
+)
+_add(
+    "statistics.average.float32", lambda x: jnp.average(x, weights=jnp.abs(x)), some("float32", 11)
+)
 _add("statistics.cov.float32", jnp.cov, some("float32", 3, 9))
 _add("statistics.corrcoef.float32", jnp.corrcoef, some("float32", 3, 9))
 _add("statistics.histogram.float32", lambda x: jnp.histogram(x, bins=5), some("float32", 40))
-_add("statistics.digitize.float32", lambda x: jnp.digitize(x, jnp.array([-1.0, 0, 1])), some("float32", 40))
-_add("statistics.bincount.int32", lambda x: jnp.bincount(x, length=6), np.array([1, 2, 9, -1, 2, 0], np.int32))
+_add(
+    "statistics.digitize.float32",
+    lambda x: jnp.digitize(x, jnp.array([-1.0, 0, 1])),
+    some("float32", 40),
+)
+_add(
+    "statistics.bincount.int32",
+    lambda x: jnp.bincount(x, length=6),
+    np.array([1, 2, 9, -1, 2, 0], np.int32),
+)
 for _word, _name, _reverse in product(
     ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"),
     ("float32", "float64", "bfloat16", "float16", "int32", "uint8", "int64"),
@@ -540,7 +659,10 @@ for _word, _name, _reverse in product(
         continue
     _add(
         f"running.{_word}.{_name}{'.reverse' * _reverse}",
-        lambda x, f=getattr(lax, _word), r=_reverse: (f(x, axis=0, reverse=r), f(x, axis=1, reverse=r)),
+        lambda x, f=getattr(lax, _word), r=_reverse: (
+            f(x, axis=0, reverse=r),
+            f(x, axis=1, reverse=r),
+        ),
         _matrix(_name),
     )
 _add("running.long.float32", lambda x: jnp.cumsum(x), some("float32", 1031))
@@ -548,10 +670,16 @@ _add("running.long.int32", lambda x: jnp.cumsum(x), some("int32", 1031))
 _add("running.long_max.float32", lambda x: lax.cummax(x), some("float32", 1031))
 _add("running.complex64", lambda x: (jnp.cumsum(x), jnp.cumprod(x)), some("complex64", 9))
 _add("running.bool", lambda x: jnp.cumsum(x), some("bool", 19))
-_add("running.associative.float32", lambda x: lax.associative_scan(lambda a, b: a * b + b, x), some("float32", 13))
+_add(
+    "running.associative.float32",
+    lambda x: lax.associative_scan(lambda a, b: a * b + b, x),
+    some("float32", 13),
+)
 _add(
     "running.associative_pairs.float32",
-    lambda x: lax.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x, x + 1), axis=0),
+    lambda x: lax.associative_scan(
+        lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x, x + 1), axis=0
+    ),
     some("float32", 8, 3),
 )
 _add("running.unwrap.float32", jnp.unwrap, some("float32", 13) * np.float32(6))
@@ -601,11 +729,22 @@ for _name in ("float32", "int32"):
         _ties(_name),
         some("float32", 13),
     )
-    _add(f"sort.lexsort.{_name}", lambda x, y: jnp.lexsort((x, y)), _ties(_name), _ties(_name)[::-1].copy())
-    _add(f"sort.unique.{_name}", lambda x: jnp.unique(x, size=9, return_counts=True, return_inverse=True), _ties(_name))
+    _add(
+        f"sort.lexsort.{_name}",
+        lambda x, y: jnp.lexsort((x, y)),
+        _ties(_name),
+        _ties(_name)[::-1].copy(),
+    )
+    _add(
+        f"sort.unique.{_name}",
+        lambda x: jnp.unique(x, size=9, return_counts=True, return_inverse=True),
+        _ties(_name),
+    )
     _add(f"sort.partition.{_name}", lambda x: jnp.partition(x, 3)[3], _ties(_name))
     _sorted = np.sort(_ties(_name))
-    for _method, _side in product(("scan", "sort", "compare_all", "scan_unrolled"), ("left", "right")):
+    for _method, _side in product(
+        ("scan", "sort", "compare_all", "scan_unrolled"), ("left", "right")
+    ):
         _add(
             f"sort.searchsorted.{_method}.{_side}.{_name}",
             lambda x, y, m=_method, s=_side: jnp.searchsorted(x, y, method=m, side=s),
@@ -639,9 +778,7 @@ for (_where, _indices), _mode in product(_PLACES.items(), _MODES):
         some("float32", 2, 4),
         _indices,
     )
-_INDEX_DTYPES = {
-    name: np.array([0, 3, 4, 100, 127], name) for name in INTEGERS
-} | {
+_INDEX_DTYPES = {name: np.array([0, 3, 4, 100, 127], name) for name in INTEGERS} | {
     "int8": np.array([0, 3, 4, 127, -1, -128], np.int8),
     "uint8": np.array([0, 3, 4, 255, 128], np.uint8),
     "uint16": np.array([0, 3, 65535], np.uint16),
@@ -665,7 +802,9 @@ for _name, _indices in _INDEX_DTYPES.items():
         )
     _add(
         f"slice.index.{_name}",
-        lambda x, i: tuple(lax.dynamic_slice(x, (i[n], i[-1 - n]), (2, 3)) for n in range(i.shape[0])),
+        lambda x, i: tuple(
+            lax.dynamic_slice(x, (i[n], i[-1 - n]), (2, 3)) for n in range(i.shape[0])
+        ),
         some("float32", 4, 4),
         _indices,
     )
@@ -680,10 +819,25 @@ for _name, _indices in _INDEX_DTYPES.items():
     )
 for _name in EVERY:
     _indices = _PLACES["outside"]
-    _add(f"gather.dtype.{_name}", lambda x, i: (x[i], x.at[i].get(mode="fill")), some(_name, 4, 3), _indices)
-    _add(f"scatter.dtype.{_name}", lambda x, i: x.at[i].set(x[0], mode="drop"), some(_name, 4, 3), _indices)
+    _add(
+        f"gather.dtype.{_name}",
+        lambda x, i: (x[i], x.at[i].get(mode="fill")),
+        some(_name, 4, 3),
+        _indices,
+    )
+    _add(
+        f"scatter.dtype.{_name}",
+        lambda x, i: x.at[i].set(x[0], mode="drop"),
+        some(_name, 4, 3),
+        _indices,
+    )
     if _name != "bool":
-        _add(f"scatter.add_dtype.{_name}", lambda x, i: x.at[i].add(x[0]), some(_name, 4, 3), _indices)
+        _add(
+            f"scatter.add_dtype.{_name}",
+            lambda x, i: x.at[i].add(x[0]),
+            some(_name, 4, 3),
+            _indices,
+        )
     _add(
         f"slice.dtype.{_name}",
         lambda x, i: (
@@ -694,7 +848,9 @@ for _name in EVERY:
         np.array(3, np.int32),
     )
 _UPDATES = ("set", "add", "multiply", "min", "max", "subtract", "divide")
-for (_where, _indices), _update, _mode in product(_PLACES.items(), _UPDATES, ("drop", "clip", None)):
+for (_where, _indices), _update, _mode in product(
+    _PLACES.items(), _UPDATES, ("drop", "clip", None)
+):
     if _update == "set" and _where in ("repeated", "outside") and _mode == "clip":
         continue  # which of several is kept is nobody's promise
     for _name in ("float32", "int32"):
@@ -721,20 +877,78 @@ for _word in ("max", "min"):
         np.array([0, 1, 2, 3, 4, 5], np.int32),
         np.array([1, NAN, NAN, 0.0, -0.0, 5], np.float32),
     )
-_add("scatter.apply.float32", lambda x, i: x.at[i].apply(jnp.exp), some("float32", 4), np.array([1, 3, 7], np.int32))
-_add("scatter.power.float32", lambda x, i: x.at[i].power(2.0), some("float32", 4), np.array([1, 3, 7], np.int32))
-_add("scatter.unique.float32", lambda x, i: x.at[i].set(5.0, unique_indices=True, indices_are_sorted=True), some("float32", 9), np.array([1, 3, 7], np.int32))
-_add("scatter.both.float32", lambda x, i: x.at[i, i[::-1]].add(1.0), some("float32", 4, 4), _PLACES["outside"])
-_add("scatter.columns.float32", lambda x, i: x.at[:, i].add(1.0), some("float32", 4, 4), _PLACES["outside"])
-_add("scatter.alone.float32", lambda x, i: x.at[i[0]].set(1.0), some("float32", 4, 4), np.array([9], np.int32))
-_add("scatter.scalar.float32", lambda x, i: (x.at[i].set(1.0), x.at[-1].set(2.0), x.at[i, 1].add(3.0)), some("float32", 4, 4), np.int32(-2))
-_add("scatter.bool", lambda x, i: x.at[i].set(True), some("bool", 9), np.array([1, 3, 7, 20], np.int32))
-_add("scatter.boolean_mask.float32", lambda x, m: x.at[m].set(0.0), some("float32", 9), some("bool", 9))
-_add("scatter.boolean_max", lambda x, i, y: x.at[i].max(y), some("bool", 4), _PLACES["repeated"], some("bool", 5, seed=2))
+_add(
+    "scatter.apply.float32",
+    lambda x, i: x.at[i].apply(jnp.exp),
+    some("float32", 4),
+    np.array([1, 3, 7], np.int32),
+)
+_add(
+    "scatter.power.float32",
+    lambda x, i: x.at[i].power(2.0),
+    some("float32", 4),
+    np.array([1, 3, 7], np.int32),
+)
+_add(
+    "scatter.unique.float32",
+    lambda x, i: x.at[i].set(5.0, unique_indices=True, indices_are_sorted=True),
+    some("float32", 9),
+    np.array([1, 3, 7], np.int32),
+)
+_add(
+    "scatter.both.float32",
+    lambda x, i: x.at[i, i[::-1]].add(1.0),
+    some("float32", 4, 4),
+    _PLACES["outside"],
+)
+_add(
+    "scatter.columns.float32",
+    lambda x, i: x.at[:, i].add(1.0),
+    some("float32", 4, 4),
+    _PLACES["outside"],
+)
+_add(
+    "scatter.alone.float32",
+    lambda x, i: x.at[i[0]].set(1.0),
+    some("float32", 4, 4),
+    np.array([9], np.int32),
+)
+_add(
+    "scatter.scalar.float32",
+    lambda x, i: (x.at[i].set(1.0), x.at[-1].set(2.0), x.at[i, 1].add(3.0)),
+    some("float32", 4, 4),
+    np.int32(-2),
+)
+_add(
+    "scatter.bool",
+    lambda x, i: x.at[i].set(True),
+    some("bool", 9),
+    np.array([1, 3, 7, 20], np.int32),
+)
+_add(
+    "scatter.boolean_mask.float32",
+    lambda x, m: x.at[m].set(0.0),
+    some("float32", 9),
+    some("bool", 9),
+)
+_add(
+    "scatter.boolean_max",
+    lambda x, i, y: x.at[i].max(y),
+    some("bool", 4),
+    _PLACES["repeated"],
+    some("bool", 5, seed=2),
+)
 for _mode in ("drop", "clip"):
     _numbers = lax.ScatterDimensionNumbers((0, 1), (), (0, 1))
     _kept_mode = lax.GatherScatterMode.from_any(_mode if _mode == "clip" else "fill")
-    for _word in ("scatter", "scatter_add", "scatter_min", "scatter_max", "scatter_mul", "scatter_sub"):
+    for _word in (
+        "scatter",
+        "scatter_add",
+        "scatter_min",
+        "scatter_max",
+        "scatter_mul",
+        "scatter_sub",
+    ):
         if hasattr(lax, _word):
             _add(
                 f"scatter.window.{_word}.{_mode}",
@@ -767,19 +981,78 @@ for _mode in ("drop", "clip"):
         some("float32", 3, 5),
         np.array([[0, 4], [-1, 3], [9, -9]], np.int32),
     )
-_add("gather.whole", lambda x, i: x[i], some("float32", 4, 3, 2), np.array([[0, 9], [-1, 2]], np.int32))
+_add(
+    "gather.whole",
+    lambda x, i: x[i],
+    some("float32", 4, 3, 2),
+    np.array([[0, 9], [-1, 2]], np.int32),
+)
 _add("gather.one", lambda x, i: (x[i], x[i, i], x[:, i]), some("float32", 4, 3), np.int32(7))
-_add("gather.of_empty", lambda x, i: x.at[i].get(mode="fill", fill_value=3), np.zeros((0, 3), np.float32), np.array([0, 1], np.int32))
-_add("gather.no_slices", lambda x, i: x[i], np.zeros((4, 0), np.float32), np.array([0, 9], np.int32))
-_add("gather.one_row", lambda x, i: (x[i], jnp.take(x, i, axis=0)), some("float32", 1, 3), np.array([0, 1, -1, -2], np.int32))
-_add("gather.take_modes", lambda x, i: (jnp.take(x, i), jnp.take(x, i, mode="clip"), jnp.take(x, i, mode="wrap")), some("float32", 4, 3), np.array([0, 11, 12, -1, -13, 99], np.int32))
-_add("gather.choose", lambda i, x: jnp.choose(i, [x, x + 1, x + 2], mode="clip"), np.array([0, 2, 5, -1], np.int32), some("float32", 4))
+_add(
+    "gather.of_empty",
+    lambda x, i: x.at[i].get(mode="fill", fill_value=3),
+    np.zeros((0, 3), np.float32),
+    np.array([0, 1], np.int32),
+)
+_add(
+    "gather.no_slices", lambda x, i: x[i], np.zeros((4, 0), np.float32), np.array([0, 9], np.int32)
+)
+_add(
+    "gather.one_row",
+    lambda x, i: (x[i], jnp.take(x, i, axis=0)),
+    some("float32", 1, 3),
+    np.array([0, 1, -1, -2], np.int32),
+)
+_add(
+    "gather.take_modes",
+    lambda x, i: (jnp.take(x, i), jnp.take(x, i, mode="clip"), jnp.take(x, i, mode="wrap")),
+    some("float32", 4, 3),
+    np.array([0, 11, 12, -1, -13, 99], np.int32),
+)
+_add(
+    "gather.choose",
+    lambda i, x: jnp.choose(i, [x, x + 1, x + 2], mode="clip"),
+    np.array([0, 2, 5, -1], np.int32),
+    some("float32", 4),
+)
 _add("gather.one_hot", lambda i: jax.nn.one_hot(i, 4), np.array([0, 3, 4, -1], np.int32))
-_add("scatter.of_empty", lambda x, i: x.at[i].add(1.0), np.zeros((0, 3), np.float32), np.array([0, 1], np.int32))
-_add("slice.of_empty", lambda x, i: lax.dynamic_slice(x, (i, i), (0, 2)), np.zeros((0, 3), np.float32), np.int32(4))
-_add("slice.empty_of", lambda x, i: lax.dynamic_update_slice(x, jnp.zeros((0, 2), x.dtype), (i, i)), some("float32", 4, 3), np.int32(4))
-_add("slice.negative", lambda x, i: (lax.dynamic_slice(x, (i, i + 9), (2, 2)), lax.dynamic_index_in_dim(x, i), lax.dynamic_update_index_in_dim(x, x[0], i, 0)), some("float32", 4, 3), np.int32(-7))
-_add("slice.rank_4", lambda x, i: (lax.dynamic_slice(x, (i, 0, i, i), (1, 3, 2, 2)), lax.dynamic_update_slice(x, x[:1, :2, :2, :2], (i, i, 0, i))), some("float32", 3, 3, 4, 4), np.int32(2))
+_add(
+    "scatter.of_empty",
+    lambda x, i: x.at[i].add(1.0),
+    np.zeros((0, 3), np.float32),
+    np.array([0, 1], np.int32),
+)
+_add(
+    "slice.of_empty",
+    lambda x, i: lax.dynamic_slice(x, (i, i), (0, 2)),
+    np.zeros((0, 3), np.float32),
+    np.int32(4),
+)
+_add(
+    "slice.empty_of",
+    lambda x, i: lax.dynamic_update_slice(x, jnp.zeros((0, 2), x.dtype), (i, i)),
+    some("float32", 4, 3),
+    np.int32(4),
+)
+_add(
+    "slice.negative",
+    lambda x, i: (
+        lax.dynamic_slice(x, (i, i + 9), (2, 2)),
+        lax.dynamic_index_in_dim(x, i),
+        lax.dynamic_update_index_in_dim(x, x[0], i, 0),
+    ),
+    some("float32", 4, 3),
+    np.int32(-7),
+)
+_add(
+    "slice.rank_4",
+    lambda x, i: (
+        lax.dynamic_slice(x, (i, 0, i, i), (1, 3, 2, 2)),
+        lax.dynamic_update_slice(x, x[:1, :2, :2, :2], (i, i, 0, i)),
+    ),
+    some("float32", 3, 3, 4, 4),
+    np.int32(2),
+)
 for _word in ("segment_sum", "segment_prod", "segment_max", "segment_min"):
     for _name in ("float32", "int32"):
         _add(
@@ -826,31 +1099,144 @@ for (_word, (_function, _start)), (_kind, _options), _name in product(
         ),
         some(_name, 6, 7),
     )
-_add("window.nan.float32", lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "SAME"), lax.reduce_window(x, jnp.inf, lax.min, (2,), (1,), "SAME")), np.array([1, NAN, 3, -0.0, 0.0, INF, -INF, 2], np.float32))
-_add("window.init.float32", lambda x: lax.reduce_window(x, np.float32(0.5), lax.max, (2, 2), (2, 2), "SAME"), some("float32", 5, 5))
-_add("window.custom.float32", lambda x: lax.reduce_window(x, np.float32(0), lambda a, b: a + b * b, (2,), (1,), "VALID"), some("float32", 9))
-_add("window.two.float32", lambda x, y: lax.reduce_window((x, y), (np.float32(0), np.float32(-INF)), lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])), (2,), (1,), "VALID"), some("float32", 9), some("float32", 9, seed=1))
-_add("window.empty.float32", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3), (1, 1), "VALID"), some("float32", 3, 2))
-_add("window.or.bool", lambda x: lax.reduce_window(x, np.False_, lax.bitwise_or, (2, 2), (1, 1), "VALID"), some("bool", 5, 5))
-_add("window.rank_4.float32", lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"), some("float32", 2, 7, 7, 3))
-_add("window.rank_5.float32", lambda x: lax.reduce_window(x, np.float32(0), lax.add, (1, 2, 2, 2, 1), (1, 2, 2, 2, 1), "SAME"), some("float32", 1, 5, 5, 5, 2))
-_add("window.max_grad.float32", jax.grad(lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") ** 2).sum()), np.round(some("float32", 1, 6, 6, 2)))
-_add("window.max_grad_overlapping.float32", jax.grad(lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (3,), (1,), "VALID") ** 2).sum()), np.round(some("float32", 16)))
-_add("window.min_grad.float32", jax.grad(lambda x: (lax.reduce_window(x, jnp.inf, lax.min, (2, 2), (2, 2), ((1, 1), (0, 0))) ** 2).sum()), np.round(some("float32", 6, 6)))
-_add("window.max_jvp.float32", lambda x: jax.jvp(lambda y: lax.reduce_window(y, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID"), (x,), (x * 2,)), np.round(some("float32", 5, 5)))
-_add("window.mean_grad.float32", jax.grad(lambda x: (lax.reduce_window(x, 0.0, lax.add, (3, 3), (2, 2), "SAME") ** 2).sum()), some("float32", 6, 6))
+_add(
+    "window.nan.float32",
+    lambda x: (
+        lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "SAME"),
+        lax.reduce_window(x, jnp.inf, lax.min, (2,), (1,), "SAME"),
+    ),
+    np.array([1, NAN, 3, -0.0, 0.0, INF, -INF, 2], np.float32),
+)
+_add(
+    "window.init.float32",
+    lambda x: lax.reduce_window(x, np.float32(0.5), lax.max, (2, 2), (2, 2), "SAME"),
+    some("float32", 5, 5),
+)
+_add(
+    "window.custom.float32",
+    lambda x: lax.reduce_window(x, np.float32(0), lambda a, b: a + b * b, (2,), (1,), "VALID"),
+    some("float32", 9),
+)
+_add(
+    "window.two.float32",
+    lambda x, y: lax.reduce_window(
+        (x, y),
+        (np.float32(0), np.float32(-INF)),
+        lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])),
+        (2,),
+        (1,),
+        "VALID",
+    ),
+    some("float32", 9),
+    some("float32", 9, seed=1),
+)
+_add(
+    "window.empty.float32",
+    lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3), (1, 1), "VALID"),
+    some("float32", 3, 2),
+)
+_add(
+    "window.or.bool",
+    lambda x: lax.reduce_window(x, np.False_, lax.bitwise_or, (2, 2), (1, 1), "VALID"),
+    some("bool", 5, 5),
+)
+_add(
+    "window.rank_4.float32",
+    lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+    some("float32", 2, 7, 7, 3),
+)
+_add(
+    "window.rank_5.float32",
+    lambda x: lax.reduce_window(
+        x, np.float32(0), lax.add, (1, 2, 2, 2, 1), (1, 2, 2, 2, 1), "SAME"
+    ),
+    some("float32", 1, 5, 5, 5, 2),
+)
+_add(
+    "window.max_grad.float32",
+    jax.grad(
+        lambda x: (
+            lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") ** 2
+        ).sum()
+    ),
+    np.round(some("float32", 1, 6, 6, 2)),
+)
+_add(
+    "window.max_grad_overlapping.float32",
+    jax.grad(lambda x: (lax.reduce_window(x, -jnp.inf, lax.max, (3,), (1,), "VALID") ** 2).sum()),
+    np.round(some("float32", 16)),
+)
+_add(
+    "window.min_grad.float32",
+    jax.grad(
+        lambda x: (
+            lax.reduce_window(x, jnp.inf, lax.min, (2, 2), (2, 2), ((1, 1), (0, 0))) ** 2
+        ).sum()
+    ),
+    np.round(some("float32", 6, 6)),
+)
+_add(
+    "window.max_jvp.float32",
+    lambda x: jax.jvp(
+        lambda y: lax.reduce_window(y, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID"), (x,), (x * 2,)
+    ),
+    np.round(some("float32", 5, 5)),
+)
+_add(
+    "window.mean_grad.float32",
+    jax.grad(lambda x: (lax.reduce_window(x, 0.0, lax.add, (3, 3), (2, 2), "SAME") ** 2).sum()),
+    some("float32", 6, 6),
+)
 
 _CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "plain": ((2, 3, 8, 9), (4, 3, 3, 3), {"window_strides": (1, 1), "padding": "VALID"}),
     "strided": ((2, 3, 8, 9), (4, 3, 3, 2), {"window_strides": (2, 3), "padding": "SAME"}),
-    "dilated": ((1, 3, 8, 9), (4, 3, 2, 2), {"window_strides": (1, 1), "padding": "SAME", "rhs_dilation": (2, 3)}),
-    "transposed": ((1, 3, 5, 5), (4, 3, 3, 3), {"window_strides": (1, 1), "padding": ((2, 1), (1, 2)), "lhs_dilation": (2, 2)}),
-    "all": ((1, 4, 7, 6), (6, 2, 2, 3), {"window_strides": (2, 1), "padding": ((3, -1), (1, 2)), "lhs_dilation": (2, 1), "rhs_dilation": (1, 2), "feature_group_count": 2}),
-    "grouped": ((2, 6, 5, 5), (6, 2, 3, 3), {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 3}),
-    "depthwise": ((2, 6, 5, 5), (6, 1, 3, 3), {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 6}),
-    "depthwise_many": ((2, 3, 5, 5), (6, 1, 3, 3), {"window_strides": (2, 2), "padding": "SAME", "feature_group_count": 3}),
-    "batch_grouped": ((4, 3, 5, 5), (6, 3, 3, 3), {"window_strides": (1, 1), "padding": "SAME", "batch_group_count": 2}),
-    "negative": ((1, 2, 8, 8), (3, 2, 3, 3), {"window_strides": (1, 1), "padding": ((-2, 1), (-1, -1))}),
+    "dilated": (
+        (1, 3, 8, 9),
+        (4, 3, 2, 2),
+        {"window_strides": (1, 1), "padding": "SAME", "rhs_dilation": (2, 3)},
+    ),
+    "transposed": (
+        (1, 3, 5, 5),
+        (4, 3, 3, 3),
+        {"window_strides": (1, 1), "padding": ((2, 1), (1, 2)), "lhs_dilation": (2, 2)},
+    ),
+    "all": (
+        (1, 4, 7, 6),
+        (6, 2, 2, 3),
+        {
+            "window_strides": (2, 1),
+            "padding": ((3, -1), (1, 2)),
+            "lhs_dilation": (2, 1),
+            "rhs_dilation": (1, 2),
+            "feature_group_count": 2,
+        },
+    ),
+    "grouped": (
+        (2, 6, 5, 5),
+        (6, 2, 3, 3),
+        {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 3},
+    ),
+    "depthwise": (
+        (2, 6, 5, 5),
+        (6, 1, 3, 3),
+        {"window_strides": (1, 1), "padding": "SAME", "feature_group_count": 6},
+    ),
+    "depthwise_many": (
+        (2, 3, 5, 5),
+        (6, 1, 3, 3),
+        {"window_strides": (2, 2), "padding": "SAME", "feature_group_count": 3},
+    ),
+    "batch_grouped": (
+        (4, 3, 5, 5),
+        (6, 3, 3, 3),
+        {"window_strides": (1, 1), "padding": "SAME", "batch_group_count": 2},
+    ),
+    "negative": (
+        (1, 2, 8, 8),
+        (3, 2, 3, 3),
+        {"window_strides": (1, 1), "padding": ((-2, 1), (-1, -1))},
+    ),
     "line": ((2, 3, 11), (4, 3, 3), {"window_strides": (2,), "padding": "SAME"}),
     "volume": ((1, 2, 5, 5, 4), (3, 2, 2, 3, 2), {"window_strides": (1, 2, 1), "padding": "SAME"}),
     "point": ((2, 3), (4, 3), {"window_strides": (), "padding": ()}),
@@ -858,7 +1244,8 @@ _CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]
     "too_small": ((1, 3, 2, 2), (4, 3, 3, 3), {"window_strides": (1, 1), "padding": "VALID"}),
 }
 for (_word, (_left, _right, _options)), _name in product(
-    _CONVOLUTIONS.items(), ("float32", "bfloat16", "float16", "float64", "int8", "int32", "complex64")
+    _CONVOLUTIONS.items(),
+    ("float32", "bfloat16", "float16", "float64", "int8", "int32", "complex64"),
 ):
     _add(
         f"conv.{_word}.{_name}",
@@ -866,13 +1253,67 @@ for (_word, (_left, _right, _options)), _name in product(
         some(_name, *_left),
         some(_name, *_right, seed=1),
     )
-_add("conv.nhwc.float32", lambda x, y: lax.conv_general_dilated(x, y, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), some("float32", 2, 9, 9, 3), some("float32", 3, 3, 3, 5, seed=1))
-_add("conv.reversed.float32", lambda x, y: lax.conv_transpose(x, y, (2, 2), "SAME", transpose_kernel=True, dimension_numbers=("NHWC", "HWIO", "NHWC")), some("float32", 2, 5, 5, 3), some("float32", 3, 3, 5, 3, seed=1))
-_add("conv.wider.int8", lambda x, y: lax.conv_general_dilated(x, y, (1, 1), "SAME", preferred_element_type=jnp.int32), edges("int8")[:32].reshape(1, 2, 4, 4), edges("int8")[:24].reshape(3, 2, 2, 2))
-_add("conv.grad.float32", jax.grad(lambda x, y: (lax.conv_general_dilated(x, y, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) ** 2).sum(), (0, 1)), some("float32", 2, 7, 7, 3), some("float32", 3, 3, 3, 4, seed=1))
-_add("conv.grad_grouped.float32", jax.grad(lambda x, y: (lax.conv_general_dilated(x, y, (2, 1), "SAME", feature_group_count=2, rhs_dilation=(1, 2)) ** 2).sum(), (0, 1)), some("float32", 2, 4, 7, 7), some("float32", 6, 2, 3, 3, seed=1))
-_add("conv.patches.float32", lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID"), some("float32", 1, 3, 5, 5))
-_add("conv.nan.float32", lambda x, y: lax.conv_general_dilated(x, y, (1,), "SAME"), np.array([[[1, NAN, 3, INF, 0, 1]]], np.float32), np.array([[[0, 1, 0]]], np.float32))
+_add(
+    "conv.nhwc.float32",
+    lambda x, y: lax.conv_general_dilated(
+        x, y, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    ),
+    some("float32", 2, 9, 9, 3),
+    some("float32", 3, 3, 3, 5, seed=1),
+)
+_add(
+    "conv.reversed.float32",
+    lambda x, y: lax.conv_transpose(
+        x, y, (2, 2), "SAME", transpose_kernel=True, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    ),
+    some("float32", 2, 5, 5, 3),
+    some("float32", 3, 3, 5, 3, seed=1),
+)
+_add(
+    "conv.wider.int8",
+    lambda x, y: lax.conv_general_dilated(x, y, (1, 1), "SAME", preferred_element_type=jnp.int32),
+    edges("int8")[:32].reshape(1, 2, 4, 4),
+    edges("int8")[:24].reshape(3, 2, 2, 2),
+)
+_add(
+    "conv.grad.float32",
+    jax.grad(
+        lambda x, y: (
+            lax.conv_general_dilated(
+                x, y, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )
+            ** 2
+        ).sum(),
+        (0, 1),
+    ),
+    some("float32", 2, 7, 7, 3),
+    some("float32", 3, 3, 3, 4, seed=1),
+)
+_add(
+    "conv.grad_grouped.float32",
+    jax.grad(
+        lambda x, y: (
+            lax.conv_general_dilated(
+                x, y, (2, 1), "SAME", feature_group_count=2, rhs_dilation=(1, 2)
+            )
+            ** 2
+        ).sum(),
+        (0, 1),
+    ),
+    some("float32", 2, 4, 7, 7),
+    some("float32", 6, 2, 3, 3, seed=1),
+)
+_add(
+    "conv.patches.float32",
+    lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID"),
+    some("float32", 1, 3, 5, 5),
+)
+_add(
+    "conv.nan.float32",
+    lambda x, y: lax.conv_general_dilated(x, y, (1,), "SAME"),
+    np.array([[[1, NAN, 3, INF, 0, 1]]], np.float32),
+    np.array([[[0, 1, 0]]], np.float32),
+)
 
 _PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any]] = {
     "matrix": ((5, 7), (7, 3), (((1,), (0,)), ((), ()))),
@@ -902,20 +1343,58 @@ for _name, _wide in (
 ):  # fmt: skip
     _add(
         f"dot.{_name}_to_{_wide}",
-        lambda x, y, w=_wide: lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=dtype_of(w)),
+        lambda x, y, w=_wide: lax.dot_general(
+            x, y, (((1,), (0,)), ((), ())), preferred_element_type=dtype_of(w)
+        ),
         np.resize(edges(_name), (4, 9)) if _name in INTEGERS else some(_name, 4, 9),
         some(_name, 9, 4, seed=1),
     )
+for _name, _wide in product(("bool", *INTEGERS), ("int32", "int64", "uint64", *FLOATS[1:])):
+    _add(
+        f"dot.converted.{_name}.{_wide}",
+        lambda x, y, w=_wide: (
+            x.astype(dtype_of(w)) @ y.astype(dtype_of(w)),
+            x.astype(dtype_of(w)) @ x.astype(dtype_of(w)).T,
+        ),
+        np.resize(edges(_name) // 2 if _name != "bool" else edges(_name), (4, 9)),
+        some("float32", 9, 4),
+    )
 _add("dot.overflow.int8", lambda x: lax.dot(x, x), np.full((20, 20), 100, np.int8))
 _add("dot.overflow.int32", lambda x: lax.dot(x, x), np.full((20, 20), 2**30 + 7, np.int32))
-_add("dot.mixed", lambda x, y: lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.int32), edges("uint8")[:24].reshape(4, 6), edges("int8")[:24].reshape(6, 4))
-_add("dot.nan.float32", lambda x, y: x @ y, np.array([[1, NAN, 0], [0, 0, 0], [INF, 0, 1]], np.float32), np.array([[0, 1, 2], [0, 0, 0], [-0.0, 3, 4]], np.float32))
-_add("dot.precise.float32", lambda x, y: jnp.dot(x, y, precision="highest"), some("float32", 40, 40) * 1e3, some("float32", 40, 40, seed=1))
-_add("dot.einsum.float32", lambda x, y: jnp.einsum("bhqd,bhkd->bhqk", x, y), some("float32", 2, 3, 4, 5), some("float32", 2, 3, 6, 5, seed=1))
-_add("dot.diagonal.float32", lambda x: (jnp.einsum("ii->i", x), jnp.trace(x)), some("float32", 4, 4))
+_add(
+    "dot.mixed",
+    lambda x, y: lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.int32),
+    edges("uint8")[:24].reshape(4, 6),
+    edges("int8")[:24].reshape(6, 4),
+)
+_add(
+    "dot.nan.float32",
+    lambda x, y: x @ y,
+    np.array([[1, NAN, 0], [0, 0, 0], [INF, 0, 1]], np.float32),
+    np.array([[0, 1, 2], [0, 0, 0], [-0.0, 3, 4]], np.float32),
+)
+_add(
+    "dot.precise.float32",
+    lambda x, y: jnp.dot(x, y, precision="highest"),
+    some("float32", 40, 40) * 1e3,
+    some("float32", 40, 40, seed=1),
+)
+_add(
+    "dot.einsum.float32",
+    lambda x, y: jnp.einsum("bhqd,bhkd->bhqk", x, y),
+    some("float32", 2, 3, 4, 5),
+    some("float32", 2, 3, 6, 5, seed=1),
+)
+_add(
+    "dot.diagonal.float32", lambda x: (jnp.einsum("ii->i", x), jnp.trace(x)), some("float32", 4, 4)
+)
 _add("dot.kron.float32", jnp.kron, some("float32", 2, 3), some("float32", 3, 2, seed=1))
 _add("dot.power.float32", lambda x: jnp.linalg.matrix_power(x, 5), some("float32", 4, 4))
-_add("dot.norms.float32", lambda x: (jnp.linalg.norm(x), jnp.linalg.norm(x, 1), jnp.linalg.norm(x, jnp.inf, axis=0)), some("float32", 4, 4))
+_add(
+    "dot.norms.float32",
+    lambda x: (jnp.linalg.norm(x), jnp.linalg.norm(x, 1), jnp.linalg.norm(x, jnp.inf, axis=0)),
+    some("float32", 4, 4),
+)
 _add("dot.expm.float32", lambda x: jnp.cross(x, x[::-1]), some("float32", 4, 3))
 
 # Shapes
@@ -932,53 +1411,150 @@ for _name in EVERY:
     )
     _add(
         f"shape.moved.{_name}",
-        lambda x: (x.T, x[::-1], x[:, ::-1], x.reshape(4, 3), jnp.roll(x, 1, 0), x[::2, 1::2], x.ravel()),
+        lambda x: (
+            x.T,
+            x[::-1],
+            x[:, ::-1],
+            x.reshape(4, 3),
+            jnp.roll(x, 1, 0),
+            x[::2, 1::2],
+            x.ravel(),
+        ),
         some(_name, 3, 4),
     )
     _add(
         f"shape.joined.{_name}",
-        lambda x, y: (jnp.concatenate([x, y]), jnp.stack([x, x], 1), jnp.tile(x, (2, 2)), jnp.repeat(y, 2, 1)),
+        lambda x, y: (
+            jnp.concatenate([x, y]),
+            jnp.stack([x, x], 1),
+            jnp.tile(x, (2, 2)),
+            jnp.repeat(y, 2, 1),
+        ),
         some(_name, 3, 4),
         some(_name, 2, 4, seed=1),
     )
-    _add(f"shape.scalar.{_name}", lambda x: (x, x.reshape(1, 1), jnp.broadcast_to(x, (3, 2))), some(_name))
+    _add(
+        f"shape.scalar.{_name}",
+        lambda x: (x, x.reshape(1, 1), jnp.broadcast_to(x, (3, 2))),
+        some(_name),
+    )
     _add(
         f"shape.chosen.{_name}",
-        lambda m, x: (jnp.where(m, x, x[::-1]), lax.select_n(m, x, x[::-1]), lax.select(m[0], x, x[::-1])),
+        lambda m, x: (
+            jnp.where(m, x, x[::-1]),
+            lax.select_n(m, x, x[::-1]),
+            lax.select(m[0], x, x[::-1]),
+        ),
         some("bool", 5),
         some(_name, 5),
     )
     _add(f"shape.same.{_name}", lambda x: x, edges(_name))
     _add(
         f"shape.triangles.{_name}",
-        lambda x: (jnp.tril(x), jnp.triu(x, 1), jnp.diag(x[0]), jnp.diagonal(x), jnp.flipud(x), jnp.rot90(x)),
+        lambda x: (
+            jnp.tril(x),
+            jnp.triu(x, 1),
+            jnp.diag(x[0]),
+            jnp.diagonal(x),
+            jnp.flipud(x),
+            jnp.rot90(x),
+        ),
         some(_name, 3, 4),
     )
     if _name != "bool":
-        _add(f"iota.{_name}", lambda x: (lax.iota(x.dtype, 300), lax.broadcasted_iota(x.dtype, (3, 4), 1), lax.broadcasted_iota(x.dtype, (3, 4), 0)), some(_name, 1))
-    _add(f"control.kept.{_name}", lambda x: lax.fori_loop(0, 3, lambda i, c: c[::-1], x), some(_name, 4))
+        _add(
+            f"iota.{_name}",
+            lambda x: (
+                lax.iota(x.dtype, 300),
+                lax.broadcasted_iota(x.dtype, (3, 4), 1),
+                lax.broadcasted_iota(x.dtype, (3, 4), 0),
+            ),
+            some(_name, 1),
+        )
+    _add(
+        f"control.kept.{_name}",
+        lambda x: lax.fori_loop(0, 3, lambda i, c: c[::-1], x),
+        some(_name, 4),
+    )
 for _name in ("float32", "int32", "bool", "uint8", "bfloat16"):
     _none, _more = np.zeros((0, 4), dtype_of(_name)), some(_name, 3, 4)
     _add(f"empty.joined.{_name}", lambda x, y: jnp.concatenate([x, y, x]), _none, _more)
-    _add(f"empty.moved.{_name}", lambda x: (x.T, x[::-1], x.reshape(4, 0), x.reshape(2, 0, 3)), _none)
-    _add(f"empty.padded.{_name}", lambda x: lax.pad(x, jnp.asarray(1, x.dtype), ((1, 2, 0), (0, 0, 1))), _none)
-    _add(f"empty.padded_away.{_name}", lambda x: lax.pad(x, jnp.asarray(1, x.dtype), ((-3, 0, 0), (0, 0, 0))), _more)
-    _add(f"empty.plain.{_name}", lambda x: (x == x, jnp.where(x == x, x, x), x.astype(jnp.float32)), _none)
+    _add(
+        f"empty.moved.{_name}", lambda x: (x.T, x[::-1], x.reshape(4, 0), x.reshape(2, 0, 3)), _none
+    )
+    _add(
+        f"empty.padded.{_name}",
+        lambda x: lax.pad(x, jnp.asarray(1, x.dtype), ((1, 2, 0), (0, 0, 1))),
+        _none,
+    )
+    _add(
+        f"empty.padded_away.{_name}",
+        lambda x: lax.pad(x, jnp.asarray(1, x.dtype), ((-3, 0, 0), (0, 0, 0))),
+        _more,
+    )
+    _add(
+        f"empty.plain.{_name}",
+        lambda x: (x == x, jnp.where(x == x, x, x), x.astype(jnp.float32)),
+        _none,
+    )
     _add(f"empty.sorted.{_name}", lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1)), _none)
     _add(f"empty.reversed.{_name}", lambda x: (x[:0], x[3:], x[:0, ::-1]), _more)
 _add("empty.running", lambda x: (jnp.cumsum(x, 0), jnp.cumsum(x, 1)), np.zeros((0, 4), np.float32))
-_add("empty.scan", lambda x: lax.scan(lambda c, y: (c + y, c), jnp.zeros(4, x.dtype), x), np.zeros((0, 4), np.float32))
-_add("empty.random", lambda k: jax.random.normal(jax.random.wrap_key_data(k), (0, 3)), np.array([1, 2], np.uint32))
+_add(
+    "empty.scan",
+    lambda x: lax.scan(lambda c, y: (c + y, c), jnp.zeros(4, x.dtype), x),
+    np.zeros((0, 4), np.float32),
+)
+_add(
+    "empty.random",
+    lambda k: jax.random.normal(jax.random.wrap_key_data(k), (0, 3)),
+    np.array([1, 2], np.uint32),
+)
 _add("empty.fft", lambda x: jnp.fft.fft(x), np.zeros((0, 4), np.complex64))
-_add("shape.rank_8", lambda x: (x.transpose(7, 0, 6, 1, 5, 2, 4, 3), x.sum((0, 3, 5)), x[..., ::-1]), some("float32", 2, 1, 3, 2, 1, 2, 2, 3))
-_add("shape.rank_12", lambda x: (x.transpose(*range(11, -1, -1)) + 1, x.max(tuple(range(0, 12, 2)))), some("float32", *(2, 1) * 6))
+_add(
+    "shape.rank_8",
+    lambda x: (x.transpose(7, 0, 6, 1, 5, 2, 4, 3), x.sum((0, 3, 5)), x[..., ::-1]),
+    some("float32", 2, 1, 3, 2, 1, 2, 2, 3),
+)
+_add(
+    "shape.rank_12",
+    lambda x: (x.transpose(*range(11, -1, -1)) + 1, x.max(tuple(range(0, 12, 2)))),
+    some("float32", *(2, 1) * 6),
+)
 _add("shape.meshgrid", lambda x, y: jnp.meshgrid(x, y), some("float32", 3), some("float32", 4))
-_add("shape.linspace", lambda x: (jnp.linspace(x, x * 3, 7), jnp.logspace(0, x, 4), jnp.geomspace(1, 9, 5)), np.float32(2.5))
-_add("shape.arange", lambda x: (jnp.arange(7) + x, jnp.arange(0.5, 4.5, 0.75) * x, jnp.eye(3, 4, 1) * x), np.float32(2.5))
+_add(
+    "shape.linspace",
+    lambda x: (jnp.linspace(x, x * 3, 7), jnp.logspace(0, x, 4), jnp.geomspace(1, 9, 5)),
+    np.float32(2.5),
+)
+_add(
+    "shape.arange",
+    lambda x: (jnp.arange(7) + x, jnp.arange(0.5, 4.5, 0.75) * x, jnp.eye(3, 4, 1) * x),
+    np.float32(2.5),
+)
 _add("shape.split", lambda x: jnp.split(x, 3, axis=1), some("float32", 4, 6))
-_add("shape.cases", lambda i, x: lax.select_n(i, x, x + 1, x + 2, x + 3), np.array([0, 3, 1, 2], np.int32), some("float32", 4))
-_add("shape.insert", lambda x: (jnp.insert(x, 2, 9.0), jnp.delete(x, 1), jnp.append(x, x)), some("float32", 5))
-_add("shape.polynomials", lambda x: (jnp.polyval(x, x), jnp.convolve(x, x), jnp.correlate(x, x), jnp.vander(x), jnp.interp(x, jnp.sort(x), x)), some("float32", 5))
+_add(
+    "shape.cases",
+    lambda i, x: lax.select_n(i, x, x + 1, x + 2, x + 3),
+    np.array([0, 3, 1, 2], np.int32),
+    some("float32", 4),
+)
+_add(
+    "shape.insert",
+    lambda x: (jnp.insert(x, 2, 9.0), jnp.delete(x, 1), jnp.append(x, x)),
+    some("float32", 5),
+)
+_add(
+    "shape.polynomials",
+    lambda x: (
+        jnp.polyval(x, x),
+        jnp.convolve(x, x),
+        jnp.correlate(x, x),
+        jnp.vander(x),
+        jnp.interp(x, jnp.sort(x), x),
+    ),
+    some("float32", 5),
+)
 
 # Control flow
 
@@ -990,15 +1566,50 @@ def _loop(count: Array, x: Array) -> Array:
 _add("control.while", _loop, np.int32(6), some("float32", 3))
 _add("control.while_never", _loop, np.int32(-1), some("float32", 3))
 _add("control.while_each", jax.vmap(_loop), np.array([0, 3, 1], np.int32), some("float32", 3))
-_add("control.until", lambda x: lax.while_loop(lambda c: (c < 100).all(), lambda c: c * 3, x), np.array([1, 2.5], np.float32))
-_add("control.fori", lambda n, x: lax.fori_loop(0, n, lambda i, c: c + i, x), np.int32(9), np.int32(2))
-_add("control.fori_backwards", lambda n, x: lax.fori_loop(n, 0, lambda i, c: c + i, x), np.int32(9), np.int32(2))
-_add("control.scan", lambda x: lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x), some("float32", 5, 3))
-_add("control.scan_reverse", lambda x: lax.scan(lambda c, y: (c * 0.5 + y, (c, y)), x[0], x, reverse=True), some("float32", 5, 3))
-_add("control.scan_unrolled", lambda x: lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x, unroll=2), some("float32", 5, 3))
-_add("control.scan_carry_array", lambda x: lax.scan(lambda c, i: (c.at[i].add(c[i - 1]), c.sum()), x, jnp.arange(5)), some("float32", 5))
+_add(
+    "control.until",
+    lambda x: lax.while_loop(lambda c: (c < 100).all(), lambda c: c * 3, x),
+    np.array([1, 2.5], np.float32),
+)
+_add(
+    "control.fori",
+    lambda n, x: lax.fori_loop(0, n, lambda i, c: c + i, x),
+    np.int32(9),
+    np.int32(2),
+)
+_add(
+    "control.fori_backwards",
+    lambda n, x: lax.fori_loop(n, 0, lambda i, c: c + i, x),
+    np.int32(9),
+    np.int32(2),
+)
+_add(
+    "control.scan",
+    lambda x: lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x),
+    some("float32", 5, 3),
+)
+_add(
+    "control.scan_reverse",
+    lambda x: lax.scan(lambda c, y: (c * 0.5 + y, (c, y)), x[0], x, reverse=True),
+    some("float32", 5, 3),
+)
+_add(
+    "control.scan_unrolled",
+    lambda x: lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x, unroll=2),
+    some("float32", 5, 3),
+)
+_add(
+    "control.scan_carry_array",
+    lambda x: lax.scan(lambda c, i: (c.at[i].add(c[i - 1]), c.sum()), x, jnp.arange(5)),
+    some("float32", 5),
+)
 _add("control.map", lambda x: lax.map(lambda y: jnp.sort(y), x), some("float32", 4, 6))
-_add("control.swap", lambda x, y: lax.fori_loop(0, 5, lambda i, c: (c[1], c[0] + c[1]), (x, y)), np.int32(0), np.int32(1))
+_add(
+    "control.swap",
+    lambda x, y: lax.fori_loop(0, 5, lambda i, c: (c[1], c[0] + c[1]), (x, y)),
+    np.int32(0),
+    np.int32(1),
+)
 for _index in (-5, -1, 0, 1, 2, 3, 99, 2**31 - 1, -(2**31)):
     _add(
         f"control.switch.{_index}",
@@ -1006,15 +1617,61 @@ for _index in (-5, -1, 0, 1, 2, 3, 99, 2**31 - 1, -(2**31)):
         np.int32(_index),
         some("float32", 3),
     )
-_add("control.switch_each", jax.vmap(lambda i, x: lax.switch(i, [lambda y: y + 1, lambda y: y * 2], x)), np.array([-1, 0, 1, 7], np.int32), some("float32", 4))
-_add("control.switch_clamp.int64", lambda i, x: lax.switch(i, [lambda y: y + 1, lambda y: y * 2], x), np.int64(2**32), some("float32", 3))
-_add("control.cond", lambda p, x: lax.cond(p > 0, lambda y: y + 1, lambda y: jnp.sort(y), x), np.float32(NAN), some("float32", 5))
-_add("control.cond_one", lambda p, x: lax.cond(p, lambda y: (y, y[0]), lambda y: (y * 2, y[1]), x), np.True_, some("float32", 5))
-_add("control.cond_each", jax.vmap(lambda p, x: lax.cond(p, lambda y: 1 / y, lambda y: y, x)), np.array([True, False]), np.array([2, 0], np.float32))
-_add("control.nested", lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(0, i, lambda j, d: d + j, c), x), np.int32(1))
-_add("control.grad_scan", jax.grad(lambda x: lax.scan(lambda c, y: (jnp.tanh(c * y), c), x[0], x)[0].sum()), some("float32", 5, 3))
+_add(
+    "control.switch_each",
+    jax.vmap(lambda i, x: lax.switch(i, [lambda y: y + 1, lambda y: y * 2], x)),
+    np.array([-1, 0, 1, 7], np.int32),
+    some("float32", 4),
+)
+_add(
+    "control.switch_clamp.int64",
+    lambda i, x: lax.switch(i, [lambda y: y + 1, lambda y: y * 2], x),
+    np.int64(2**32),
+    some("float32", 3),
+)
+_add(
+    "control.cond",
+    lambda p, x: lax.cond(p > 0, lambda y: y + 1, lambda y: jnp.sort(y), x),
+    np.float32(NAN),
+    some("float32", 5),
+)
+_add(
+    "control.cond_one",
+    lambda p, x: lax.cond(p, lambda y: (y, y[0]), lambda y: (y * 2, y[1]), x),
+    np.True_,
+    some("float32", 5),
+)
+_add(
+    "control.cond_each",
+    jax.vmap(lambda p, x: lax.cond(p, lambda y: 1 / y, lambda y: y, x)),
+    np.array([True, False]),
+    np.array([2, 0], np.float32),
+)
+_add(
+    "control.nested",
+    lambda x: lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(0, i, lambda j, d: d + j, c), x),
+    np.int32(1),
+)
+_add(
+    "control.grad_scan",
+    jax.grad(lambda x: lax.scan(lambda c, y: (jnp.tanh(c * y), c), x[0], x)[0].sum()),
+    some("float32", 5, 3),
+)
 _add("control.checkpoint", jax.grad(jax.checkpoint(lambda x: jnp.sin(x).sum())), some("float32", 5))
-_add("control.bisection", lambda x: lax.while_loop(lambda c: c[1] - c[0] > 1e-5, lambda c: lax.cond((c[0] + c[1]) ** 2 / 4 > x, lambda d: (d[0], (d[0] + d[1]) / 2), lambda d: ((d[0] + d[1]) / 2, d[1]), c), (jnp.zeros_like(x), x)), np.float32(2))
+_add(
+    "control.bisection",
+    lambda x: lax.while_loop(
+        lambda c: c[1] - c[0] > 1e-5,
+        lambda c: lax.cond(
+            (c[0] + c[1]) ** 2 / 4 > x,
+            lambda d: (d[0], (d[0] + d[1]) / 2),
+            lambda d: ((d[0] + d[1]) / 2, d[1]),
+            c,
+        ),
+        (jnp.zeros_like(x), x),
+    ),
+    np.float32(2),
+)
 
 # Random numbers
 
@@ -1063,7 +1720,11 @@ for _impl, _words in _KEYS.items():
             lambda k, f=_function, i=_impl: f(jax.random.wrap_key_data(k, impl=i)),
             np.array([17, 42, 2**32 - 1, 5][:_words], np.uint32),
         )
-_add("random.large", lambda k: jax.random.bits(jax.random.wrap_key_data(k), (1031,)), np.array([3, 4], np.uint32))
+_add(
+    "random.large",
+    lambda k: jax.random.bits(jax.random.wrap_key_data(k), (1031,)),
+    np.array([3, 4], np.uint32),
+)
 _add("random.seeded", lambda s: jax.random.key_data(jax.random.key(s)), np.int64(-(2**40) - 3))
 for _name in ("uint8", "uint16", "uint32", "uint64"):
     _add(
@@ -1074,9 +1735,15 @@ for _name in ("uint8", "uint16", "uint32", "uint64"):
 
 # Transforms
 
-for _word, _length in product(("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), (1, 2, 5, 8, 12, 16)):
+for _word, _length in product(
+    ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"), (1, 2, 5, 8, 12, 16)
+):
     _of = "complex64" if _word in ("fft", "ifft", "irfft", "hfft") else "float32"
-    _add(f"fft.{_word}.{_length}", getattr(jnp.fft, _word), some(_of, 3, _length + (_word in ("irfft", "hfft"))))
+    _add(
+        f"fft.{_word}.{_length}",
+        getattr(jnp.fft, _word),
+        some(_of, 3, _length + (_word in ("irfft", "hfft"))),
+    )
 _add("fft.fft2", jnp.fft.fft2, some("complex64", 4, 8))
 _add("fft.rfft2", jnp.fft.rfft2, some("float32", 4, 8))
 _add("fft.irfft_odd", lambda x: jnp.fft.irfft(x, 7), some("complex64", 4))
@@ -1092,7 +1759,9 @@ def _folded() -> Iterator[tuple[str, Program]]:
     """The programs of one and two numbers again, with their inputs as constants of the program."""
     for name, (function, inputs) in PROGRAMS.items():
         group, word, *rest = name.split(".")
-        if group in ("unary", "binary") and rest[-1] in ("float32", "int32", "uint8", "bool") or group == "convert":
+        if (
+            group in ("unary", "binary") and rest[-1] in ("float32", "int32", "uint8", "bool")
+        ) or group == "convert":
 
             def run(x: Array, f: Function = function, given: tuple[Array, ...] = inputs) -> Array:
                 return x, f(*map(jnp.asarray, given))

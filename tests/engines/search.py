@@ -45,9 +45,7 @@ class RefusedError(Exception):
     """What an engine said of a program that it does not compile."""
 
 
-def run_iree(
-    module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bool
-) -> list[Any]:
+def run_iree(module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bool) -> list[Any]:
     """Results of IREE's code for a module, compiled in this process as the backend's worker does.
 
     lower: whether lower levels are tried, too.
@@ -298,7 +296,9 @@ def _taken(left: deque[str]) -> list[str]:
 
 def search(engine: str, out: Path, parts: Sequence[str]) -> Counter[str]:
     """Run what is not yet in `out`."""
-    known = {json.loads(line)["name"] for line in out.open()} if out.exists() else set()
+    known = (
+        {json.loads(line)["name"] for line in out.open(encoding="utf-8")} if out.exists() else set()
+    )
     left = deque(
         name
         for name in programs()
@@ -310,7 +310,7 @@ def search(engine: str, out: Path, parts: Sequence[str]) -> Counter[str]:
         try:
             while names := _taken(left):
                 found = one.run(names)
-                with out.open("a") as file:
+                with out.open("a", encoding="utf-8") as file:
                     file.writelines(json.dumps(each._asdict()) + "\n" for each in found)
         finally:
             one.end()
@@ -320,7 +320,7 @@ def search(engine: str, out: Path, parts: Sequence[str]) -> Counter[str]:
         thread.start()
     for thread in threads:
         thread.join()
-    return Counter(json.loads(line)["found"] for line in out.open())
+    return Counter(json.loads(line)["found"] for line in out.open(encoding="utf-8"))
 
 
 if __name__ == "__main__":

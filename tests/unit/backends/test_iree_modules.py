@@ -189,7 +189,9 @@ def test_a_table_has_what_powers_of_two_leave_of_full_turns() -> None:
     assert first[0] + second[0] == 1.0
     assert first[3] + second[3] == pytest.approx(8 - 2 * math.pi, abs=1e-15)
     assert math.sin(first[100] + second[100]) == pytest.approx(math.sin(2.0**100), abs=1e-12)
-    assert all(float(np.float32(high * 2**-2)) * 4 == pytest.approx(high, abs=2**-20) for high in first)
+    assert all(
+        float(np.float32(high * 2**-2)) * 4 == pytest.approx(high, abs=2**-20) for high in first
+    )
 
 
 def bounds_of(function: object, *inputs: object) -> object:

@@ -8,8 +8,8 @@ float32's last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are 
 
 from __future__ import annotations
 
-from functools import cache
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from aotc.backends.iree.repairs.words import (

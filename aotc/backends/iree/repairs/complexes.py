@@ -104,13 +104,17 @@ def divide(operation: Any) -> None:
     def put(name: str, word: str, *operands: str) -> str:
         given = {"select": either, "compare EQ,": pair(part), "compare LT,": pair(part)}
         given |= {"compare NE,": pair(part), "and": both, "or": both}
-        lines.append(f"    %{name} = stablehlo.{word} {', '.join(operands)} : {given.get(word, part)}")
+        lines.append(
+            f"    %{name} = stablehlo.{word} {', '.join(operands)} : {given.get(word, part)}"
+        )
         return f"%{name}"
 
-    for place, name in enumerate(("re", "im")):
+    for place, _name in enumerate(("re", "im")):
         for other, letter in enumerate("abcd"):
             if other % 2 == place:
-                lines.append(f"    %{letter} = stablehlo.{('real', 'imag')[place]} %a{other // 2} : ({kind}) -> {part}")
+                lines.append(
+                    f"    %{letter} = stablehlo.{('real', 'imag')[place]} %a{other // 2} : ({kind}) -> {part}"
+                )
     for letter in "abcd":
         size = put(f"{letter}_size", "abs", f"%{letter}")
         infinite = put(f"{letter}_infinite", "compare EQ,", size, "%infinity")
@@ -153,7 +157,10 @@ def divide(operation: Any) -> None:
     is_zero_case = put("zero_case", "and", over_zero, known)
     minus = put("minus", "negate", "%infinity")
     signed = put("signed", "select", "%c_negative", minus, "%infinity")
-    zero_x, zero_y = put("zero_x", "multiply", signed, "%a"), put("zero_y", "multiply", signed, "%b")
+    zero_x, zero_y = (
+        put("zero_x", "multiply", signed, "%a"),
+        put("zero_y", "multiply", signed, "%b"),
+    )
 
     # An infinite number over a finite one, and a finite one over an infinite one.
     def crossed(name: str, scale: str, a: str, b: str, c: str, d: str) -> tuple[str, str]:

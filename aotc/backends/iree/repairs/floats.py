@@ -186,10 +186,10 @@ def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: s
     """
     bits = 1 if element == "i1" else BITS[element]
     unsigned = element == "i1" or element.startswith("u")
-    is_masked = unsigned and bits < (BITS[wanted] if wanted in BITS else 64)
+    is_masked = unsigned and bits < (BITS.get(wanted, 64))
     if wanted not in (*BITS, *FLOATS) or not (is_masked or wanted == "bf16"):
         return
-    body = "    %m = stablehlo.convert %a0 : ({0}) -> {0}\n".format(kind)
+    body = f"    %m = stablehlo.convert %a0 : ({kind}) -> {kind}\n"
     source = kind
     if is_masked:
         held = wanted if wanted in BITS else "i32" if bits < 32 else "i64"

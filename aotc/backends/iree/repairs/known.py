@@ -46,7 +46,9 @@ def components(value: Any, dimension: int, count: int) -> list[Bounds | None]:
     if not isinstance(owner, ir.Block) and owner.name == "stablehlo.concatenate":
         if ir.IntegerAttr(owner.attributes["dimension"]).value == dimension:
             return [
-                bounds(operand) for operand in owner.operands for _ in range(shape_of(operand)[dimension])
+                bounds(operand)
+                for operand in owner.operands
+                for _ in range(shape_of(operand)[dimension])
             ]
     return [bounds(value)] * count
 

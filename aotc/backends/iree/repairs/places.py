@@ -141,7 +141,7 @@ def _fit(indices: Any, dimension: int, limits: Sequence[int]) -> bool:
         return False
     found = components(indices, dimension, len(limits))
     return len(found) == len(limits) and all(
-        each is not None and 0 <= each[0] and each[1] <= limit
+        each is not None and each[0] >= 0 and each[1] <= limit
         for each, limit in zip(found, limits, strict=True)
     )
 
@@ -179,11 +179,14 @@ def _checked(
     shape = shape_of(indices)
     outer = [size for axis, size in enumerate(shape) if axis != dimension]
     mask, every = tensor(outer, "i1"), bools(kind)
-    body += constants(kind, low="0") + f"""
+    body += (
+        constants(kind, low="0")
+        + f"""
     %above = stablehlo.compare GE, %i, %low : {pair(kind)}
     %below = stablehlo.compare LE, %i, %high : {pair(kind)}
     %inside = stablehlo.and %above, %below : {every}
 """
+    )
     if dimension == len(shape):
         body += f"    %r0 = stablehlo.and %inside, %inside : {every}\n    %all = stablehlo.and %inside, %inside : {every}\n"
     else:

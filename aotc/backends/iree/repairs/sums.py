@@ -13,7 +13,7 @@ def product(operation: Any) -> None:
     """Sum products of float16 and bfloat16 in float32, as XLA does, where IREE rounds every sum;
     and widen unsigned integers, which IREE takes for signed ones when the sums are wider.
     """
-    kind, element = kind_of(operation.results[0])
+    _kind, element = kind_of(operation.results[0])
     given = [kind_of(operand)[1] for operand in operation.operands]
     if element in ("f16", "bf16"):
         _summed(operation, "f32", operation.name == "stablehlo.convolution")
