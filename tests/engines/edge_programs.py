@@ -199,7 +199,7 @@ _each(
         "over_constant": lambda x: (x / 3, x / 8, x / 0),
         "squared_root": lambda x: (jnp.sqrt(x) * jnp.sqrt(x), jnp.sqrt(x * x)),
         "exp_log": lambda x: (jnp.exp(jnp.log(x)), jnp.log(jnp.exp(x))),
-        "twice_negated": lambda x: (-(-x), abs(-x), abs(abs(x))),
+        "twice_negated": lambda x: (lax.neg(lax.neg(x)), abs(-x), abs(abs(x))),
         "there_and_back": lambda x: x.astype(jnp.float64).astype(x.dtype),
         "distributed": lambda x: x * 3 + x * 5,
     },
@@ -566,9 +566,10 @@ for _name in ("float32", "int32", "bfloat16", "uint8"):
         )
 for _word in ("any", "all"):
     for _axis in (None, 0, 1):
+        _function = getattr(jnp, _word)
         _add(
             f"reduce.{_word}.{_axis}.bool",
-            lambda x, f=getattr(jnp, _word), a=_axis: f(x, axis=a),
+            lambda x, f=_function, a=_axis: f(x, axis=a),
             some("bool", 4, 9),
         )
 _add(
@@ -657,9 +658,10 @@ for _word, _name, _reverse in product(
 ):
     if _word == "cumlogsumexp" and _name not in FLOATS:
         continue
+    _function = getattr(lax, _word)
     _add(
         f"running.{_word}.{_name}{'.reverse' * _reverse}",
-        lambda x, f=getattr(lax, _word), r=_reverse: (
+        lambda x, f=_function, r=_reverse: (
             f(x, axis=0, reverse=r),
             f(x, axis=1, reverse=r),
         ),
@@ -950,9 +952,10 @@ for _mode in ("drop", "clip"):
         "scatter_sub",
     ):
         if hasattr(lax, _word):
+            _function = getattr(lax, _word)
             _add(
                 f"scatter.window.{_word}.{_mode}",
-                lambda x, i, y, f=getattr(lax, _word), m=_kept_mode, n=_numbers: tuple(
+                lambda x, i, y, f=_function, m=_kept_mode, n=_numbers: tuple(
                     f(x, each, y, n, mode=m) for each in i
                 ),
                 some("float32", 5, 5),
@@ -1054,10 +1057,11 @@ _add(
     np.int32(2),
 )
 for _word in ("segment_sum", "segment_prod", "segment_max", "segment_min"):
+    _function = getattr(jax.ops, _word)
     for _name in ("float32", "int32"):
         _add(
             f"segment.{_word}.{_name}",
-            lambda x, i, f=getattr(jax.ops, _word): f(x, i, num_segments=4),
+            lambda x, i, f=_function: f(x, i, num_segments=4),
             some(_name, 6, 2),
             np.array([0, 0, 3, -1, 9, 1], np.int32),
         )
@@ -1337,7 +1341,8 @@ for (_word, (_left, _right, _numbers2)), _name in product(_PRODUCTS.items(), EVE
         some(_name, *_right, seed=1),
     )
 for _name, _wide in (
-    ("int8", "int32"), ("uint8", "int32"), ("uint8", "uint32"), ("int16", "int64"), ("bfloat16", "float32"),
+    ("int8", "int32"), ("uint8", "int32"), ("uint8", "uint32"), ("int16", "int64"),
+    ("bfloat16", "float32"),
     ("float16", "float32"), ("float32", "float64"), ("int32", "float32"), ("bool", "int32"),
     ("float32", "bfloat16"),
 ):  # fmt: skip
@@ -1758,7 +1763,7 @@ _add("fft.shifted", lambda x: (jnp.fft.fftshift(x), jnp.fft.fftfreq(8)), some("f
 def _folded() -> Iterator[tuple[str, Program]]:
     """The programs of one and two numbers again, with their inputs as constants of the program."""
     for name, (function, inputs) in PROGRAMS.items():
-        group, word, *rest = name.split(".")
+        group, *rest = name.split(".")
         if (
             group in ("unary", "binary") and rest[-1] in ("float32", "int32", "uint8", "bool")
         ) or group == "convert":

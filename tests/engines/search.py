@@ -172,7 +172,7 @@ def findings(engine: str, every: Programs, names: Sequence[str]) -> list[Finding
             lowered = run.trace(*inputs).lower(lowering_platforms=("cpu",))
             module = portable(lowered.compiler_ir("stablehlo"))
             made = run(*inputs)
-    except Exception as error:  # what jax does not do
+    except Exception as error:  # noqa: BLE001 - what jax does not do is a finding
         return alone("untraceable", f"{type(error).__name__}: {error}")
     expected = [[np.asarray(leaf) for leaf in jax.tree.leaves(each)] for each in made]
     avals = [Aval(leaf.shape, leaf.dtype) for each in expected for leaf in each]
@@ -180,7 +180,7 @@ def findings(engine: str, every: Programs, names: Sequence[str]) -> list[Finding
         actual = iter(ENGINES[engine](module, inputs, avals, len(names) == 1))
     except RefusedError as error:
         return alone("refused", error)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - so is what an engine says
         return alone("failed", f"{type(error).__name__}: {error}")
     return [
         _worst(name, [(next(actual), leaf) for leaf in each])

@@ -109,12 +109,9 @@ def divide(operation: Any) -> None:
         )
         return f"%{name}"
 
-    for place, _name in enumerate(("re", "im")):
-        for other, letter in enumerate("abcd"):
-            if other % 2 == place:
-                lines.append(
-                    f"    %{letter} = stablehlo.{('real', 'imag')[place]} %a{other // 2} : ({kind}) -> {part}"
-                )
+    for place, letter in enumerate("abcd"):
+        word, number = ("real", "imag")[place % 2], place // 2
+        lines.append(f"    %{letter} = stablehlo.{word} %a{number} : ({kind}) -> {part}")
     for letter in "abcd":
         size = put(f"{letter}_size", "abs", f"%{letter}")
         infinite = put(f"{letter}_infinite", "compare EQ,", size, "%infinity")

@@ -27,7 +27,8 @@ def power(operation: Any) -> None:
     kind, element = kind_of(operation.results[0])
     if element not in FLOATS:
         return
-    wide = like(kind, "f64")
+    # IREE makes no small float16 of a float64.
+    wide, single = like(kind, "f64"), kind if element == "f64" else like(kind, "f32")
     replace(
         operation,
         constants(wide, zero="0.0", one="1.0", two="2.0", infinity=_INFINITY["f64"])
@@ -62,7 +63,8 @@ def power(operation: Any) -> None:
     %kept = stablehlo.select %is_no_number, %x, %all : {chosen(wide)}
     %to_zero = stablehlo.compare EQ, %y, %zero : {pair(wide)}
     %made = stablehlo.select %to_zero, %one, %kept : {chosen(wide)}
-    %r = stablehlo.convert %made : ({wide}) -> {kind}
+    %single = stablehlo.convert %made : ({wide}) -> {single}
+    %r = stablehlo.convert %single : ({single}) -> {kind}
 """,
     )
 

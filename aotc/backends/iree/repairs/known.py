@@ -43,14 +43,13 @@ def bounds(value: Any, depth: int = _DEPTH) -> Bounds | None:
 def components(value: Any, dimension: int, count: int) -> list[Bounds | None]:
     """The bounds of each row of numbers along a dimension of a value."""
     owner = value.owner
-    if not isinstance(owner, ir.Block) and owner.name == "stablehlo.concatenate":
-        if ir.IntegerAttr(owner.attributes["dimension"]).value == dimension:
-            return [
-                bounds(operand)
-                for operand in owner.operands
-                for _ in range(shape_of(operand)[dimension])
-            ]
-    return [bounds(value)] * count
+    if isinstance(owner, ir.Block) or owner.name != "stablehlo.concatenate":
+        return [bounds(value)] * count
+    if ir.IntegerAttr(owner.attributes["dimension"]).value != dimension:
+        return [bounds(value)] * count
+    return [
+        bounds(operand) for operand in owner.operands for _ in range(shape_of(operand)[dimension])
+    ]
 
 
 def _numbers(value: Any, depth: int) -> Any:

@@ -166,7 +166,8 @@ def _row(name: str, kind: str, dimension: int, numbers: Sequence[int]) -> str:
     row = tensor([len(numbers)], element)
     return (
         constants(row, **{f"{name}_row": str(list(numbers))})
-        + f"    %{name} = stablehlo.broadcast_in_dim %{name}_row, dims = [{dimension}] : ({row}) -> {kind}\n"
+        + f"    %{name} = stablehlo.broadcast_in_dim %{name}_row, dims = [{dimension}] : "
+        + f"({row}) -> {kind}\n"
     )
 
 
@@ -188,11 +189,14 @@ def _checked(
 """
     )
     if dimension == len(shape):
-        body += f"    %r0 = stablehlo.and %inside, %inside : {every}\n    %all = stablehlo.and %inside, %inside : {every}\n"
+        body += f"""    %all = stablehlo.and %inside, %inside : {every}
+    %r0 = stablehlo.and %inside, %inside : {every}
+"""
     else:
         spread = [axis for axis in range(len(shape)) if axis != dimension]
         body += f"""    %true = stablehlo.constant dense<true> : tensor<i1>
-    %r0 = stablehlo.reduce(%inside init: %true) applies stablehlo.and across dimensions = [{dimension}] : ({every}, tensor<i1>) -> {mask}
+    %r0 = stablehlo.reduce(%inside init: %true) applies stablehlo.and
+        across dimensions = [{dimension}] : ({every}, tensor<i1>) -> {mask}
     %all = stablehlo.broadcast_in_dim %r0, dims = {spread} : ({mask}) -> {every}
 """
     last = like(kind, _INDEX if max([*limits, *instead]) <= _MOST else "i64")
@@ -263,9 +267,10 @@ def _old(numbers: Any, window: Sequence[int], array: Any, safe: Any, kind: str) 
         )
         if list(dims)
     )
+    attributes += f", index_vector_dim = {numbers.index_vector_dim}"
     sizes = ", ".join(map(str, window))
     return f"""    %kept = "stablehlo.gather"(%a2, %a3) <{{
-        dimension_numbers = #stablehlo.gather<{attributes}, index_vector_dim = {numbers.index_vector_dim}>,
+        dimension_numbers = #stablehlo.gather<{attributes}>,
         slice_sizes = array<i64: {sizes}>}}> : ({array.type}, {safe.type}) -> {kind}
 """
 
@@ -281,7 +286,8 @@ def _make_room(operation: Any, arrays: Sequence[Any], axis: int, size: int) -> N
         _, element = kind_of(array)
         kinds.append(tensor(larger, element))
         body = constants(f"tensor<{element}>", zero=_zero(element)) + (
-            f"    %r = stablehlo.pad %a0, %zero, low = {none}, high = {behind}, interior = {none} : "
+            f"    %r = stablehlo.pad %a0, %zero, low = {none}, high = {behind}, "
+            f"interior = {none} : "
             f"({array.type}, tensor<{element}>) -> {kinds[-1]}\n"
         )
         (operation.operands[place],) = put(operation, body, [array], [kinds[-1]])
