@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import lax
 from jaxlib.mlir import ir
 
 from aotc.backends.iree import module_text, repairs
 from aotc.backends.iree.compile import complaint
 from aotc.backends.iree.packages import COMPILER, compiler_version
 from aotc.backends.iree.processors import llvm_features
+from aotc.backends.iree.repairs import angles, known
 from aotc.backends.targets import read_target
 from aotc.backends.xla import private
 from aotc.errors import CompileError
@@ -78,40 +82,157 @@ def test_types_that_are_computed_otherwise_are_refused_by_name() -> None:
         module_text.require_supported(parsed(sums))
 
 
-def test_a_sort_decides_ties_by_place() -> None:
-    module = module_of(jnp.argsort, jnp.ones(5))
+def repaired(function: object, *inputs: object) -> str:
+    """The text of a function's module after its repair."""
+    module = module_of(function, *inputs)
     repairs.repair(module)
-    text = str(module)
+    assert module.operation.verify()
+    return str(module)
+
+
+def test_a_sort_decides_ties_by_place() -> None:
+    text = repaired(jnp.argsort, jnp.ones(5))
     assert "stablehlo.iota" in text
     assert text.count("stablehlo.return") == 1 and "stablehlo.or" in text
-    assert module.operation.verify()
 
 
 def test_indices_of_a_gather_are_clamped_to_what_is_there() -> None:
-    module = module_of(lambda x, i: x.at[i].get(mode="clip"), jnp.ones((4, 3)), jnp.array([1, 9]))
-    repairs.repair(module)
-    assert "stablehlo.clamp" in str(module) and module.operation.verify()
+    text = repaired(lambda x, i: x.at[i].get(mode="clip"), jnp.ones((4, 3)), jnp.array([1, 9]))
+    assert "stablehlo.clamp" in text
+
+
+INDEX = jnp.array([1, 9])
+
+
+@pytest.mark.parametrize(
+    ("update", "has", "lacks"),
+    [
+        (lambda x, i: x.at[i].add(1.0), "dense<-0.000000e+00>", "stablehlo.pad"),
+        (lambda x, i: x.at[i].max(1.0), "dense<0xFF800000>", "stablehlo.pad"),
+        (lambda x, i: x.at[i].multiply(2.0), "stablehlo.compare LE", "stablehlo.pad"),
+        (lambda x, i: x.at[i[0]].set(2.0), "stablehlo.gather", "stablehlo.pad"),
+        (lambda x, i: x.at[i].set(2.0), "stablehlo.pad", "stablehlo.gather"),
+    ],
+)
+def test_updates_outside_of_an_array_change_nothing(update: object, has: str, lacks: str) -> None:
+    text = repaired(update, jnp.ones((4, 3)), INDEX)
+    assert has in text and lacks not in text
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda x: x.at[1].set(2.0),
+        lambda x: x.at[np.array([0, -1])].add(2.0),
+        lambda x: x.at[jnp.arange(3), jnp.arange(3)].set(2.0),
+    ],
+)
+def test_updates_at_places_that_are_known_stay_as_they_are(update: object) -> None:
+    text = repaired(update, jnp.ones((4, 3)))
+    assert "stablehlo.scatter" in text
+    assert "stablehlo.pad" not in text and "stablehlo.compare LE" not in text
+
+
+def test_starts_that_are_no_int32_are_clamped_before_they_become_one() -> None:
+    one = jnp.ones((4, 3))
+    assert "clamp" in repaired(lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)), one, np.int8(3))
+    assert "clamp" not in repaired(lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)), one, 3)
 
 
 @pytest.mark.parametrize("function", [jnp.arctan2, jnp.power])
-def test_an_operation_becomes_a_call_of_a_repaired_one(function: object) -> None:
-    module = module_of(function, jnp.ones(3), jnp.ones(3))
-    repairs.repair(module)
-    assert "call @repaired" in str(module) and module.operation.verify()
+def test_an_operation_is_put_in_other_words(function: object) -> None:
+    text = repaired(function, jnp.ones(3), jnp.ones(3))
+    assert "func.call" not in text and "stablehlo.bitcast_convert" in text
 
 
-def test_what_needs_a_call_where_none_can_be_is_refused() -> None:
-    text = """func.func public @main(%a: tensor<3xf32>, %z: tensor<f32>) -> tensor<f32> {
+def test_products_of_small_floats_are_summed_in_float32() -> None:
+    half = jnp.ones((3, 3), jnp.bfloat16)
+    assert "-> tensor<3x3xf32>" in repaired(lambda x: x @ x, half)
+    single = half.astype(jnp.float32)
+    assert "stablehlo.convert" not in repaired(lambda x: x @ x, single)
+
+
+def test_the_gradient_of_a_largest_in_windows_is_refused() -> None:
+    def loss(x: jax.Array) -> jax.Array:
+        return lax.reduce_window(x, -jnp.inf, lax.max, (3,), (1,), "SAME").sum()
+
+    with pytest.raises(repairs.UnrepairableError, match="select_and_scatter"):
+        repairs.repair(module_of(jax.grad(loss), jnp.ones(9)))
+
+
+def test_a_named_function_is_called_instead() -> None:
+    text = repaired(lambda x: lax.top_k(x, 2), jnp.ones(3))
+    assert "stablehlo.composite" not in text and "call @chlo.top_k.impl" in text
+
+
+def reduced_with(operation: str) -> ir.Module:
+    return parsed(f"""func.func public @main(%a: tensor<3xf32>, %z: tensor<f32>) -> tensor<f32> {{
         %r = stablehlo.reduce(%a init: %z) across dimensions = [0]
             : (tensor<3xf32>, tensor<f32>) -> tensor<f32>
-        reducer(%x: tensor<f32>, %y: tensor<f32>) {
-            %p = stablehlo.power %x, %y : tensor<f32>
+        reducer(%x: tensor<f32>, %y: tensor<f32>) {{
+            %p = stablehlo.{operation} : tensor<f32>
             stablehlo.return %p : tensor<f32>
-        }
+        }}
         return %r : tensor<f32>
-    }"""
-    with pytest.raises(repairs.UnrepairableError, match=r"power within stablehlo\.reduce"):
-        repairs.repair(parsed(text))
+    }}""")
+
+
+def test_what_is_within_the_function_of_a_reduce_is_repaired_there() -> None:
+    module = reduced_with("power %x, %y")
+    repairs.repair(module)
+    text = str(module)
+    assert module.operation.verify()
+    assert text.index("stablehlo.reduce") < text.index("stablehlo.log ")
+
+
+def test_what_needs_a_table_where_none_can_be_is_refused() -> None:
+    with pytest.raises(repairs.UnrepairableError, match=r"sine within stablehlo\.reduce"):
+        repairs.repair(reduced_with("sine %x"))
+
+
+@pytest.mark.parametrize("function", [jnp.tanh, lambda x: x**x, lambda x: x.at[0].add(x[1])])
+def test_functions_of_complex_numbers_that_are_not_repaired_are_refused(function: object) -> None:
+    with pytest.raises(repairs.UnrepairableError, match="of complex numbers"):
+        repairs.repair(module_of(function, jnp.ones(3, jnp.complex64)))
+
+
+def test_a_table_has_what_powers_of_two_leave_of_full_turns() -> None:
+    first, second = angles.table()
+    assert len(first) == len(second) == 105
+    assert first[0] + second[0] == 1.0
+    assert first[3] + second[3] == pytest.approx(8 - 2 * math.pi, abs=1e-15)
+    assert math.sin(first[100] + second[100]) == pytest.approx(math.sin(2.0**100), abs=1e-12)
+    assert all(
+        float(np.float32(high * 2**-2)) * 4 == pytest.approx(high, abs=2**-20) for high in first
+    )
+
+
+def bounds_of(function: object, *inputs: object) -> object:
+    """The bounds of what a function returns."""
+    module = module_of(function, *inputs)
+    with module.context:
+        main = module.body.operations[0]
+        (returned,) = list(main.regions[0].blocks[0].operations)[-1].operation.operands
+        return known.bounds(returned)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: jnp.array([3, -7, 5]), (-7, 5)),
+        (lambda x: lax.iota(jnp.int32, 9)[2:5].reshape(3, 1), (0, 8)),
+        (lambda x: lax.clamp(2, x, 6), (2, 6)),
+        (lambda x: jnp.concatenate([jnp.arange(4), jnp.array([-2])]), (-2, 3)),
+        (lambda x: lax.clamp(0, x, 300).astype(jnp.uint8), None),
+        (lambda x: lax.clamp(0, x, 200).astype(jnp.uint8), (0, 200)),
+        (lambda x: x + 1, None),
+        (lambda x: x, None),
+    ],
+)
+def test_bounds_of_integers_are_known_from_what_made_them(
+    function: object, expected: object
+) -> None:
+    assert bounds_of(function, jnp.array([1, 2])) == expected
 
 
 SAID = [

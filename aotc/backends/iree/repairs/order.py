@@ -1,0 +1,76 @@
+"""Sorts that keep the order of equals, and what jax calls by the name of a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from aotc.backends.iree.repairs.words import cloned
+
+
+def composite(operation: Any) -> None:
+    """Call what a named function is made of: IREE's own `top_k` takes any of equals."""
+    with ir.InsertionPoint(operation):
+        call = ir.Operation.create(
+            "func.call",
+            results=[result.type for result in operation.results],
+            operands=list(operation.operands),
+            attributes={"callee": operation.attributes["decomposition"]},
+        )
+    for result, made in zip(operation.results, call.results, strict=True):
+        result.replace_all_uses_with(made)
+    operation.erase()
+
+
+def sort(operation: Any) -> None:
+    """Let the place decide between equals, since IREE keeps no order of them."""
+    old = operation.regions[0].blocks[0]
+    operands, count = list(operation.operands), len(operation.operands)
+    dimension = operation.attributes["dimension"]
+    first = ir.RankedTensorType(operands[0].type)
+    place = ir.IntegerType.get_signless(32)
+    scalar = ir.RankedTensorType.get([], place)
+    with ir.InsertionPoint(operation):
+        places = ir.Operation.create(
+            "stablehlo.iota",
+            results=[ir.RankedTensorType.get(first.shape, place)],
+            attributes={"iota_dimension": dimension},
+        ).result
+        sort = ir.Operation.create(
+            "stablehlo.sort",
+            results=[value.type for value in (*operands, places)],
+            operands=[*operands, places],
+            attributes={
+                name: operation.attributes[name]
+                for name in ("dimension", "is_stable")
+                if name in operation.attributes
+            },
+            regions=1,
+        )
+    types = [each.type for each in old.arguments] + [scalar, scalar]
+    block = sort.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+    arguments = list(block.arguments)
+    swapped = [arguments[i ^ 1] for i in range(2 * count)]
+    with ir.InsertionPoint(block):
+        (less,) = cloned(old, arguments[: 2 * count])
+        (more,) = cloned(old, swapped)
+        direction = ir.Attribute.parse("#stablehlo<comparison_direction LT>")
+        earlier = ir.Operation.create(
+            "stablehlo.compare",
+            results=[less.type],
+            operands=arguments[2 * count :],
+            attributes={"comparison_direction": direction},
+        ).result
+        tied = _create("stablehlo.not", less.type, more)
+        tie = _create("stablehlo.and", less.type, tied, earlier)
+        ir.Operation.create(
+            "stablehlo.return", operands=[_create("stablehlo.or", less.type, less, tie)]
+        )
+    for result, new in zip(operation.results, sort.results, strict=False):
+        result.replace_all_uses_with(new)
+    operation.erase()
+
+
+def _create(name: str, type_: Any, *operands: Any) -> Any:
+    return ir.Operation.create(name, results=[type_], operands=operands).result

@@ -1,0 +1,134 @@
+"""Repairs as text of StableHLO: a body's operations take the place of the one that is repaired.
+
+They are put in line, not called, so that they work inside the functions of a `reduce` or `sort` as
+well, where IREE takes no calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlib.mlir import ir
+
+SCALAR_BODIES = frozenset(
+    f"stablehlo.{name}"
+    for name in ("map", "reduce", "reduce_window", "scatter", "select_and_scatter", "sort")
+)
+"""Operations whose regions work on single numbers."""
+
+FLOATS = ("f16", "bf16", "f32", "f64")
+BITS = {f"{sign}i{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
+"""Of integers."""
+
+_FLOAT_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+
+
+class UnrepairableError(Exception):
+    """An operation that would have to be repaired where it cannot be."""
+
+
+def put(operation: Any, body: str, operands: Sequence[Any], given: Sequence[str]) -> list[Any]:
+    """The values of a body of these types, put before an operation. Its arguments are %a0, %a1 and
+    so on, its results %r, or %r0, %r1 and so on.
+    """
+    taken = ", ".join(f"%a{place}: {value.type}" for place, value in enumerate(operands))
+    made = ["%r"] if len(given) == 1 else [f"%r{place}" for place in range(len(given))]
+    types = ", ".join(given)
+    text = f"func.func @f({taken}) -> ({types}) {{\n{body}\n return {', '.join(made)} : {types}\n}}"
+    parsed = ir.Module.parse(text)  # must outlive its operations
+    block = parsed.body.operations[0].regions[0].blocks[0]
+    with ir.InsertionPoint(operation):
+        return cloned(block, operands)
+
+
+def replace(operation: Any, body: str) -> None:
+    """Put a body, which gives %r, in the place of an operation of one result."""
+    (given,) = operation.results
+    (made,) = put(operation, body, list(operation.operands), [str(given.type)])
+    given.replace_all_uses_with(made)
+    operation.erase()
+
+
+def cloned(block: Any, arguments: Sequence[Any]) -> list[Any]:
+    """What a block returns for other arguments; a copy of its operations is put in place."""
+    known = dict(zip(block.arguments, arguments, strict=True))
+    *operations, returned = block.operations
+    for each in operations:
+        copy = each.operation.clone()
+        for index, operand in enumerate(each.operation.operands):
+            copy.operands[index] = known.get(operand, operand)
+        known.update(zip(each.operation.results, copy.results, strict=True))
+    return [known.get(value, value) for value in returned.operation.operands]
+
+
+def within(operation: Any) -> str:
+    """The operation in whose function of single numbers this one lies; "" if in none."""
+    parent = operation.parent
+    while parent is not None:
+        if parent.name in SCALAR_BODIES:
+            return str(parent.name)
+        parent = parent.parent
+    return ""
+
+
+def require_arrays(operation: Any) -> None:
+    """Raises UnrepairableError for an operation that works on single numbers."""
+    if parent := within(operation):
+        raise UnrepairableError(f"{operation.name} within {parent}")
+
+
+def kind_of(value: Any) -> tuple[str, str]:
+    """A value's type, and that of its elements."""
+    return str(value.type), str(ir.RankedTensorType(value.type).element_type)
+
+
+def shape_of(value: Any) -> list[int]:
+    """The sizes of a value."""
+    return list(ir.RankedTensorType(value.type).shape)
+
+
+def tensor(shape: Sequence[int], element: str) -> str:
+    """The type of an array."""
+    return f"tensor<{'x'.join([*map(str, shape), element])}>"
+
+
+def like(kind: str, element: str) -> str:
+    """The type of the same shape with another element."""
+    shape, _, last = kind.removeprefix("tensor<").removesuffix(">").rpartition("x")
+    if last.endswith(">"):  # complex<f32>
+        shape, _, _ = kind.removeprefix("tensor<").removesuffix(">").rpartition("xcomplex")
+        shape = "" if kind.startswith("tensor<complex") else shape
+    return f"tensor<{shape}x{element}>" if shape else f"tensor<{element}>"
+
+
+def bools(kind: str) -> str:
+    """The type of booleans of the same shape."""
+    return like(kind, "i1")
+
+
+def pair(kind: str) -> str:
+    """The type of a comparison."""
+    return f"({kind}, {kind}) -> {bools(kind)}"
+
+
+def chosen(kind: str) -> str:
+    """The type of a select."""
+    return f"{bools(kind)}, {kind}"
+
+
+def constants(kind: str, **values: str) -> str:
+    """Lines that define constants of a type."""
+    return "".join(
+        f"    %{name} = stablehlo.constant dense<{value}> : {kind}\n"
+        for name, value in values.items()
+    )
+
+
+def is_negative(value: str, name: str, kind: str, element: str) -> str:
+    """Lines that say whether a float has a sign, be it zero or no number."""
+    bits = like(kind, f"i{_FLOAT_BITS[element]}")
+    return f"""    {name}_bits = stablehlo.bitcast_convert {value} : ({kind}) -> {bits}
+    {name}_none = stablehlo.constant dense<0> : {bits}
+    {name} = stablehlo.compare LT, {name}_bits, {name}_none, SIGNED : {pair(bits)}
+"""
