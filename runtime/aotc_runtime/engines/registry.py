@@ -40,6 +40,10 @@ def find(name: str) -> Engine | None:
         from aotc_runtime.engines.iree import engine as iree
 
         return iree
+    if name == "onnxruntime":
+        from aotc_runtime.engines.onnxruntime import engine as onnxruntime
+
+        return onnxruntime
     from importlib.metadata import entry_points
 
     engine: Engine | None = None
