@@ -341,10 +341,11 @@ def _expm1(graph: Graph, value: Tensor) -> Tensor:
 def _log1p(graph: Graph, value: Tensor) -> Tensor:
     one = graph.like(1, value)
     more = graph.each("Add", value, one)
-    less = graph.each("Sub", more, one)
-    made = graph.each("Div", graph.each("Mul", graph.each("Log", more), value), less)
+    correction = graph.each("Div", value, graph.each("Sub", more, one))
+    made = graph.each("Mul", graph.each("Log", more), correction)
     small = compared(graph, "EQ", more, one)
-    return graph.where(small, value, graph.where(_is_infinite(graph, more), more, made))
+    infinite = compared(graph, "EQ", more, graph.like(math.inf, value))
+    return graph.where(small, value, graph.where(infinite, more, made))
 
 
 def _is_infinite(graph: Graph, value: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from aotc.backends.onnx import patterns
@@ -11,17 +13,19 @@ from aotc.backends.onnx.rules import Rule, Rules
 from aotc.backends.onnx.sorting import arg_extreme
 
 
-def _softmax(rule: Rule) -> list[Tensor]:
-    value = rule.whole(0)
-    axis = rule.operation.attributes["axis"]
-    return [rule.graph.node("Softmax", [value], value.shape, value.element, axis=axis)]
+def _along(operator: str) -> Callable[[Rule], list[Tensor]]:
+    def rule(rule: Rule) -> list[Tensor]:
+        value, axis = rule.whole(0), rule.operation.attributes["axis"]
+        return [rule.graph.node(operator, [value], value.shape, value.element, axis=axis)]
+
+    return rule
 
 
 def _relu(rule: Rule) -> list[Tensor]:
     return [rule.graph.each("Relu", rule.operands[0])]
 
 
-def _gelu(approximate: str):  # type: ignore[no-untyped-def]
+def _gelu(approximate: str) -> Callable[[Rule], list[Tensor]]:
     def rule(rule: Rule) -> list[Tensor]:
         (value,) = rule.operands
         return [rule.graph.each("Gelu", value, approximate=approximate)]
@@ -34,7 +38,7 @@ def _swish(rule: Rule) -> list[Tensor]:
     return [graph.each("Mul", value, graph.each("Sigmoid", value))]
 
 
-def _normalization(operator: str):  # type: ignore[no-untyped-def]
+def _normalization(operator: str) -> Callable[[Rule], list[Tensor]]:
     def rule(rule: Rule) -> list[Tensor]:
         graph, value = rule.graph, rule.whole(0)
         rows = [rule.whole(index) for index in range(1, len(rule.operands))]
@@ -51,7 +55,7 @@ def _normalization(operator: str):  # type: ignore[no-untyped-def]
     return rule
 
 
-def _arg_extreme(largest: bool):  # type: ignore[no-untyped-def]
+def _arg_extreme(largest: bool) -> Callable[[Rule], list[Tensor]]:
     def rule(rule: Rule) -> list[Tensor]:
         graph, value = rule.graph, rule.whole(0)
         axis, (numbers, places) = rule.operation.attributes["axis"], rule.operation.results
@@ -72,9 +76,10 @@ RULES: Rules = {
     patterns.ARG_MIN: _arg_extreme(False),
     patterns.GELU: _gelu("none"),
     patterns.LAYER_NORM: _normalization("LayerNormalization"),
+    patterns.LOG_SOFTMAX: _along("LogSoftmax"),
     patterns.RELU: _relu,
     patterns.RMS_NORM: _normalization("RMSNormalization"),
-    patterns.SOFTMAX: _softmax,
+    patterns.SOFTMAX: _along("Softmax"),
     patterns.SWISH: _swish,
     patterns.TANH_GELU: _gelu("tanh"),
 }

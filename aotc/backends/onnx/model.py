@@ -121,16 +121,28 @@ def optimized(model: Any, folder: Path) -> Any:
 def with_weights_outside(model: Any, weights: Collection[int]) -> bytes:
     """The model's bytes, with the parameters that are weights as arrays that are handed over."""
     outside = {names.weight(place) for place in weights}
-    graph = model.graph
+    graph, used = model.graph, _used(model.graph)
     kept = [each for each in graph.input if each.name not in outside]
     for each in sorted(graph.input, key=lambda each: each.name):
-        if each.name in outside:
+        if each.name in outside & used:
             graph.initializer.append(_reference(each))
     del graph.input[:]
     graph.input.extend(kept)
     del graph.value_info[:]
     model.producer_name, model.producer_version = "aotc", ""
     return bytes(model.SerializeToString(deterministic=True))
+
+
+def _used(graph: Any) -> set[str]:
+    """Names of values that the nodes of a graph take, within loops and branches too."""
+    found: set[str] = set()
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _used(attribute.g)
+                found.update(each.name for each in attribute.g.output)
+    return found
 
 
 def _reference(value: Any) -> Any:

@@ -12,7 +12,8 @@ from math import isclose, pi, prod, sqrt
 from aotc.backends.onnx.program import Block, Operation, Value
 from aotc.backends.onnx.reductions import body_of
 
-SOFTMAX, GELU, TANH_GELU = "aotc.softmax", "aotc.gelu", "aotc.tanh_gelu"
+SOFTMAX, LOG_SOFTMAX = "aotc.softmax", "aotc.log_softmax"
+GELU, TANH_GELU = "aotc.gelu", "aotc.tanh_gelu"
 SWISH, RELU = "aotc.swish", "aotc.relu"
 LAYER_NORM, RMS_NORM = "aotc.layer_norm", "aotc.rms_norm"
 ARG_MAX, ARG_MIN = "aotc.arg_max", "aotc.arg_min"
@@ -20,17 +21,56 @@ ARG_MAX, ARG_MIN = "aotc.arg_max", "aotc.arg_min"
 _CLOSE = 1e-5
 """How near a constant has to be, relative to what it stands for."""
 
+_FLOATS = ("f16", "bf16", "f32", "f64")
 _NORMED = ("f32", "f64")
+_MOVES = (
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.convert",
+    "stablehlo.reshape",
+    "stablehlo.transpose",
+)
 _SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 
 def fuse(block: Block) -> None:
     """Put such operations into a block and those within, and drop what nobody uses then."""
+    same: dict[int, Value] = {}
     for operation in [*block.walk()]:
+        operation.operands = [same.get(id(each), each) for each in operation.operands]
+        if (known := _same_as(operation)) is not None:
+            same[id(operation.result)] = known
+            continue
         for match in _MATCHES.get(operation.name, ()):
             if match(operation):
                 break
+    _replace_returned(block, same)
     _drop_unused(block)
+
+
+def _same_as(operation: Operation) -> Value | None:
+    """The operand that an operation gives unchanged, whatever the numbers are."""
+    name, operands = operation.name, operation.operands
+    if name == "stablehlo.select":
+        chosen = _number(operands[0])
+        return None if chosen is None else operands[1] if chosen else operands[2]
+    if name in ("stablehlo.maximum", "stablehlo.minimum") and operation.result.element in _FLOATS:
+        least = float("-inf") if name == "stablehlo.maximum" else float("inf")
+        return next((one for one, other in _pairs(operation) if _number(other) == least), None)
+    if name in _MOVES and len(operands) == 1:
+        (value,) = operands
+        if (value.shape, value.element) == (operation.result.shape, operation.result.element):
+            order = operation.attributes.get(
+                "permutation", operation.attributes.get("broadcast_dimensions", ())
+            )
+            return value if tuple(order) == tuple(sorted(order)) else None
+    return None
+
+
+def _replace_returned(block: Block, same: dict[int, Value]) -> None:
+    block.returned = [same.get(id(each), each) for each in block.returned]
+    for operation in block.operations:
+        for inner in operation.blocks:
+            _replace_returned(inner, same)
 
 
 def _drop_unused(block: Block) -> None:
@@ -68,14 +108,33 @@ def _maker(value: Value, *names: str) -> Operation | None:
     return made_by if made_by is not None and made_by.name in names else None
 
 
+_COUNTED: dict[str, Callable[[float, float], float]] = {
+    "stablehlo.add": lambda one, other: one + other,
+    "stablehlo.maximum": max,
+    "stablehlo.multiply": lambda one, other: one * other,
+    "stablehlo.subtract": lambda one, other: one - other,
+}
+
+
 def _number(value: Value) -> float | None:
-    """The number that a value is everywhere."""
+    """The number that a value is everywhere; of scalars also what is computed of constants."""
     while made_by := _maker(value, *_SPREAD, "stablehlo.convert"):
         value = made_by.operands[0]
-    constant = _maker(value, "stablehlo.constant")
-    if constant is None or constant.attributes["value"].size != 1:
+    made_by = value.made_by
+    if made_by is None:
         return None
-    return float(constant.attributes["value"].reshape(()))
+    if made_by.name == "stablehlo.constant":
+        array = made_by.attributes["value"]
+        return float(array.reshape(())) if array.size == 1 else None
+    if value.shape or (made_by.name not in _COUNTED and made_by.name != "stablehlo.compare"):
+        return None
+    one, other = map(_number, made_by.operands)
+    if one is None or other is None:
+        return None
+    if made_by.name == "stablehlo.compare":
+        direction = made_by.attributes["comparison_direction"]
+        return float(one > other) if direction == "GT" else None
+    return _COUNTED[made_by.name](one, other)
 
 
 def _is(value: Value, number: float) -> bool:
@@ -109,13 +168,6 @@ def _factors(value: Value) -> list[Value]:
     if made_by is None:
         return [value]
     return [factor for each in made_by.operands for factor in _factors(each)]
-
-
-def _without(values: Sequence[Value], *taken: Value) -> list[Value]:
-    rest = list(values)
-    for each in taken:
-        rest.remove(each)
-    return rest
 
 
 def _relu(operation: Operation) -> bool:
@@ -240,176 +292,151 @@ def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | Non
     return tuple(places) if prod(inner) == prod(outer) else None
 
 
-def _reduced(value: Value, rank: int, name: str) -> tuple[Value, tuple[int, ...]] | None:
-    """The array and the axes of a reduction whose result is repeated along them again."""
-    inner, axes = _kept(value)
-    limits = _maker(inner, "stablehlo.maximum")
-    if limits is not None and name == "stablehlo.maximum":
-        # jax takes the maximum with -inf once more.
-        for start, rest in _pairs(limits):
-            if _number(start) == float("-inf"):
-                within, more = _kept(rest)
-                if more is not None:
-                    axes = tuple(axes[each] for each in more) if axes is not None else more
-                inner = within
-    made_by = _maker(inner, "stablehlo.reduce")
+def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
+    """The array and the axes that a value is the sum or the maximum of."""
+    made_by = _maker(value, "stablehlo.reduce")
     if made_by is None or len(made_by.results) != 1 or body_of(made_by.blocks[0]) != name:
         return None
-    array = made_by.operands[0]
-    over = tuple(int(each) for each in made_by.attributes["dimensions"])
     start = {"stablehlo.add": 0.0, "stablehlo.maximum": float("-inf")}[name]
-    left = tuple(axis for axis in range(len(array.shape)) if axis not in over)
-    if _number(made_by.operands[1]) != start or len(array.shape) != rank:
+    if _number(made_by.operands[1]) != start:
         return None
-    # Axes of 1 may lie anywhere; what is repeated has to be what was reduced.
-    sizes = inner.shape
+    return made_by.operands[0], tuple(int(each) for each in made_by.attributes["dimensions"])
+
+
+def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
+    """What has a number for each place of a shape without an axis, if a value is that: as it is,
+    with an axis of 1, or repeated along it.
+    """
+    inner, axes = _kept(value)
+    left = [each for each in range(len(shape)) if each != axis]
+    wanted = tuple(shape[each] for each in left)
     if axes is None:
-        axes = tuple(range(len(sizes)))
-    ok = all(
-        place == axis or size == 1 for place, axis, size in zip(axes, left, sizes, strict=True)
-    )
-    return (array, over) if ok else None
+        one = (*shape[:axis], 1, *shape[axis + 1 :])
+        return inner if inner.shape in (wanted, one) else None
+    if len(value.shape) != len(shape):
+        return None
+    sizes = [1] * len(shape)
+    for place, size in zip(axes, inner.shape, strict=True):
+        sizes[place] = size
+    in_order = list(axes) == sorted(axes)
+    sizes_fit = all(sizes[each] == shape[each] for each in left) and sizes[axis] == 1
+    return inner if in_order and sizes_fit else None
+
+
+def _exponentials(value: Value, axis: int) -> Value | None:
+    """The array whose exponentials these are, less what is the same along an axis."""
+    raised = _maker(value, "stablehlo.exponential")
+    less = _maker(raised.operands[0], "stablehlo.subtract") if raised is not None else None
+    return _less_maximum(less, axis) if less is not None else None
+
+
+def _less_maximum(less: Operation, axis: int) -> Value | None:
+    """The array of which a maximum is taken away. Whichever it is: a softmax does not depend on
+    what is the same along its axis.
+    """
+    array, most = less.operands
+    inner = _over(most, array.shape, axis)
+    while inner is not None:
+        made_by = _maker(inner, "stablehlo.reduce", *_MOVES)
+        if made_by is None:
+            return None
+        if made_by.name == "stablehlo.reduce":
+            is_most = body_of(made_by.blocks[0]) == "stablehlo.maximum"
+            return array if is_most and len(made_by.results) == 1 else None
+        inner = made_by.operands[0]
+    return None
 
 
 def _softmax(operation: Operation) -> bool:
     power, total = operation.operands
-    raised = _maker(power, "stablehlo.exponential")
-    rank = len(power.shape)
-    summed = _reduced(total, rank, "stablehlo.add")
-    if raised is None or summed is None or summed[0] is not power or len(summed[1]) != 1:
-        return False
-    less = _maker(raised.operands[0], "stablehlo.subtract")
-    if less is None:
-        return False
-    value, most = less.operands
-    highest = _reduced(most, rank, "stablehlo.maximum")
-    if highest != (value, summed[1]) or value.element not in _NORMED:
-        return False
-    return _become(operation, SOFTMAX, value, axis=summed[1][0])
+    for axis in range(len(power.shape)):
+        inner = _over(total, power.shape, axis)
+        summed = _total(inner, "stablehlo.add") if inner is not None else None
+        if summed is not None and summed[0] is power and summed[1] == (axis,):
+            array = _exponentials(power, axis)
+            if array is not None and array.element in _NORMED:
+                return _become(operation, SOFTMAX, array, axis=axis)
+    return False
 
 
-def _mean(value: Value, rank: int) -> tuple[Value, tuple[int, ...]] | None:
-    """The array and the axes of a mean that is repeated along them again."""
-    inner, axes = _kept(value)
-    divided = _maker(inner, "stablehlo.divide", "stablehlo.multiply")
+def _log_softmax(operation: Operation) -> bool:
+    """x - max, less the logarithm of the sum of its exponentials."""
+    value, logarithm = operation.operands
+    less = _maker(value, "stablehlo.subtract")
+    for axis in range(len(value.shape)) if less is not None else ():
+        inner = _over(logarithm, value.shape, axis)
+        taken = _maker(inner, "stablehlo.log") if inner is not None else None
+        inner = _over(taken.operands[0], value.shape, axis) if taken is not None else None
+        summed = _total(inner, "stablehlo.add") if inner is not None else None
+        if summed is None or summed[1] != (axis,) or less is None:
+            continue
+        raised = _maker(summed[0], "stablehlo.exponential")
+        array = _less_maximum(less, axis)
+        if raised is None or raised.operands[0] is not value or array is None:
+            continue
+        if array.element in _NORMED:
+            return _become(operation, LOG_SOFTMAX, array, axis=axis)
+    return False
+
+
+def _mean(value: Value, shape: Sequence[int]) -> Value | None:
+    """The array of this shape whose mean over the last axis a value is."""
+    last = len(shape) - 1
+    inner = _over(value, shape, last)
+    divided = _maker(inner, "stablehlo.divide", "stablehlo.multiply") if inner is not None else None
     if divided is None:
         return None
     total, count = divided.operands
-    known = _number(count)
-    if known is None:
+    wanted = float(shape[last]) if divided.name == "stablehlo.divide" else 1 / shape[last]
+    if divided.name == "stablehlo.multiply" and _number(count) is None:
         total, count = count, total
-        known = _number(count)
-    reduced = _reduced_under(total, axes, rank)
-    if reduced is None or known is None:
+    inner = _over(total, shape, last)
+    summed = _total(inner, "stablehlo.add") if inner is not None else None
+    if summed is None or summed[1] != (last,) or summed[0].shape != tuple(shape):
         return None
-    array, over = reduced
-    length = float(prod(array.shape[axis] for axis in over))
-    wanted = length if divided.name == "stablehlo.divide" else 1 / length
-    return (
-        reduced
-        if isclose(known, wanted, rel_tol=_CLOSE)
-        and divided.operands[0] is not count
-        or (divided.name == "stablehlo.multiply" and isclose(known, wanted, rel_tol=_CLOSE))
-        else None
-    )
+    return summed[0] if _is(count, wanted) else None
 
 
-def _reduced_under(
-    total: Value, axes: tuple[int, ...] | None, rank: int
-) -> tuple[Value, tuple[int, ...]] | None:
-    """A sum whose result, after what was done to it, is repeated along `axes`."""
-    inner, more = _kept(total)
-    if more is not None:
-        axes = tuple(axes[each] for each in more) if axes is not None else more
-    made_by = _maker(inner, "stablehlo.reduce")
-    if (
-        made_by is None
-        or len(made_by.results) != 1
-        or body_of(made_by.blocks[0]) != "stablehlo.add"
-    ):
+def _squared(value: Value | None) -> Value | None:
+    """What is multiplied by itself."""
+    made_by = _maker(value, "stablehlo.multiply") if value is not None else None
+    if made_by is None or made_by.operands[0] is not made_by.operands[1]:
         return None
-    array = made_by.operands[0]
-    over = tuple(int(each) for each in made_by.attributes["dimensions"])
-    left = tuple(axis for axis in range(len(array.shape)) if axis not in over)
-    if _number(made_by.operands[1]) != 0 or len(array.shape) != rank:
-        return None
-    places = axes if axes is not None else tuple(range(len(inner.shape)))
-    ok = all(p == a or s == 1 for p, a, s in zip(places, left, inner.shape, strict=True))
-    return (array, over) if ok else None
+    return made_by.operands[0]
 
 
-def _is_square_of(value: Value, test: Callable[[Value], bool]) -> bool:
-    made_by = _maker(value, "stablehlo.multiply")
-    return (
-        made_by is not None
-        and made_by.operands[0] is made_by.operands[1]
-        and test(made_by.operands[0])
-    )
-
-
-def _centred(value: Value) -> tuple[Value, int] | None:
+def _centred(value: Value) -> Value | None:
     """The array from which its mean over the last axis is taken."""
     made_by = _maker(value, "stablehlo.subtract")
-    if made_by is None:
+    if made_by is None or not value.shape:
         return None
     array, mean = made_by.operands
-    rank = len(array.shape)
-    return (array, rank) if _mean(mean, rank) == (array, (rank - 1,)) else None
+    return array if _mean(mean, array.shape) is array else None
 
 
-def _variance_of(value: Value, array: Value) -> bool:
-    """Whether a value is the variance of an array over its last axis, repeated along it."""
-    rank = len(array.shape)
-    limits, axes = _kept(value)
-    highest = _maker(limits, "stablehlo.maximum")
-    if highest is not None and axes is None:
-        for zero, rest in _pairs(highest):
-            if _number(zero) == 0:
-                return _variance_of(rest, array)
-    found = _mean(value, rank)
-    if found is not None and found[1] == (rank - 1,):
-
-        def centred(each: Value) -> bool:
-            return _centred(each) == (array, rank)
-
-        return _is_square_of(found[0], centred)
-    less = _maker(limits, "stablehlo.subtract")
-    if less is None:
+def _is_variance(value: Value, array: Value) -> bool:
+    """Whether a value is the variance of an array over its last axis."""
+    squares = _squared(_mean(value, array.shape))
+    if squares is not None:
+        return _centred(squares) is array
+    inner = _over(value, array.shape, len(array.shape) - 1)
+    made_by = _maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract") if inner else None
+    if made_by is None:
         return False
-    return _of_squares(value, less, array)
-
-
-def _of_squares(value: Value, less: Operation, array: Value) -> bool:
-    """The mean of the squares less the square of the mean."""
-    rank = len(array.shape)
-    squares, square = less.operands
-    found = _mean_of(squares, rank)
-    if found is None or found[1] != (rank - 1,):
-        return False
-    if not _is_square_of(found[0], lambda each: each is array):
-        return False
-    return _is_square_of(square, lambda each: _mean_of(each, rank) == (array, (rank - 1,)))
-
-
-def _mean_of(value: Value, rank: int) -> tuple[Value, tuple[int, ...]] | None:
-    """A mean that is repeated later."""
-    inner, _ = _kept(value)
-    divided = _maker(inner, "stablehlo.divide")
-    if divided is None:
-        return None
-    made_by = _maker(_kept(divided.operands[0])[0], "stablehlo.reduce")
-    if (
-        made_by is None
-        or len(made_by.results) != 1
-        or body_of(made_by.blocks[0]) != "stablehlo.add"
-    ):
-        return None
-    array = made_by.operands[0]
-    over = tuple(int(each) for each in made_by.attributes["dimensions"])
-    if _number(made_by.operands[1]) != 0 or len(array.shape) != rank:
-        return None
-    length = prod(array.shape[axis] for axis in over)
-    return (array, over) if _is(divided.operands[1], length) else None
+    if made_by.name == RELU:
+        return _is_variance(made_by.operands[0], array)
+    if made_by.name == "stablehlo.maximum":
+        return any(
+            _number(zero) == 0 and _is_variance(rest, array) for rest, zero in _pairs(made_by)
+        )
+    # The mean of the squares less the square of the mean.
+    squares, square = made_by.operands
+    mean = _squared(square)
+    return (
+        _squared(_mean(squares, array.shape)) is array
+        and mean is not None
+        and _mean(mean, array.shape) is array
+    )
 
 
 def _norm(operation: Operation) -> bool:
@@ -437,49 +464,20 @@ def _norm(operation: Operation) -> bool:
 def _normed(
     operation: Operation, one: Value, other: Value, root: Operation, scale: list[Value]
 ) -> bool:
-    added = _maker(root.operands[0], "stablehlo.add")
-    if added is None or other.shape != one.shape:
+    """root: of the variance with an epsilon, which is repeated as `other`."""
+    added, last = _maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
+    if added is None or _over(other, one.shape, last) is not root.result:
         return False
     for number, variance in _pairs(added):
         epsilon = _number(number)
         if epsilon is None or epsilon < 0:
             continue
-        repeated = _repeated(other, root.result, variance)
-        if repeated is None:
-            continue
-        rank = len(one.shape)
         centred = _centred(one)
-        if (
-            centred is not None
-            and repeated
-            and _variance_of(variance, centred[0])
-            and _last(other, rank)
-        ):
-            return _scale(operation, LAYER_NORM, centred[0], scale, epsilon)
-        mean = _mean_of(variance, rank)
-        if (
-            mean is not None
-            and mean[1] == (rank - 1,)
-            and _is_square_of(mean[0], lambda each: each is one)
-            and _last(other, rank)
-        ):
+        if centred is not None and _is_variance(variance, centred):
+            return _scale(operation, LAYER_NORM, centred, scale, epsilon)
+        if _squared(_mean(variance, one.shape)) is one:
             return _scale(operation, RMS_NORM, one, scale, epsilon)
     return False
-
-
-def _repeated(other: Value, root: Value, variance: Value) -> bool | None:
-    inner, _ = _kept(other)
-    return True if inner is root and variance.shape == root.shape else None
-
-
-def _last(other: Value, rank: int) -> bool:
-    """Whether a value is the same along its last axis and has its own number elsewhere."""
-    inner, axes = _kept(other)
-    places = axes if axes is not None else tuple(range(len(inner.shape)))
-    sizes = [1] * rank
-    for place, size in zip(places, inner.shape, strict=True):
-        sizes[place] = size
-    return tuple(sizes) == (*other.shape[:-1], 1) and list(places) == sorted(places)
 
 
 def _scale(
@@ -509,6 +507,17 @@ def _scaled_norm(operation: Operation) -> bool:
         made_by, row = _maker(normed, LAYER_NORM, RMS_NORM), _row(factor)
         if made_by is not None and row is not None and len(made_by.operands) == 1:
             return _become(operation, made_by.name, made_by.operands[0], row, **made_by.attributes)
+    return False
+
+
+def _scaled_inner_norm(operation: Operation) -> bool:
+    """(scale * (x - mean)) * rsqrt(…): the scale is taken last."""
+    for one, other in _pairs(operation):
+        product = _maker(one, "stablehlo.multiply")
+        root = _maker(_kept(other)[0], "stablehlo.rsqrt")
+        for value, factor in _pairs(product) if product and root else ():
+            if root is not None and _normed(operation, value, other, root, [factor]):
+                return True
     return False
 
 
@@ -589,6 +598,7 @@ _MATCHES: dict[str, Sequence[Callable[[Operation], bool]]] = {
     "stablehlo.add": (_shifted_norm,),
     "stablehlo.divide": (_softmax, _norm),
     "stablehlo.maximum": (_relu,),
-    "stablehlo.multiply": (_scaled_norm, _norm, _swish, _gelu),
+    "stablehlo.multiply": (_scaled_norm, _norm, _swish, _gelu, _scaled_inner_norm),
     "stablehlo.reduce": (_arg_extreme,),
+    "stablehlo.subtract": (_log_softmax,),
 }

@@ -105,7 +105,7 @@ class OnnxDevice(Device):
         """A copy of an array of exactly its aval."""
         copied = np.array(_stored(array), order="C")
         # What DLPack hands over keeps its memory, as `ortvalue_from_numpy` does not.
-        return self._library.OrtValue.from_dlpack(copied.__dlpack__(), copied.dtype == np.bool_)
+        return self._library.OrtValue.from_dlpack(copied.__dlpack__())
 
     def execute(self, executable: OnnxExecutable, arguments: list[Any]) -> list[Buffer]:
         """Run on the calling thread and ONNX Runtime's pool. Raises OnnxError."""
