@@ -144,24 +144,26 @@ class _Reader:
         self, operation: Any, operands: list[Value], inside: Mapping[Any, Value]
     ) -> Operation:
         name = operation.name
+        # Types come first: the bindings end the process for attributes of some that are refused.
+        made = Operation(name, operands)
+        made.results = [
+            _value(result.type, f"{name} of {_word(result.type)}", made, index)
+            for index, result in enumerate(operation.results)
+        ]
         read_as = _ATTRIBUTES.get(name, {})
-        attributes = {
+        made.attributes = {
             each.name: read_as.get(each.name, _plain)(each.attr)
             for each in _named(operation.attributes)
         }
-        blocks = [
+        made.blocks = [
             self._block(block, inside, None)
             for region in operation.regions
             for block in region.blocks
         ]
         if name == COMPOSITE:
-            name = attributes["name"]
-            blocks = [self.function(self._functions[attributes["decomposition"]], operands)]
-        made = Operation(name, operands, [], attributes, blocks)
-        made.results = [
-            _value(result.type, f"{name} of {_word(result.type)}", made, index)
-            for index, result in enumerate(operation.results)
-        ]
+            made.name = made.attributes["name"]
+            decomposition = self._functions[made.attributes["decomposition"]]
+            made.blocks = [self.function(decomposition, operands)]
         return made
 
 

@@ -225,13 +225,28 @@ def _pool(
     }
     shape = (*channels, *made_inner)
     if name == "stablehlo.maximum":
-        made = graph.node("MaxPool", [value], shape, "f32", **cut)
+        made = _max_pool(graph, value, shape, cut)
     else:
         made = graph.node("AveragePool", [value], shape, "f32", count_include_pad=1, **cut)
         made = graph.each("Mul", made, graph.like(prod(cut["kernel_shape"]), made))
     made = graph.reshape(made, (*outer, *made_inner))
     back = sorted(range(len(order)), key=lambda axis: order[axis])
     return graph.cast(graph.transpose(made, back), result.element)
+
+
+def _max_pool(
+    graph: Graph, value: Tensor, shape: Sequence[int], cut: dict[str, tuple[int, ...]]
+) -> Tensor:
+    """MaxPool, which passes over what is no number; where there is any, that is put back."""
+    axes = graph.ints(*range(len(value.shape)))
+    found = graph.node("ReduceMax", [graph.is_nan(value), axes], (), "i1", keepdims=0)
+    usual, odd = Graph(graph), Graph(graph)
+    usual.output(usual.node("MaxPool", [value], shape, "f32", **cut), shape)
+    made = odd.node("MaxPool", [value], shape, "f32", **cut)
+    none = odd.node("MaxPool", [odd.cast(odd.is_nan(value), "f32")], shape, "f32", **cut)
+    is_none = odd.each("Greater", none, odd.like(0, none), element="i1")
+    odd.output(odd.where(is_none, odd.like(float("nan"), made), made), shape)
+    return graph.node("If", [found], shape, "f32", then_branch=odd, else_branch=usual)
 
 
 def _positions(

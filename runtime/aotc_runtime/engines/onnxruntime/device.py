@@ -131,7 +131,7 @@ class OnnxDevice(Device):
         """A function of the input leaves."""
         bound = self._session(executable, [*enumerate(weights)])
         call = bound.session.run_with_ort_values
-        value, place, whole = self._library.OrtValue, self._place, np.ascontiguousarray
+        value, place = self._library.OrtValue, self._place
         wrap, results = value.ortvalue_from_numpy, executable.results
         keys = [names.given(len(weights) + number) for number in range(len(inputs))]
         if len(inputs) == 1 and inputs[0].dtype.name not in _BITS:
@@ -140,7 +140,7 @@ class OnnxDevice(Device):
             def run_one(leaf: Any) -> list[Buffer]:
                 if type(leaf) is not value:
                     # The value refers to the array without keeping it.
-                    leaf = array = leaf if leaf.flags.c_contiguous else whole(leaf)
+                    array = leaf if leaf.flags.c_contiguous else _packed(leaf)
                     leaf = wrap(array, place)
                 try:
                     return list(call({key: leaf}, results, None))
@@ -151,7 +151,7 @@ class OnnxDevice(Device):
             return run_one
 
         def run(*leaves: Any) -> list[Buffer]:
-            arrays = [leaf if type(leaf) is value else whole(_stored(leaf)) for leaf in leaves]
+            arrays = [leaf if type(leaf) is value else _packed(_stored(leaf)) for leaf in leaves]
             feeds = {
                 key: each if type(each) is value else wrap(each, place)
                 for key, each in zip(keys, arrays, strict=True)
@@ -209,6 +209,11 @@ class OnnxDevice(Device):
             array = array.view(aval.dtype)
         array.setflags(write=False)
         return array
+
+
+def _packed(array: Array) -> Array:
+    """The same numbers one after the other; `ascontiguousarray` gives a number an axis."""
+    return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
 def _stored(array: Array) -> Array:
