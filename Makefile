@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -10,6 +10,7 @@ INTEROP := out/interop
 REGISTRY := out/registry
 STORES := out/stores
 IREE := out/iree
+ONNX := out/onnx
 FOREIGN := out/foreign
 CUDA := out/cuda
 PYTHON ?=
@@ -89,6 +90,12 @@ test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3
 	$(IREE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,iree]'
 	$(IREE)/bin/python -m pytest -m iree tests/engines
+
+test-onnx: ## Compile and run with the engine ONNX Runtime (installs it in out/onnx, 0.1 GB)
+	$$(scripts/find-python) -m venv $(ONNX)
+	$(ONNX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,onnx]'
+	$(ONNX)/bin/python -m pytest -m onnx tests/engines
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

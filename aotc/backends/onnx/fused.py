@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from aotc.backends.onnx import patterns
+from aotc.backends.onnx.graph import Tensor
 from aotc.backends.onnx.program import DTYPES
-from aotc.backends.onnx.graph import MICROSOFT, Tensor
 from aotc.backends.onnx.rules import Rule, Rules
 from aotc.backends.onnx.sorting import arg_extreme
 

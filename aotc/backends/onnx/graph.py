@@ -15,9 +15,6 @@ import numpy as np
 
 from aotc.backends.onnx.program import DTYPES, Array
 
-MICROSOFT = "com.microsoft"
-"""The domain of ONNX Runtime's own operators."""
-
 END = 2**63 - 1
 """An end of `Slice` beyond every axis."""
 
@@ -53,7 +50,6 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Attribute]
-    domain: str
     origin: str
 
 
@@ -75,7 +71,7 @@ class Graph:
     """A graph, or the body of a loop or a branch within another, whose values it can use."""
 
     def __init__(self, outer: Graph | None = None) -> None:
-        self.names = outer.names if outer else Names()
+        self.names: Names = outer.names if outer else Names()
         self.nodes: list[Node] = []
         self.inputs: list[Tensor] = []
         self.outputs: list[Tensor] = []
@@ -88,7 +84,7 @@ class Graph:
     def output(self, tensor: Tensor, shape: Sequence[int], name: str = "") -> None:
         """Give a result, as an array of this shape."""
         name = name or self._name()
-        self._add("Identity", [self.full(tensor, shape)], (name,), "", {})
+        self._add("Identity", [self.full(tensor, shape)], (name,), {})
         self.outputs.append(Tensor(name, tuple(shape), tensor.element))
 
     def constant(self, value: Any, element: str) -> Tensor:
@@ -112,11 +108,10 @@ class Graph:
         inputs: Sequence[Tensor | None],
         shape: Sequence[int],
         element: str,
-        domain: str = "",
         **attributes: Attribute,
     ) -> Tensor:
         """The only output of an operator."""
-        (made,) = self.several(operator, inputs, [(shape, element)], domain, **attributes)
+        (made,) = self.several(operator, inputs, [(shape, element)], **attributes)
         return made
 
     def several(
@@ -124,12 +119,11 @@ class Graph:
         operator: str,
         inputs: Sequence[Tensor | None],
         outputs: Sequence[tuple[Sequence[int], str]],
-        domain: str = "",
         **attributes: Attribute,
     ) -> list[Tensor]:
         """The outputs of an operator, of these shapes and elements."""
         made = [Tensor(self._name(), tuple(shape), element) for shape, element in outputs]
-        self._add(operator, inputs, tuple(each.name for each in made), domain, attributes)
+        self._add(operator, inputs, tuple(each.name for each in made), attributes)
         return made
 
     def _add(
@@ -137,11 +131,10 @@ class Graph:
         operator: str,
         inputs: Sequence[Tensor | None],
         outputs: tuple[str, ...],
-        domain: str,
         attributes: dict[str, Attribute],
     ) -> None:
         taken = tuple("" if each is None else each.name for each in inputs)
-        self.nodes.append(Node(operator, taken, outputs, attributes, domain, self.names.origin))
+        self.nodes.append(Node(operator, taken, outputs, attributes, self.names.origin))
 
     def fresh(self) -> str:
         """A name that no other value has."""

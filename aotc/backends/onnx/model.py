@@ -81,9 +81,7 @@ def _node(node: Node, counts: Counter[str]) -> Any:
         else:
             attributes[name] = value
     # Names say what a node is for, in messages of ONNX Runtime.
-    made = helper.make_node(
-        node.operator, node.inputs, node.outputs, domain=node.domain or None, **attributes
-    )
+    made = helper.make_node(node.operator, node.inputs, node.outputs, **attributes)
     made.name = f"{node.origin}/{node.outputs[0]}"
     return made
 
@@ -113,7 +111,7 @@ def optimized(model: Any, folder: Path) -> Any:
     onnxruntime.disable_telemetry_events()
     try:
         onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[names.PROVIDER])
-    except Exception as error:  # noqa: BLE001 - each of its errors is a class of its own
+    except Exception as error:
         raise UnsupportedError(str(error)[:_WORDS_MAX]) from error
     return onnx.load_model(made)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from aotc.backends.onnx.elementwise import FLOATS, compared
-from aotc.backends.onnx.graph import Graph, Tensor
+from aotc.backends.onnx.graph import Tensor
 from aotc.backends.onnx.layout import padded, reverse
 from aotc.backends.onnx.program import UnsupportedError
 from aotc.backends.onnx.rules import Rule, Rules

@@ -8,7 +8,7 @@ from math import inf, prod
 import numpy as np
 
 from aotc.backends.onnx.elementwise import FLOATS, computed, extreme
-from aotc.backends.onnx.graph import Graph, Tensor
+from aotc.backends.onnx.graph import Attribute, Graph, Tensor
 from aotc.backends.onnx.layout import padded
 from aotc.backends.onnx.program import DTYPES, Block, UnsupportedError
 from aotc.backends.onnx.rules import Rule, Rules
@@ -218,7 +218,7 @@ def _pool(
     inner, made_inner = value.shape[len(others) :], [result.shape[axis] for axis in pooled]
     channels = outer if len(outer) == 2 else [1, prod(outer)]
     value = graph.reshape(value, (*channels, *inner))
-    cut = {
+    cut: dict[str, Attribute] = {
         "kernel_shape": tuple(window[axis] for axis in pooled),
         "strides": tuple(strides[axis] for axis in pooled),
         "dilations": tuple(between[axis] for axis in pooled),
@@ -228,14 +228,14 @@ def _pool(
         made = _max_pool(graph, value, shape, cut)
     else:
         made = graph.node("AveragePool", [value], shape, "f32", count_include_pad=1, **cut)
-        made = graph.each("Mul", made, graph.like(prod(cut["kernel_shape"]), made))
+        made = graph.each("Mul", made, graph.like(prod(window), made))
     made = graph.reshape(made, (*outer, *made_inner))
     back = sorted(range(len(order)), key=lambda axis: order[axis])
     return graph.cast(graph.transpose(made, back), result.element)
 
 
 def _max_pool(
-    graph: Graph, value: Tensor, shape: Sequence[int], cut: dict[str, tuple[int, ...]]
+    graph: Graph, value: Tensor, shape: Sequence[int], cut: dict[str, Attribute]
 ) -> Tensor:
     """MaxPool, which passes over what is no number; where there is any, that is put back."""
     axes = graph.ints(*range(len(value.shape)))

@@ -105,14 +105,19 @@ def test_what_is_one_operator_of_onnx_becomes_that(name: str) -> None:
 
 
 NOT_A_NORM: dict[str, Callable[..., Any]] = {
-    "over another axis": lambda x, s, b: (x - x.mean(1, keepdims=True))
-    * lax.rsqrt(x.var(1, keepdims=True) + 1e-5),
-    "the mean of another array": lambda x, s, b: (x - (x + 1).mean(-1, keepdims=True))
-    * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5),
-    "divided by one less": lambda x, s, b: (x - x.mean(-1, keepdims=True))
-    * lax.rsqrt(x.var(-1, keepdims=True, ddof=1) + 1e-5),
-    "repeated along others": lambda x, s, b: (x[0, :2, :2] - x[0, :2, :2].mean(-1, keepdims=True))
-    * lax.rsqrt(x[0, :2, :2].var(-1) + 1e-5),
+    "over another axis": lambda x, s, b: (
+        (x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True) + 1e-5)
+    ),
+    "the mean of another array": lambda x, s, b: (
+        (x - (x + 1).mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+    ),
+    "divided by one less": lambda x, s, b: (
+        (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True, ddof=1) + 1e-5)
+    ),
+    "repeated along others": lambda x, s, b: (
+        (x[0, :2, :2] - x[0, :2, :2].mean(-1, keepdims=True))
+        * lax.rsqrt(x[0, :2, :2].var(-1) + 1e-5)
+    ),
 }
 
 
@@ -154,7 +159,11 @@ def test_constants_of_any_type_are_read_bit_by_bit() -> None:
     many = np.arange(300, dtype=np.float32).astype(jnp.bfloat16)
     odd = np.array([1.5, np.nan, -np.inf], np.float32).astype(jnp.bfloat16)
     for constant in (many, odd, np.array([True, False]), np.float16([0.1, 2])):
-        graph = graph_of(lambda constant=constant: jnp.asarray(constant) * 1 if constant.dtype != bool else jnp.asarray(constant))
+        graph = graph_of(
+            lambda constant=constant: (
+                jnp.asarray(constant) * 1 if constant.dtype != bool else jnp.asarray(constant)
+            )
+        )
         held = [array for _, array in graph.names.arrays.values()]
         assert any(each.tobytes() == constant.tobytes() for each in held)
 
@@ -169,9 +178,9 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
     "small floats": (lambda x: x.astype(jnp.float8_e5m2), (ROW,), "stablehlo.convert of f8E5M2"),
     "a gradient of pooling": (
         jax.grad(
-            lambda x: (
-                lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME").sum()
-            )
+            lambda x: lax.reduce_window(
+                x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "SAME"
+            ).sum()
         ),
         (IMAGE,),
         "stablehlo.select_and_scatter",

@@ -103,7 +103,8 @@ class OnnxDevice(Device):
 
     def put(self, array: Array, aval: Aval) -> Buffer:
         """A copy of an array of exactly its aval."""
-        copied = np.array(_stored(array), order="C")
+        # By shape too: a number may come as a list of one.
+        copied = np.array(_stored(array), order="C").reshape(aval.shape)
         # What DLPack hands over keeps its memory, as `ortvalue_from_numpy` does not.
         return self._library.OrtValue.from_dlpack(copied.__dlpack__())
 

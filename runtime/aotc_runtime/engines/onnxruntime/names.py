@@ -1,4 +1,4 @@
-"""What a graph that aotc made for ONNX Runtime is called inside, for its compiler and its engine."""
+"""What graphs for ONNX Runtime are called inside, for the compiler and the engine."""
 
 from __future__ import annotations
 
