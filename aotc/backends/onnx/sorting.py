@@ -101,9 +101,9 @@ def _simple(block: Block, compare: Operation) -> list[tuple[int, bool]] | None:
 
 def _argument(block: Block, value: Value) -> int | None:
     """The argument that a value is, but for what jax does to zeros and to what is no number."""
-    for number, argument in enumerate(block.arguments):
+    for place, argument in enumerate(block.arguments):
         if value is argument:
-            return number
+            return place
     made_by = value.made_by
     if made_by is None or made_by.name != "stablehlo.select":
         return None

@@ -49,8 +49,8 @@ def translate(program: Block, weights: Collection[int]) -> Graph:
         known[id(value)] = elementwise.bit_cast(graph, outside, value.element)
     found = _Translation(known).block(graph, program)
     for place, (tensor, value) in enumerate(zip(found, program.returned, strict=True)):
-        outside = _OUTSIDE.get(value.element, value.element)
-        graph.output(elementwise.bit_cast(graph, tensor, outside), value.shape, names.result(place))
+        passed = elementwise.bit_cast(graph, tensor, _OUTSIDE.get(value.element, value.element))
+        graph.output(passed, value.shape, names.result(place))
     graph.prune()
     return graph
 
