@@ -116,8 +116,11 @@ def optimized(model: Any, folder: Path) -> Any:
     return onnx.load_model(made)
 
 
-def with_weights_outside(model: Any, weights: Collection[int]) -> bytes:
-    """The model's bytes, with the parameters that are weights as arrays that are handed over."""
+def with_weights_outside(model: Any, weights: Collection[int], *, pooled: bool) -> bytes:
+    """The model's bytes, with the parameters that are weights as arrays that are handed over.
+
+    pooled: whether a call is worth several threads.
+    """
     outside = {names.weight(place) for place in weights}
     graph, used = model.graph, _used(model.graph)
     kept = [each for each in graph.input if each.name not in outside]
@@ -127,6 +130,8 @@ def with_weights_outside(model: Any, weights: Collection[int]) -> bytes:
     del graph.input[:]
     graph.input.extend(kept)
     del graph.value_info[:]
+    if pooled:
+        model.metadata_props.add(key=names.POOLED, value="1")
     model.producer_name, model.producer_version = "aotc", ""
     return bytes(model.SerializeToString(deterministic=True))
 

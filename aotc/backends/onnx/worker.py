@@ -18,6 +18,9 @@ from aotc.evidence import (
     Place,
 )
 
+POOLED_FLOPS = 3_000_000
+"""Operations of a call from which ONNX Runtime's pool may be faster than the calling thread."""
+
 
 @problem_as_result
 def compile_job(job: Job) -> Result:
@@ -46,7 +49,8 @@ def compile_job(job: Job) -> Result:
         program.UnsupportedError,
     ) as error:
         raise ProblemError(Problem.PROGRAM, str(error), called) from error
-    serialized = model.with_weights_outside(optimized, job.weights)
+    pooled = cost.get("flops", 0) >= POOLED_FLOPS
+    serialized = model.with_weights_outside(optimized, job.weights, pooled=pooled)
     return Result(
         serialized=serialized,
         called=called,

@@ -2,8 +2,7 @@
 once its weights are there.
 
 Private names of onnxruntime 1.32.0: `onnxruntime.capi.onnxruntime_pybind11_state`, the library that
-the package wraps; its sessions are the wrapper's `_sess`. The wrapper takes some microseconds more
-for each call.
+the package wraps. Its sessions cost some microseconds more for each call.
 """
 
 from __future__ import annotations
@@ -62,10 +61,13 @@ class Bound(NamedTuple):
 
 
 class OnnxExecutable:
-    """A verified graph. needs: places of its weights among the arguments."""
+    """A verified graph. needs: places of its weights among the arguments.  pooled: whether it is
+    worth several threads.
+    """
 
     def __init__(self, model: bytes, graph: reading.Graph, where: str) -> None:
-        self.model, self.where, self.needs = model, where, graph.weights
+        self.model, self.where = model, where
+        self.needs, self.pooled = graph.weights, graph.pooled
         self.results = [names.result(place) for place in range(len(graph.results))]
         self.bound: dict[tuple[int, ...], Bound] = {}
 
@@ -84,9 +86,6 @@ class OnnxDevice(Device):
         self._lock = threading.RLock()
         package.set_default_logger_severity(_SILENT)
         package.disable_telemetry_events()
-        if threads > 1:
-            # One pool for all sessions; each would start its own.
-            package.set_global_thread_pool_sizes(threads, 1)
         self.watch_forks()
 
     def deserialize(
@@ -118,9 +117,10 @@ class OnnxDevice(Device):
             if type(each) is not Weight
         }
         try:
-            return list(bound.session.run_with_ort_values(feeds, executable.results, None))
+            made = bound.session.run_with_ort_values(feeds, executable.results, None)
         except Exception as error:
             raise OnnxError(first_line(error)) from error
+        return [made[number] for number in range(len(executable.results))]
 
     def direct(
         self,
@@ -134,6 +134,8 @@ class OnnxDevice(Device):
         call = bound.session.run_with_ort_values
         value, place = self._library.OrtValue, self._place
         wrap, results = value.ortvalue_from_numpy, executable.results
+        # Going through what a call gives as an iterator takes longer than a small call.
+        numbers = range(len(results))
         keys = [names.given(len(weights) + number) for number in range(len(inputs))]
         if len(inputs) == 1 and inputs[0].dtype.name not in _BITS:
             (key,) = keys
@@ -144,9 +146,10 @@ class OnnxDevice(Device):
                     array = leaf if leaf.flags.c_contiguous else _packed(leaf)
                     leaf = wrap(array, place)
                 try:
-                    return list(call({key: leaf}, results, None))
+                    made = call({key: leaf}, results, None)
                 except Exception as error:
                     raise OnnxError(first_line(error)) from error
+                return [made[number] for number in numbers]
 
             vars(run_one)["bound"] = bound  # for as long as it may be called
             return run_one
@@ -158,9 +161,10 @@ class OnnxDevice(Device):
                 for key, each in zip(keys, arrays, strict=True)
             }
             try:
-                return list(call(feeds, results, None))
+                made = call(feeds, results, None)
             except Exception as error:
                 raise OnnxError(first_line(error)) from error
+            return [made[number] for number in numbers]
 
         vars(run)["bound"] = bound
         return run
@@ -182,10 +186,9 @@ class OnnxDevice(Device):
         options = self._package.SessionOptions()
         options.log_severity_level = _SILENT
         options.add_session_config_entry("session.load_model_format", "ONNX")
-        if self.threads > 1:
-            options.use_per_session_threads = False
-        else:
-            options.intra_op_num_threads = 1
+        options.intra_op_num_threads = self.threads if executable.pooled else 1
+        # Threads that wait for the next call by spinning take the processor from other sessions.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         lacking = [place for place in executable.needs if place not in weights]
         if lacking:
             raise _not_loaded(executable.where, f"a graph with a weight {lacking[0]} of its own")
@@ -196,20 +199,46 @@ class OnnxDevice(Device):
             options.add_external_initializers(outside, values)
             for name, value in zip(outside, values, strict=True):
                 options.add_initializer(name, value)
-            session = self._package.InferenceSession(
-                executable.model, options, providers=[names.PROVIDER]
-            )
+            # The package's own class prints what it raises.
+            session = self._library.InferenceSession(options, executable.model, False, False)
+            session.initialize_session([names.PROVIDER], [{}], set())
         except Exception as error:
             raise _not_loaded(executable.where, first_line(error)) from error
-        return Bound(session._sess, values)
+        return Bound(session, values)
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """A result as numpy: read-only, without a copy, keeping the buffer alive."""
+        return _viewer(aval)(buffer)
+
+    def reader(self, avals: Sequence[Aval]) -> Callable[[Sequence[Buffer]], list[Any]]:
+        """A function that reads all results of a call."""
+        viewers = tuple(map(_viewer, avals))
+        return lambda buffers: [show(buffer) for show, buffer in zip(viewers, buffers, strict=True)]
+
+    def reader_of_one(self, aval: Aval) -> Callable[[Sequence[Buffer]], Any]:
+        """A function that reads a call's only result."""
+        show = _viewer(aval)
+        return lambda buffers: show(buffers[0])
+
+
+def _viewer(aval: Aval) -> Callable[[Buffer], Array]:
+    """A function that shows buffers of an aval as arrays."""
+    if aval.dtype.name in _BITS:
+        dtype = aval.dtype
+
+        def shown_bits(buffer: Buffer) -> Array:
+            array: Array = buffer.numpy().view(dtype)
+            array.setflags(write=False)
+            return array
+
+        return shown_bits
+
+    def shown(buffer: Buffer) -> Array:
         array: Array = buffer.numpy()
-        if aval.dtype.name in _BITS:
-            array = array.view(aval.dtype)
         array.setflags(write=False)
         return array
+
+    return shown
 
 
 def _packed(array: Array) -> Array:

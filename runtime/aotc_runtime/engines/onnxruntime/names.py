@@ -11,6 +11,9 @@ PROVIDER = "CPUExecutionProvider"
 WEIGHTS = "weights"
 """Where the graph says that its weights lie, which is nowhere: they are handed over."""
 
+POOLED = "aotc.pooled"
+"""The key of the model's properties that says that a call is worth several threads."""
+
 RUNTIME = "onnxruntime"
 """The distribution that runs graphs."""
 

@@ -25,11 +25,12 @@ type View = memoryview[int]
 
 class Graph(NamedTuple):
     """weights: places of those that the graph takes.  results: shape and type of each, in order, a
-    type by its number in ONNX.
+    type by its number in ONNX.  pooled: whether a call is worth several threads.
     """
 
     weights: tuple[int, ...]
     results: tuple[tuple[tuple[int, ...], int], ...]
+    pooled: bool
 
 
 class GraphError(ValueError):
@@ -40,10 +41,12 @@ def read(data: View) -> Graph:
     """Raises GraphError for what is no ONNX model, and for one that refers to more than its
     weights.
     """
-    graphs = []
+    graphs, pooled = [], False
     for number, value in _fields(data):
         if number == 7:
             graphs.append(_message(value))
+        elif number == 14:
+            pooled |= any(_text(key) == names.POOLED for key in _within(_message(value), 1))
         elif number in (20, 25):
             raise GraphError("a graph with functions of its own")
     if len(graphs) != 1:
@@ -57,7 +60,7 @@ def read(data: View) -> Graph:
             results.append(_result(_message(value)))
         else:
             _graph_field(number, value, 0)
-    return Graph(tuple(weights), tuple(results))
+    return Graph(tuple(weights), tuple(results), pooled)
 
 
 def _graph_field(number: int, value: View | int, depth: int) -> None:
