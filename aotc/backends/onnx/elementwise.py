@@ -90,9 +90,19 @@ def _negate(rule: Rule) -> list[Tensor]:
     return arithmetic("Neg")(rule)
 
 
+def _subtract(rule: Rule) -> list[Tensor]:
+    """The sum with the opposite is the same, and becomes part of a convolution."""
+    graph, (one, other) = rule.graph, rule.operands
+    if one.element in ("f32", "f64") and graph.is_folded(one, other):
+        return [graph.each("Add", one, graph.each("Neg", other))]
+    return arithmetic("Sub")(rule)
+
+
 def _divide(rule: Rule) -> list[Tensor]:
     """Integers: -1 for a division by zero, the same for the lowest by -1."""
     graph, (one, other) = rule.graph, rule.operands
+    if one.element in ("f32", "f64") and graph.is_folded(one, other):
+        return [graph.each("Mul", one, graph.each("Reciprocal", other))]
     if one.element in FLOATS or other.number not in (None, 0, -1):
         return arithmetic("Div")(rule)
     nothing = graph.each("Equal", other, graph.like(0, other), element="i1")
@@ -485,7 +495,7 @@ RULES: Rules = {
     "stablehlo.sign": _sign_rule,
     "stablehlo.sine": _of_floats(_one("Sin")),
     "stablehlo.sqrt": _of_floats(_one("Sqrt")),
-    "stablehlo.subtract": arithmetic("Sub"),
+    "stablehlo.subtract": _subtract,
     "stablehlo.tan": _of_floats(_one("Tan")),
     "stablehlo.tanh": _of_floats(_one("Tanh")),
     "stablehlo.xor": _logical("Xor", "BitwiseXor"),

@@ -55,13 +55,21 @@ class Node:
 
 @dataclass(slots=True)
 class Names:
-    """What all graphs of a model have in common. constants: by what they hold."""
+    """What all graphs of a model have in common. constants: by what they hold.  fixed: values that
+    depend on weights and constants alone, which ONNX Runtime computes at load.  convolved: results
+    of convolutions, scaled or shifted by such values at most.
+    """
 
     count: int = 0
     arrays: dict[str, tuple[str, Array]] = field(default_factory=dict)
     constants: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
+    convolved: set[str] = field(default_factory=set)
     origin: str = ""
 
+
+_FOLDED = ("Add", "Mul", "Reshape", "Transpose")
+"""Operators that ONNX Runtime makes part of the convolution before them, or moves behind it."""
 
 _SMALL = 4096
 """Elements of a constant whose value is kept at hand."""
@@ -96,6 +104,7 @@ class Graph:
         if name is None:
             name = self.names.constants[key] = self._name("c")
             self.names.arrays[name] = (element, array)
+            self.names.fixed.add(name)
         return Tensor(name, array.shape, element, array if array.size <= _SMALL else None)
 
     def ints(self, *values: int) -> Tensor:
@@ -134,6 +143,14 @@ class Graph:
         attributes: dict[str, Attribute],
     ) -> None:
         taken = tuple("" if each is None else each.name for each in inputs)
+        names = self.names
+        if names.fixed.issuperset(taken):
+            names.fixed.update(outputs)
+        elif operator == "Conv" or (
+            operator in _FOLDED
+            and all(each in names.fixed or each in names.convolved for each in taken)
+        ):
+            names.convolved.update(outputs)
         self.nodes.append(Node(operator, taken, outputs, attributes, self.names.origin))
 
     def fresh(self) -> str:
@@ -143,6 +160,10 @@ class Graph:
     def _name(self, prefix: str = "v") -> str:
         self.names.count += 1
         return f"{prefix}{self.names.count}"
+
+    def is_folded(self, one: Tensor, other: Tensor) -> bool:
+        """Whether a sum or a product of these becomes part of a convolution at load."""
+        return one.name in self.names.convolved and other.name in self.names.fixed
 
     def each(
         self, operator: str, *inputs: Tensor, element: str = "", **attributes: Attribute

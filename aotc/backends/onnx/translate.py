@@ -45,6 +45,8 @@ def translate(program: Block, weights: Collection[int]) -> Graph:
     known: dict[int, Tensor] = {}
     for place, value in enumerate(program.arguments):
         name = names.weight(place) if place in weights else names.given(place)
+        if place in weights:
+            graph.names.fixed.add(name)
         outside = graph.input(name, value.shape, _OUTSIDE.get(value.element, value.element))
         known[id(value)] = elementwise.bit_cast(graph, outside, value.element)
     found = _Translation(known).block(graph, program)
