@@ -39,6 +39,11 @@ class Tensor:
             return None
         return self.constant.reshape(())[()]
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its numbers."""
+        return prod(self.shape) * DTYPES[self.element].itemsize
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -57,7 +62,7 @@ class Node:
 class Names:
     """What all graphs of a model have in common. constants: by what they hold.  fixed: values that
     depend on weights and constants alone, which ONNX Runtime computes at load.  convolved: results
-    of convolutions, scaled or shifted by such values at most.
+    of convolutions, scaled or shifted by such values at most.  sizes: bytes of each node's outputs.
     """
 
     count: int = 0
@@ -65,6 +70,7 @@ class Names:
     constants: dict[tuple[Any, ...], str] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
     convolved: set[str] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
     origin: str = ""
 
 
@@ -94,6 +100,7 @@ class Graph:
         name = name or self._name()
         self._add("Identity", [self.full(tensor, shape)], (name,), {})
         self.outputs.append(Tensor(name, tuple(shape), tensor.element))
+        self.names.sizes[name] = 0  # counted as what it is identical to
 
     def constant(self, value: Any, element: str) -> Tensor:
         """An array that is part of the model, whatever graph uses it."""
@@ -132,6 +139,7 @@ class Graph:
     ) -> list[Tensor]:
         """The outputs of an operator, of these shapes and elements."""
         made = [Tensor(self._name(), tuple(shape), element) for shape, element in outputs]
+        self.names.sizes.update({each.name: each.size_bytes for each in made})
         self._add(operator, inputs, tuple(each.name for each in made), attributes)
         return made
 
@@ -307,6 +315,24 @@ class Graph:
                     value._prune(used)
         self.nodes = kept[::-1]
 
+    def most_bytes(self) -> int:
+        """The most bytes of values that are needed at once, taking nodes in order."""
+        last: dict[str, int] = {}
+        for at, node in enumerate(self.nodes):
+            last.update(dict.fromkeys(_names_in(node), at))
+        alive = most = 0
+        ends: dict[int, int] = {}
+        for at, node in enumerate(self.nodes):
+            inner = [each for each in node.attributes.values() if isinstance(each, Graph)]
+            made = sum(self.names.sizes[name] for name in node.outputs)
+            for name in node.outputs:
+                end = last.get(name, at)
+                ends[end] = ends.get(end, 0) + self.names.sizes[name]
+            alive += made
+            most = max(most, alive + max((each.most_bytes() for each in inner), default=0))
+            alive -= ends.get(at, 0)
+        return most
+
     def walk(self) -> Iterator[Node]:
         """Its nodes with those within them."""
         for node in self.nodes:
@@ -321,6 +347,15 @@ _CHOSEN = {"i8": "i32", "i16": "i32", "ui16": "i32", "ui32": "i64", "ui64": "i64
 """Elements that ONNX Runtime's operator lacks, with one that holds the same numbers; a cast of 64
 bits keeps their bits.
 """
+
+
+def _names_in(node: Node) -> Iterator[str]:
+    """What a node takes, also within loops and branches."""
+    yield from node.inputs
+    for value in node.attributes.values():
+        if isinstance(value, Graph):
+            for inner in value.nodes:
+                yield from _names_in(inner)
 
 
 def _moves_nothing(shape: Sequence[int], order: Sequence[int]) -> bool:

@@ -38,10 +38,16 @@ def compile_job(job: Job) -> Result:
             raise ProblemError(Problem.PROGRAM, "", called)
         cost = private.module_cost(private.cpu_client(), module)
         main = program.read(module)
-        taken = sum(value.size_bytes for value in main.arguments)
-        given = sum(value.size_bytes for value in main.returned)
+        memory = {
+            "argument": sum(value.size_bytes for value in main.arguments),
+            "output": sum(value.size_bytes for value in main.returned),
+            "alias": 0,
+            # What ONNX Runtime packs or folds of the weights is a copy of them.
+            "temp": sum(main.arguments[place].size_bytes for place in job.weights),
+        }
         started = time.perf_counter()
-        optimized = model.optimized(model.model_of(translate(main, job.weights)), Path())
+        graph = translate(main, job.weights)
+        optimized = model.optimized(model.model_of(graph), Path())
     except (
         private.XlaError,
         private.MlirError,
@@ -55,7 +61,7 @@ def compile_job(job: Job) -> Result:
         serialized=serialized,
         called=called,
         compile_seconds=time.perf_counter() - started,
-        memory={"argument": taken, "output": given, "temp": 0, "alias": 0},
+        memory={**memory, "temp": memory["temp"] + graph.most_bytes()},
         cost=cost,
         operations=operations,
         evidence=ExecutableEvidence(

@@ -580,9 +580,6 @@ class Target(_Part, frozen=True, omit_defaults=True):
 XLA = "xla"
 XLA_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
-PROCESSOR_ENGINES = ("iree", "onnxruntime")
-"""Platforms that are the host's processor, as another engine than XLA runs on it."""
-
 
 def engine_name(target: Target) -> str:
     """The engine that runs a target's executables, under which an entry point of

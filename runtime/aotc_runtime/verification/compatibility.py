@@ -18,13 +18,7 @@ from msgspec import UNSET, Struct
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts, Wanted
 from aotc_runtime.schema.labels import without_compiling
-from aotc_runtime.schema.manifest import (
-    PROCESSOR_ENGINES,
-    XLA,
-    BundleManifest,
-    Split,
-    engine_name,
-)
+from aotc_runtime.schema.manifest import XLA, BundleManifest, Split, engine_name
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.certified import Certified, Ruling
@@ -165,7 +159,7 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
     """The host's accelerator platform if it has devices of the bundle's, else its processor."""
     if manifest.requires.device is UNSET:
         return host.platform
-    if manifest.requires.platform in PROCESSOR_ENGINES:  # a missing engine is told apart
+    if manifest.requires.platform in ("iree", "onnxruntime"):  # an absent one is told apart
         return manifest.requires.platform
     from aotc_runtime.verification.accelerators import accelerator
 

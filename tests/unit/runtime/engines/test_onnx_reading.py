@@ -1,5 +1,5 @@
-"""What the loader reads of an ONNX graph before ONNX Runtime does. The graphs are written here field
-by field, as onnx.proto3 numbers them.
+"""What the loader reads of an ONNX graph before ONNX Runtime does. Graphs are written here field by
+field, as onnx.proto3 numbers them.
 """
 
 from __future__ import annotations
