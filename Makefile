@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -11,6 +11,7 @@ REGISTRY := out/registry
 STORES := out/stores
 IREE := out/iree
 ARM := out/arm
+ONNX := out/onnx
 FOREIGN := out/foreign
 CUDA := out/cuda
 PYTHON ?=
@@ -102,6 +103,12 @@ test-arm: ## Run bundles built here on emulated Arm processors (unpacks qemu and
 	$(iree)
 	scripts/arm $(ARM) $(IREE)/bin/python
 	AOTC_ARM=1 $(IREE)/bin/python -m pytest -m arm tests/e2e/test_arm.py
+
+test-onnx: ## Compile and run with the engine ONNX Runtime (installs it in out/onnx, 0.1 GB)
+	$$(scripts/find-python) -m venv $(ONNX)
+	$(ONNX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,onnx]'
+	$(ONNX)/bin/python -m pytest -m onnx tests/engines
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

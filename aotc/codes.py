@@ -650,11 +650,12 @@ COMPILE = {
         hint="build again; look at the workers and the network between",
     ),
     "AOTC-E916": Code(
-        "the engine `iree` refused the program, at every level of optimization",
-        "the message is IREE's, with the operation; list another engine behind it in `engines`",
-        expected="a program that IREE compiles for this target",
-        hint="leave out the operation that the message names, or list another engine: `engines = "
-        '["iree", "xla"]`',
+        "another engine than XLA refused the program: it has no code for an operation, or would "
+        "compute something else",
+        "the message names the operation; list another engine behind it in `engines`",
+        expected="a program that the engine compiles for this target as XLA does",
+        hint="leave out the operation that the message names, or list another engine behind this "
+        'one: `engines = [..., "xla"]`',
     ),
 }
 

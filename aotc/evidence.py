@@ -26,6 +26,9 @@ RUNTIME = "XLA runtime"
 IREE = "IREE"
 """The place of code that IREE generated for the program."""
 
+ONNX_RUNTIME = "ONNX Runtime"
+"""The place of what ONNX Runtime's operators do."""
+
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
 
@@ -38,6 +41,7 @@ PLACES = (
     "Eigen",
     IREE,
     "LAPACK",
+    ONNX_RUNTIME,
     "Triton",
     "XNN",
     "YNN",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -18,13 +16,27 @@ import pytest
 
 import aotc_runtime
 from aotc.evidence import Evidence
-from aotc.pipeline.build import Built, build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import canonical
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import ParityNotRun, ParityRan
 from tests.conftest import Once
+from tests.engines.sums import (
+    FACTORIZED,
+    IMAGE,
+    KERNEL,
+    SCORES,
+    SERVER,
+    WITHOUT_JAXLIB,
+    WITHOUT_PACKAGE,
+    executable,
+    make,
+    manifests,
+    run,
+    served,
+    write,
+)
 from tests.hostile.tampering import (
     Documents,
     flipped,
@@ -36,137 +48,13 @@ from tests.hostile.tampering import (
     write_folder,
 )
 
-PROGRAM = """
-import jax
-import jax.numpy as jnp
-from jax import lax
-
-def init():
-    return {"bias": jnp.arange(3.0), "kernel": jnp.arange(12.0).reshape(4, 3) / 7}
-
-def predict(params, image):
-    return {"scores": image @ params["kernel"] + params["bias"], "row": jnp.argmax(image, axis=1)}
-
-def step(state, token):
-    return state.at[token].add(1.0), state.sum() + token
-
-def factorized(matrix):
-    return jnp.linalg.cholesky(matrix @ matrix.T + jnp.eye(3))
-"""
-
-MANIFEST = """
-schema = 1
-name = "sums"
-version = "1.0.0"
-targets = [TARGETS]
-engines = [ENGINES]
-
-[weights.params]
-init = "program:init"
-
-[dimensions.batch]
-range = [1, 8]
-profiles = [1, 4]
-
-[entry_points.predict]
-function = "program:predict"
-bind = { params = "params" }
-inputs.image = { shape = ["batch", 4], dtype = "float32" }
-out_of_profile.batch = "pad"
-
-[entry_points.step]
-function = "program:step"
-donate = ["state"]
-inputs.state = { shape = [5], dtype = "float32" }
-inputs.token = { shape = [], dtype = "int32" }
-fixtures.ranges = { token = [0, 4] }
-"""
-
-FACTORIZED = """
-[entry_points.factorized]
-function = "program:factorized"
-inputs.matrix = { shape = [3, 3], dtype = "float32" }
-"""
-
-SERVER = """
-import json, sys
-import numpy as np
-import aotc_runtime
-
-bundle, policy, threads = sys.argv[1:]
-image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
-with aotc_runtime.load(bundle, trust=policy, threads=int(threads) or None) as loaded:
-    predict = loaded["predict"]
-    print(json.dumps({
-        "scores": predict(image)["scores"].tolist(),
-        "padded": predict(image[:2])["scores"].tolist(),
-        "report": loaded.report(),
-        "modules": sorted(sys.modules),
-    }))
-"""
-
-HIDING = """
-import sys
-from importlib.abc import MetaPathFinder
-
-class Hidden(MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] == "PACKAGE":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Hidden())
-"""
-
-WITHOUT_IREE = f"""{HIDING.replace("PACKAGE", "iree")}
-import runpy
-runpy.run_module("aotc_runtime", run_name="__main__", alter_sys=True)
-"""
-
-WITHOUT_JAXLIB = HIDING.replace("PACKAGE", "jaxlib") + SERVER
-
-KERNEL = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
-IMAGE = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
-SCORES = IMAGE @ KERNEL + np.arange(3, dtype=np.float32)
-
-
-def write(folder: Path, engines: str = '"iree"', targets: str = '"cpu-x86-64-v3"') -> Path:
-    """The program and its manifest in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "program.py").write_text(PROGRAM)
-    text = MANIFEST.replace("TARGETS", targets).replace("ENGINES", engines)
-    (folder / "sums.toml").write_text(text)
-    return folder / "sums.toml"
-
-
-def make(folder: Path, manifest: Path) -> Built:
-    """sums.aotb with trust.toml in a folder."""
-    signer = LocalSigner.ephemeral()
-    (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
-    return build(manifest, output=folder / "sums.aotb", signer=signer)
+ENGINE = '"iree"'
 
 
 @pytest.fixture(scope="session")
 def sums(once: Once) -> Path:
     """A folder with the bundle of this program for IREE alone, and its policy."""
-    return once("iree-sums", lambda folder: make(folder, write(folder)))
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """A process of Python."""
-    command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def served(sums: Path, threads: int, program: str = SERVER) -> dict[str, Any]:
-    done = run("-c", program, sums / "sums.aotb", sums / "trust.toml", threads)
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def manifests(path: Path) -> dict[str, dict[str, Any]]:
-    documents = take_apart(in_memory(path))
-    return {each.manifest["target"]["name"]: each.manifest for each in documents.targets}
+    return once("iree-sums", lambda folder: make(folder, write(folder, ENGINE)))
 
 
 def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path) -> None:
@@ -267,7 +155,7 @@ def test_an_input_of_any_strides_is_taken(sums: Path) -> None:
 
 def test_the_same_program_in_another_folder_has_the_same_bytes(sums: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere" / "deep"
-    again = make(folder, write(folder))
+    again = make(folder, write(folder, ENGINE))
     with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
         assert loaded.root_digest == again.bundle.root_digest
 
@@ -288,7 +176,7 @@ def test_what_iree_refuses_falls_to_the_next_engine_and_is_recorded(tmp_path: Pa
 
 
 def test_without_another_engine_it_is_refused_with_its_operation(tmp_path: Path) -> None:
-    path = write(tmp_path)
+    path = write(tmp_path, ENGINE)
     path.write_text(path.read_text() + FACTORIZED)
     with pytest.raises(aotc_runtime.AotcError) as caught:
         make(tmp_path, path)
@@ -297,7 +185,7 @@ def test_without_another_engine_it_is_refused_with_its_operation(tmp_path: Path)
 
 
 def test_one_bundle_holds_code_for_both_architectures(tmp_path: Path) -> None:
-    path = write(tmp_path, targets='"cpu-x86-64-v3", "cpu-neoverse-n1", "cpu-apple-m1"')
+    path = write(tmp_path, ENGINE, targets='"cpu-x86-64-v3", "cpu-neoverse-n1", "cpu-apple-m1"')
     built = make(tmp_path, path)
     parities = {
         name: {type(profile.parity) for profile in manifest.entry_points["predict"].profiles}
@@ -323,7 +211,14 @@ def test_one_bundle_holds_code_for_both_architectures(tmp_path: Path) -> None:
 
 
 def test_without_the_package_its_name_and_version_are_told(sums: Path) -> None:
-    done = run("-c", WITHOUT_IREE, "verify", sums / "sums.aotb", "--trust", sums / "trust.toml")
+    done = run(
+        "-c",
+        WITHOUT_PACKAGE.replace("PACKAGE", "iree"),
+        "verify",
+        sums / "sums.aotb",
+        "--trust",
+        sums / "trust.toml",
+    )
     assert done.returncode == 6, done.stdout + done.stderr
     assert "AOTC-E403" in done.stderr
     assert "pip install iree-base-runtime==3." in done.stderr
@@ -343,7 +238,7 @@ def test_a_damaged_module_never_reaches_iree(sums: Path, tmp_path: Path) -> None
     damaged = tmp_path / "sums.aotb"
     shutil.copy(sums / "sums.aotb", damaged)
     documents = take_apart(in_memory(damaged))
-    code = documents.layers[_executable(documents.manifest)]
+    code = documents.layers[executable(documents.manifest)]
     data = bytearray(damaged.read_bytes())
     data[data.index(code) + len(code) // 2] ^= 1
     damaged.write_bytes(data)
@@ -376,7 +271,7 @@ def test_signed_bytes_that_are_no_module_are_refused(
 ) -> None:
     signer = LocalSigner.ephemeral()
     documents = take_apart(in_memory(sums / "sums.aotb"))
-    digest = _executable(documents.manifest)
+    digest = executable(documents.manifest)
     change, told = FOREIGN[spoil]
     swap_layer(documents, digest, change(documents.layers[digest]))
     folder = write_folder(tmp_path / "bundle", signed(documents, signer))
@@ -425,8 +320,8 @@ def test_one_module_of_another_architecture_among_good_ones_is_told_as_well(
     sums: Path, arm: Documents, tmp_path: Path
 ) -> None:
     documents = take_apart(in_memory(sums / "sums.aotb"))
-    foreign = arm.layers[_executable(arm.manifest)]
-    swap_layer(documents, _executable(documents.manifest), foreign)
+    foreign = arm.layers[executable(arm.manifest)]
+    swap_layer(documents, executable(documents.manifest), foreign)
     assert refused_at_load(documents, tmp_path / "bundle").found == "code for aarch64"
 
 
@@ -435,8 +330,8 @@ def test_code_of_xla_where_the_target_is_irees_is_no_module(
 ) -> None:
     xla = take_apart(in_memory(digits_bundle[0]))
     documents = take_apart(in_memory(sums / "sums.aotb"))
-    code = xla.layers[_executable(xla.manifest)]
-    swap_layer(documents, _executable(documents.manifest), code)
+    code = xla.layers[executable(xla.manifest)]
+    swap_layer(documents, executable(documents.manifest), code)
     assert refused_at_load(documents, tmp_path / "bundle").found == "no module of IREE"
 
 
@@ -474,8 +369,3 @@ def test_code_of_iree_is_refused_where_the_target_is_xlas(sums: Path, tmp_path: 
     done = run("-c", SERVER, folder, policy, 0)
     assert done.returncode > 0
     assert "AOTC-E753" in done.stderr, done.stderr
-
-
-def _executable(manifest: dict[str, Any]) -> str:
-    digest: str = manifest["entry_points"]["predict"]["profiles"][0]["executable"]["digest"]
-    return digest

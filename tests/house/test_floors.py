@@ -12,7 +12,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "runtime" / "aotc_runtime"
-ALLOWED = {"aotc_runtime", "cryptography", "iree", "jaxlib", "ml_dtypes", "msgspec", "numpy"}
+ALLOWED = {
+    "aotc_runtime",
+    "cryptography",
+    "iree",
+    "jaxlib",
+    "ml_dtypes",
+    "msgspec",
+    "numpy",
+    "onnxruntime",
+}
 EXPORTERS = {"prometheus_client", "opentelemetry"}
 """Extras: their modules are imported by nobody but the user."""
 FORBIDDEN = ("aotc", "click", "jax", "pydantic", "rich")
@@ -108,13 +117,14 @@ def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
     assert outside == {"system/processor.py"}
 
 
-def test_iree_is_named_by_its_engine_alone() -> None:
+@pytest.mark.parametrize("package", ["iree", "onnxruntime"])
+def test_the_package_of_an_engine_is_named_by_that_alone(package: str) -> None:
     users = {
         path.relative_to(RUNTIME).as_posix()
         for path in RUNTIME.rglob("*.py")
-        if "iree" in imports_of(path)
+        if package in imports_of(path)
     }
-    assert users == {"engines/iree/engine.py"}
+    assert users == {f"engines/{package}/engine.py"}
 
 
 def test_the_public_names_are_exactly_what_all_lists() -> None:
@@ -138,3 +148,7 @@ def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() 
     assert extra == {"jaxlib"}
     extra = {requirement.split()[0] for requirement in project["optional-dependencies"]["iree"]}
     assert extra == {"iree-base-runtime", "ml_dtypes"}
+    extra = {
+        requirement.split()[0] for requirement in project["optional-dependencies"]["onnxruntime"]
+    }
+    assert extra == {"ml_dtypes", "onnxruntime"}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from aotc_runtime.engines.device import DEVICES_MAX, Device
@@ -36,16 +37,15 @@ def find(name: str) -> Engine | None:
         from aotc_runtime.engines.xla import engine as xla
 
         return xla
-    if name == "iree":
-        from aotc_runtime.engines.iree import engine as iree
-
-        return iree
+    if name in ("iree", "onnxruntime"):
+        engine: Engine = import_module(f"aotc_runtime.engines.{name}.engine")
+        return engine
     from importlib.metadata import entry_points
 
-    engine: Engine | None = None
     for point in entry_points(group=GROUP, name=name):
-        engine = point.load()
-    return engine
+        found: Engine = point.load()
+        return found
+    return None
 
 
 def start(target: Target, threads: int | None = None, devices: int | None = None) -> Device:

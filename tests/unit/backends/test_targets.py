@@ -73,7 +73,8 @@ BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
     ),
     "another platform": (
         '"cpu"', '"xpu"',
-        "AOTC-E805", "box.toml:3 platform", "'cpu', 'cuda', 'iree', 'rocm' or 'tpu'", '"xpu"',
+        "AOTC-E805", "box.toml:3 platform",
+        "'cpu', 'cuda', 'iree', 'onnxruntime', 'rocm' or 'tpu'", '"xpu"',
         "correct",
     ),
     "a number among the options": (

@@ -1,0 +1,1 @@
+"""ONNX Runtime as a compiler of processors' code: StableHLO becomes an ONNX graph."""

@@ -1,0 +1,1 @@
+"""ONNX Runtime as an engine: one executable is one ONNX graph."""

@@ -1,0 +1,36 @@
+"""What graphs for ONNX Runtime are called inside, for the compiler and the engine."""
+
+from __future__ import annotations
+
+ENGINE = "onnxruntime"
+"""The engine, and the platform of processors that it runs on."""
+
+PROVIDER = "CPUExecutionProvider"
+"""ONNX Runtime's word for the processor."""
+
+WEIGHTS = "weights"
+"""Where the graph says that its weights lie, which is nowhere: they are handed over."""
+
+POOLED = "aotc.pooled"
+"""The key of the model's properties that says that a call is worth several threads."""
+
+RUNTIME = "onnxruntime"
+"""The distribution that runs graphs."""
+
+OPSET = 26
+"""Of ONNX's own operators, in every graph; BitCast is as old."""
+
+
+def weight(place: int) -> str:
+    """A weight, by its place among the executable's arguments."""
+    return f"w{place}"
+
+
+def given(place: int) -> str:
+    """A parameter that calls pass, by the same."""
+    return f"p{place}"
+
+
+def result(place: int) -> str:
+    """A result, by its place."""
+    return f"r{place}"

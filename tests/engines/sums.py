@@ -1,0 +1,148 @@
+"""A small program with everything that an engine has to do, built and served by any of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aotc.pipeline.build import Built, build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from tests.hostile.tampering import in_memory, take_apart
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+def init():
+    return {"bias": jnp.arange(3.0), "kernel": jnp.arange(12.0).reshape(4, 3) / 7}
+
+def predict(params, image):
+    return {"scores": image @ params["kernel"] + params["bias"], "row": jnp.argmax(image, axis=1)}
+
+def step(state, token):
+    return state.at[token].add(1.0), state.sum() + token
+
+def factorized(matrix):
+    return jnp.linalg.cholesky(matrix @ matrix.T + jnp.eye(3))
+"""
+
+MANIFEST = """
+schema = 1
+name = "sums"
+version = "1.0.0"
+targets = [TARGETS]
+engines = [ENGINES]
+
+[weights.params]
+init = "program:init"
+
+[dimensions.batch]
+range = [1, 8]
+profiles = [1, 4]
+
+[entry_points.predict]
+function = "program:predict"
+bind = { params = "params" }
+inputs.image = { shape = ["batch", 4], dtype = "float32" }
+out_of_profile.batch = "pad"
+
+[entry_points.step]
+function = "program:step"
+donate = ["state"]
+inputs.state = { shape = [5], dtype = "float32" }
+inputs.token = { shape = [], dtype = "int32" }
+fixtures.ranges = { token = [0, 4] }
+"""
+
+FACTORIZED = """
+[entry_points.factorized]
+function = "program:factorized"
+inputs.matrix = { shape = [3, 3], dtype = "float32" }
+"""
+
+SERVER = """
+import json, sys
+import numpy as np
+import aotc_runtime
+
+bundle, policy, threads = sys.argv[1:]
+image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+with aotc_runtime.load(bundle, trust=policy, threads=int(threads) or None) as loaded:
+    predict = loaded["predict"]
+    print(json.dumps({
+        "scores": predict(image)["scores"].tolist(),
+        "padded": predict(image[:2])["scores"].tolist(),
+        "report": loaded.report(),
+        "modules": sorted(sys.modules),
+    }))
+"""
+
+HIDING = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] == "PACKAGE":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+
+WITHOUT_PACKAGE = f"""{HIDING}
+import runpy
+runpy.run_module("aotc_runtime", run_name="__main__", alter_sys=True)
+"""
+
+WITHOUT_JAXLIB = HIDING.replace("PACKAGE", "jaxlib") + SERVER
+
+KERNEL = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+IMAGE = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+SCORES = IMAGE @ KERNEL + np.arange(3, dtype=np.float32)
+
+
+def write(folder: Path, engines: str, targets: str = '"cpu-x86-64-v3"') -> Path:
+    """The program and its manifest in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "program.py").write_text(PROGRAM)
+    text = MANIFEST.replace("TARGETS", targets).replace("ENGINES", engines)
+    (folder / "sums.toml").write_text(text)
+    return folder / "sums.toml"
+
+
+def make(folder: Path, manifest: Path) -> Built:
+    """sums.aotb with trust.toml in a folder."""
+    signer = LocalSigner.ephemeral()
+    (folder / "trust.toml").write_text(policy_text("sums", [signer.public_pem()]))
+    return build(manifest, output=folder / "sums.aotb", signer=signer)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A process of Python."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def served(sums: Path, threads: int, program: str = SERVER) -> dict[str, Any]:
+    done = run("-c", program, sums / "sums.aotb", sums / "trust.toml", threads)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def manifests(path: Path) -> dict[str, dict[str, Any]]:
+    documents = take_apart(in_memory(path))
+    return {each.manifest["target"]["name"]: each.manifest for each in documents.targets}
+
+
+def executable(manifest: dict[str, Any]) -> str:
+    """The digest of the first executable."""
+    digest: str = manifest["entry_points"]["predict"]["profiles"][0]["executable"]["digest"]
+    return digest

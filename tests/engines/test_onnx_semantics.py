@@ -1,0 +1,234 @@
+"""What ONNX graphs compute where compilers differ, compared with plain JAX, bit by bit where the
+results are integers.
+
+Each function of `semantics_program` becomes a graph and is run by the loader's own device.
+`DENORMAL` lists what is otherwise, and docs/engines.md tells users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from aotc.backends.onnx.job import Job
+from aotc.backends.onnx.worker import compile_job
+from aotc.lowering.stablehlo import portable
+from aotc_runtime.digest import sha256
+from aotc_runtime.engines.device import Aval, Stored
+from aotc_runtime.engines.onnxruntime import engine
+from aotc_runtime.verification.verify import VerifiedBlob
+
+from . import semantics_program as program
+
+DENORMAL = ("denormal_sums", "logarithms", "roots", "rounded", "signs")
+"""Functions that give other results for denormal numbers, which XLA takes for zero."""
+
+REFUSED = {
+    "complex_": "complex<f32>",
+    "double_complex": "complex<f64>",
+    "factorized": "lapack_spotrf_ffi",
+    "small_floats": "f8E4M3FN",
+    "transformed": "complex<f32>",
+}
+"""Functions that are refused, with what the message says."""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def compiled(function: Any, *inputs: Any) -> tuple[Any, list[Any]]:
+    """What the worker makes of a function, and what plain JAX gives."""
+    with jax.enable_x64():
+        expected = [np.asarray(each) for each in jax.tree.leaves(jax.jit(function)(*inputs))]
+        lowered = (
+            jax.jit(function, keep_unused=True).trace(*inputs).lower(lowering_platforms=("cpu",))
+        )
+        module = portable(lowered.compiler_ir("stablehlo"))
+    return compile_job(Job(module.artifact, ())), expected
+
+
+def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """What a function gives on ONNX Runtime, and in plain JAX."""
+    made, expected = compiled(function, *inputs)
+    assert not made.problem, made.words
+    device = engine.start("onnxruntime", 1, None)
+    avals = [Aval(array.shape, array.dtype) for array in expected]
+    blob = VerifiedBlob(sha256(made.serialized), memoryview(made.serialized))
+    (executable,) = device.deserialize([Stored(blob, avals, "here")], (0,), ())
+    buffers = [device.put(array, Aval(array.shape, array.dtype)) for array in inputs]
+    given = device.execute(executable, buffers)
+    return [device.to_numpy(b, a) for b, a in zip(given, avals, strict=True)], expected
+
+
+def same(actual: Any, expected: Any) -> bool:
+    """Whether results are equal: integers exactly, floats but for rounding."""
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return False
+    if expected.dtype.kind in "biu":
+        return bool(np.array_equal(actual, expected))
+    if expected.dtype.kind == "V" or expected.dtype.itemsize == 2:
+        actual, expected = actual.astype(np.float32), expected.astype(np.float32)
+        return bool(np.allclose(actual, expected, rtol=1e-2, atol=1e-6, equal_nan=True))
+    return bool(np.allclose(actual, expected, rtol=2e-5, atol=1e-6, equal_nan=True))
+
+
+def differences(function: Any, *inputs: Any) -> list[Any]:
+    pairs = zip(*results_of(function, *inputs), strict=True)
+    return [pair for pair in pairs if not same(*pair)]
+
+
+@pytest.mark.parametrize("name", sorted({*program.INPUTS} - {*REFUSED}))
+def test_results_are_those_of_plain_jax_but_for_denormals(name: str) -> None:
+    found = differences(getattr(program, name), *program.INPUTS[name])
+    assert bool(found) == (name in DENORMAL), found
+
+
+@pytest.mark.parametrize("name", DENORMAL)
+def test_only_denormals_make_the_difference(name: str) -> None:
+    inputs = [
+        np.where(np.abs(each) < np.finfo(np.float32).tiny, 0, each).astype(each.dtype)
+        for each in program.INPUTS[name]
+    ]
+    assert not differences(getattr(program, name), *inputs)
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_what_is_not_compiled_is_refused_by_its_operation(name: str) -> None:
+    made, _ = compiled(getattr(program, name), *program.INPUTS[name])
+    assert made.problem
+    assert REFUSED[name] in made.words or REFUSED[name] in made.called
+
+
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.standard_normal((2, 16, 32), np.float32)
+IMAGE = RANDOM.standard_normal((1, 8, 8, 4), np.float32)
+KERNEL = RANDOM.standard_normal((3, 3, 4, 4), np.float32) / 6
+HOLED = np.where(RANDOM.uniform(size=IMAGE.shape) < 0.05, np.nan, IMAGE).astype(np.float32)
+PLACES = np.array([1, 30, -1], np.int32)
+NUMBERS = ("NHWC", "HWIO", "NHWC")
+
+
+def _conv(x: Any, w: Any, **options: Any) -> Any:
+    stride = options.pop("stride", 1)
+    padding = options.pop("padding", "SAME")
+    return lax.conv_general_dilated(
+        x, w, (stride, stride), padding, dimension_numbers=NUMBERS, **options
+    )
+
+
+def _pool(x: Any, start: float, combine: Any) -> Any:
+    return lax.reduce_window(x, x.dtype.type(start), combine, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def _norm(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+OPERATIONS: dict[str, tuple[Any, ...]] = {
+    "layer norm": (_norm, ROWS),
+    "softmax of an inner axis": (lambda x: jax.nn.softmax(x, 1), ROWS),
+    "softmax of nothing but -inf": (jax.nn.softmax, np.full((2, 3), -np.inf, np.float32)),
+    "gelu": (lambda x: jax.nn.gelu(x, approximate=False), ROWS),
+    "gelu of tanh": (jax.nn.gelu, ROWS),
+    "silu": (jax.nn.silu, ROWS),
+    "attention": (jax.nn.dot_product_attention, *(ROWS.reshape(2, 16, 4, 8),) * 3),
+    "contraction of two axes": (
+        lambda x, y: jnp.einsum("bsd,dsn->bn", x, y),
+        ROWS,
+        RANDOM.standard_normal((32, 16, 3), np.float32),
+    ),
+    "convolution": (_conv, IMAGE, KERNEL),
+    "with a stride": (lambda x, w: _conv(x, w, stride=2), IMAGE, KERNEL),
+    "dilated": (lambda x, w: _conv(x, w, rhs_dilation=(2, 2)), IMAGE, KERNEL),
+    "between zeros": (
+        lambda x, w: _conv(x, w, padding=((2, 1), (1, 2)), lhs_dilation=(2, 2)),
+        IMAGE,
+        KERNEL,
+    ),
+    "cut at the edges": (
+        lambda x, w: _conv(x, w, padding=((-1, 2), (0, -1))),
+        IMAGE,
+        KERNEL,
+    ),
+    "by groups": (lambda x, w: _conv(x, w, feature_group_count=4), IMAGE, KERNEL[:, :, :1]),
+    "gradient of a kernel": (
+        jax.grad(lambda w, x: (_conv(x, w) ** 2).mean()),
+        KERNEL,
+        IMAGE,
+    ),
+    "gradient of an image": (
+        jax.grad(lambda x, w: (_conv(x, w, stride=2) ** 2).sum()),
+        IMAGE,
+        KERNEL,
+    ),
+    "largest of windows": (lambda x: _pool(x, -jnp.inf, lax.max), HOLED),
+    "sums of windows": (lambda x: _pool(x, 0.0, lax.add), IMAGE),
+    "products of windows": (lambda x: _pool(x, 1.0, lax.mul), IMAGE),
+    "no number anywhere": (lambda x, w: jax.nn.relu(_conv(x, w)), HOLED, KERNEL),
+    "largest with none": (lambda x: (x.max((1, 2)), x.min(), jnp.argmax(x, 3)), HOLED),
+    "one index": (lambda x, i: x[:, :, i], ROWS, PLACES),
+    "two indices": (lambda x, i: x[:, i, i], ROWS, PLACES),
+    "windows of a batch": (
+        lambda x, i: jax.vmap(lambda y, j: lax.dynamic_slice(y, (j, j), (4, 4)))(x, i),
+        ROWS,
+        PLACES[:2],
+    ),
+    "windows put into a batch": (
+        lambda x, i: jax.vmap(
+            lambda y, j: lax.dynamic_update_slice(y, jnp.ones((4, 4), y.dtype), (j, j))
+        )(x, i),
+        ROWS,
+        PLACES[:2],
+    ),
+    "along an axis": (
+        lambda x, i: jnp.take_along_axis(x, i, axis=2),
+        ROWS,
+        np.full((2, 16, 2), 3, np.int32),
+    ),
+    "sums by segment": (lambda x, i: jax.ops.segment_sum(x, i, 4), ROWS[0], np.arange(16) % 5),
+    "scan": (lambda x: lax.scan(lambda c, y: (c + y, c * y), x[0, 0], x[0]), ROWS),
+    "running": (
+        lambda x: (jnp.cumprod(x, 1), lax.cummax(x, 1), lax.cummin(x, 2, reverse=True)),
+        ROWS,
+    ),
+    "a function of one's own": (
+        lambda x: lax.reduce(x, jnp.float32(1), lambda a, b: a + b - a * b / 8, (1,)),
+        ROWS[:, :5] / 9,
+    ),
+    "median": (lambda x: jnp.median(x, -1), ROWS),
+    "sort by two keys": (lambda x, y: jnp.lexsort((x, y)), ROWS[0, 0], (ROWS[0, 1] > 0)),
+    "places of a condition": (lambda x: jnp.where(x > 0, size=5), ROWS[0, 0]),
+    "bigger image": (lambda x: jax.image.resize(x, (1, 16, 16, 4), "bilinear"), IMAGE),
+    "rolled": (lambda x, n: jnp.roll(x, n, 1), ROWS, np.array(3, np.int32)),
+    "special functions": (lambda x: (lax.lgamma(x), lax.erf_inv(x / 9), lax.erfc(x)), ROWS),
+    "activations": (lambda x: (jax.nn.softplus(x), jax.nn.elu(x), jax.nn.log_softmax(x)), ROWS),
+    "bits": (
+        lambda x: (x << 3, x >> 2, lax.shift_right_logical(x, x), ~x, x & 6, lax.clz(x)),
+        np.array([0, -1, 5, -128, 127], np.int8),
+    ),
+    "uint64": (
+        lambda x: (jnp.maximum(x, x[::-1]), x > x[::-1], x // 3, x.sum(), x.astype(jnp.float32)),
+        np.array([0, 2**64 - 1, 2**63, 5], np.uint64),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_gives_what_plain_jax_gives(name: str) -> None:
+    function, *inputs = OPERATIONS[name]
+    assert not differences(function, *inputs)
+
+
+def test_the_same_module_gives_the_same_bytes() -> None:
+    first, _ = compiled(_conv, IMAGE, KERNEL)
+    again, _ = compiled(_conv, IMAGE, KERNEL)
+    assert first.serialized == again.serialized
