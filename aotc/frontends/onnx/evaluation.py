@@ -38,9 +38,9 @@ is small; a file must not make a build compute, or allocate."""
 LARGEST = 1 << 40
 """The most elements of an array."""
 
-_NARROW = {np.dtype(np.int64): np.dtype(np.int32)}
+_NARROW: dict[np.dtype[Any], np.dtype[Any]] = {np.dtype(np.int64): np.dtype(np.int32)}
 _WIDE = {np.dtype(kind) for kind in (np.uint64, np.float64, np.complex128)}
-_KINDS = {dtype: kind for kind, dtype in DTYPES.items()}
+_KINDS: dict[np.dtype[Any], int] = {dtype: kind for kind, dtype in DTYPES.items()}
 _WRONG = (
     ArithmeticError,
     AssertionError,
@@ -369,7 +369,9 @@ class Call:
     def ints(self, value: Value, what: str) -> tuple[Any, ...]:
         """Whole numbers or symbolic sizes that have to be known."""
         return tuple(
-            int(size) if isinstance(size, int | np.integer | np.bool_ | float | np.floating) else size
+            int(size)
+            if isinstance(size, int | np.integer | np.bool_ | float | np.floating)
+            else size
             for size in self.known(value, what).reshape(-1).tolist()
         )
 

@@ -1,4 +1,4 @@
-"""Reads `.onnx` files: bytes, message, graphs, and then a function; nothing is computed by reading."""
+"""Reads `.onnx` files: bytes, message, graphs, then a function; reading computes nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class OnnxFrontend:
             function=function,
             inputs=inputs,
             weights=weights,
-            ranges={name: (None, None) for name in sorted(names)},
+            ranges=dict.fromkeys(sorted(names), (None, None)),
             producer={**parsed.producer, **cut},
             narrowed=() if x64 else tuple(narrowed),
         )
@@ -347,9 +347,7 @@ def _input(message: Any, where: str) -> ModelInput:
     return ModelInput(name, dtype, tuple(shape))
 
 
-def _wide(
-    inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str
-) -> list[Finding]:
+def _wide(inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str) -> list[Finding]:
     """Arrays with types of 64 bits that may not be narrowed."""
     named = [(f"input {shown(entry.name)}", entry.dtype) for entry in inputs]
     named += [(f"initializer {shown(name)}", value.dtype) for name, value in weights.items()]
@@ -394,5 +392,3 @@ def _called(
         place = Node(f"output {shown(name)}", "", "", 0, (), (), {}, None, None)
         results[name] = Call(evaluation, place, {}, None).traced(value)  # type: ignore[arg-type]
     return results
-
-

@@ -116,9 +116,7 @@ class Reader:
         for name in outputs:
             if name not in known or not name:
                 raise damaged(self.where, f"the output {shown(name)}, which no node computes")
-        return Graph(
-            tuple(value.name for value in kept), outputs, initializers, nodes, tuple(kept)
-        )
+        return Graph(tuple(value.name for value in kept), outputs, initializers, nodes, tuple(kept))
 
     def function(self, message: Any, *, partial: bool = False) -> Function:
         """A function of the model, or the body of an operator. partial: whether outputs may lack;

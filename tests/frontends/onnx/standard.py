@@ -19,7 +19,6 @@ from aotc.frontends.onnx.table import OPERATORS
 from aotc.frontends.protocol import ModelFile
 from aotc_runtime.errors import AotcError
 
-
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 
 

@@ -17,15 +17,44 @@ from aotc.frontends.onnx.evaluation import Call, is_known, is_symbolic, sizes
 from aotc.frontends.onnx.table import Value, operator
 
 _SAME_NAME = {
-    **{"Abs": "abs", "Acos": "arccos", "Acosh": "arccosh", "Asin": "arcsin", "Asinh": "arcsinh"},
-    **{"Atan": "arctan", "Atanh": "arctanh", "BitwiseNot": "invert", "Ceil": "ceil", "Cos": "cos"},
-    **{"Cosh": "cosh", "Exp": "exp", "Floor": "floor", "IsNaN": "isnan", "Log": "log"},
-    **{"Neg": "negative", "Not": "logical_not", "Round": "rint", "Sign": "sign", "Sin": "sin"},
-    **{"Sinh": "sinh", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh"},
-    **{"Add": "add", "Sub": "subtract", "Mul": "multiply", "And": "logical_and"},
-    **{"Or": "logical_or", "Xor": "logical_xor", "Equal": "equal", "Less": "less"},
-    **{"Greater": "greater", "LessOrEqual": "less_equal", "GreaterOrEqual": "greater_equal"},
-    **{"BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor"},
+    "Abs": "abs",
+    "Acos": "arccos",
+    "Acosh": "arccosh",
+    "Asin": "arcsin",
+    "Asinh": "arcsinh",
+    "Atan": "arctan",
+    "Atanh": "arctanh",
+    "BitwiseNot": "invert",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Round": "rint",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "Equal": "equal",
+    "Less": "less",
+    "Greater": "greater",
+    "LessOrEqual": "less_equal",
+    "GreaterOrEqual": "greater_equal",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
 }
 """Operators that numpy and jax.numpy have as functions, which differ in nothing."""
 
@@ -86,7 +115,11 @@ def power(call: Call, a: Value, b: Value) -> Value:
     dtype = call.computed(a.dtype)
     if is_known(b) and b.size == 1 and b.dtype != object and not is_known(a):
         exponent = float(b.reshape(()))
-        if exponent == int(exponent) and abs(exponent) <= 16 and (exponent >= 0 or dtype.kind != "i"):
+        if (
+            exponent == int(exponent)
+            and abs(exponent) <= 16
+            and (exponent >= 0 or dtype.kind != "i")
+        ):
             x = call.traced(a)
             shape = np.broadcast_shapes((1,) * 0, b.shape) if b.ndim > x.ndim else None
             result = lax.integer_pow(x, int(exponent))
@@ -102,7 +135,7 @@ def power(call: Call, a: Value, b: Value) -> Value:
 
 @operator("BitShift")
 def bit_shift(call: Call, a: Value, b: Value) -> Value:
-    """Bits beyond the end are lost, whatever the number of places; a signed number keeps its sign."""
+    """Bits beyond the end are lost, however many; to the right a signed number keeps its sign."""
     a, b = jnp.broadcast_arrays(call.traced(a), call.traced(b))
     if call.attribute("direction") == "LEFT":
         return lax.shift_left(a, b)
@@ -378,7 +411,9 @@ def dropout(
     if training is not None and bool(call.known(training, "training_mode").reshape(())):
         zero = ratio is not None and float(call.known(ratio, "a ratio").reshape(())) == 0
         if not zero:
-            call.lacks("Dropout in training, whose results are random", hint="export it for inference")
+            call.lacks(
+                "Dropout in training, whose results are random", hint="export it for inference"
+            )
     x = call.traced(x)
     return x, jnp.ones(x.shape, jnp.bool_)
 

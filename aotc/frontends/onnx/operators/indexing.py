@@ -20,9 +20,10 @@ def _from_front(index: Any, size: Any) -> Any:
 
 
 def _require_inside(call: Call, index: Value, size: Any) -> None:
-    if is_known(index) and not is_symbolic(index) and isinstance(size, int) and index.size:
-        if index.min() < -size or index.max() >= size:
-            call.damaged(f"an index outside of {size} elements")
+    if not is_known(index) or is_symbolic(index) or not isinstance(size, int) or not index.size:
+        return
+    if index.min() < -size or index.max() >= size:
+        call.damaged(f"an index outside of {size} elements")
 
 
 @operator("Gather")
@@ -84,9 +85,11 @@ def scatter_elements(call: Call, x: Value, index: Value, updates: Value) -> Valu
 @operator("ScatterND")
 def scatter_nd(call: Call, x: Value, index: Value, updates: Value) -> Value:
     reduction = call.attribute("reduction", "none")
-    if reduction == "none" and all(
-        is_known(v) and v.size <= KNOWN for v in (x, index, updates)
-    ) and not is_symbolic(index):
+    if (
+        reduction == "none"
+        and all(is_known(v) and v.size <= KNOWN for v in (x, index, updates))
+        and not is_symbolic(index)
+    ):
         result = x.astype(object) if is_symbolic(updates) else x.copy()
         result[tuple(np.moveaxis(index, -1, 0))] = updates
         return result
@@ -116,9 +119,9 @@ def one_hot(call: Call, index: Value, depth: Value, values: Value) -> Value:
     index, values = call.traced(index), call.traced(values)
     axis = axis_of(call, call.attribute("axis"), index.ndim + 1)
     call.shaped([*index.shape, count])
-    if jnp.issubdtype(index.dtype, jnp.floating):
-        index = index.astype(jnp.int32)
-    elif jnp.issubdtype(index.dtype, jnp.unsignedinteger):
+    if jnp.issubdtype(index.dtype, jnp.floating) or jnp.issubdtype(
+        index.dtype, jnp.unsignedinteger
+    ):
         index = index.astype(jnp.int32)
     index = jnp.expand_dims(_from_front(index, count), axis)
     places = jnp.expand_dims(
@@ -133,7 +136,11 @@ def top_k(call: Call, x: Value, k: Value = None) -> tuple[Value, Value]:
     count = call.attribute("k") if k is None else call.ints(k, "k")[0]
     x = call.traced(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)
-    if isinstance(count, int) and isinstance(x.shape[axis], int) and not 0 <= count <= x.shape[axis]:
+    if (
+        isinstance(count, int)
+        and isinstance(x.shape[axis], int)
+        and not 0 <= count <= x.shape[axis]
+    ):
         call.damaged(f"k {count} of {x.shape[axis]}")
     order = jnp.argsort(x, axis, stable=True, descending=bool(call.attribute("largest", 1)))
     order = lax.slice_in_dim(order, 0, count, axis=axis)
@@ -184,7 +191,9 @@ def _arg(call: Call, x: Value, *, largest: bool) -> Value:
     if last:
         x = jnp.flip(x, axis)
     dtype = call.computed(np.int64)
-    found = (jnp.argmax if largest else jnp.argmin)(x, axis, keepdims=bool(call.attribute("keepdims")))
+    found = (jnp.argmax if largest else jnp.argmin)(
+        x, axis, keepdims=bool(call.attribute("keepdims"))
+    )
     found = found.astype(dtype)
     return jnp.asarray(x.shape[axis] - 1, dtype) - found if last else found
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core, lax
 
-from aotc.frontends.onnx.evaluation import Call, is_known, is_symbolic, sizes
+from aotc.frontends.onnx.evaluation import Call, is_known, is_symbolic
 from aotc.frontends.onnx.table import Value, operator
 
 
@@ -306,9 +306,7 @@ def _pad_widths(
 
 
 @operator("Pad", deciding=(1, 3))
-def pad(
-    call: Call, x: Value, pads: Value = None, value: Value = None, axes: Value = None
-) -> Value:
+def pad(call: Call, x: Value, pads: Value = None, value: Value = None, axes: Value = None) -> Value:
     stated = call.attribute("pads") if pads is None else call.ints(pads, "pads")
     over = axes_of(call, axes, x.ndim)
     widths = _pad_widths(call, x, stated, range(x.ndim) if over is None else over)
@@ -425,9 +423,7 @@ def col2im(call: Call, x: Value, image: Value, block: Value) -> Value:
     pads = call.attribute("pads") or (0,) * (2 * dims)
     padded = [size + pads[i] + pads[i + dims] for i, size in enumerate(sizes_)]
     call.shaped(padded)
-    counts = [
-        (padded[i] - gaps[i] * (blocks[i] - 1) - 1) // steps[i] + 1 for i in range(dims)
-    ]
+    counts = [(padded[i] - gaps[i] * (blocks[i] - 1) - 1) // steps[i] + 1 for i in range(dims)]
     batch, columns, _ = x.shape
     channels = columns // math.prod(blocks)
     x = x.reshape(batch, channels, math.prod(blocks), *counts)
@@ -543,5 +539,3 @@ def sequence_map(call: Call, sequence: Value, *others: Value) -> tuple[Value, ..
         rest = [other[index] if isinstance(other, list) else other for other in others]
         results.append(call.run(body, [value, *rest]))
     return tuple(list(column) for column in zip(*results, strict=True))
-
-

@@ -21,7 +21,7 @@ def _limits(dtype: Any) -> tuple[int, int]:
 
 
 def _spread(call: Call, scale: Any, x: Any) -> Any:
-    """Scales or zero points in a shape that broadcasts: one, one per slice of an axis, or blocks."""
+    """Scales or zero points so that they broadcast: one, one per slice of an axis, or blocks."""
     if scale.size == 1 and scale.ndim <= 1:
         return scale.reshape(())
     axis = axis_of(call, call.attribute("axis", 1), x.ndim)

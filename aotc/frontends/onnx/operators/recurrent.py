@@ -33,7 +33,8 @@ _TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
 def _activations(call: Call, default: Sequence[str], directions: int) -> list[list[Any]]:
     """The functions of each direction."""
     stated = call.attribute("activations")
-    names = [n.decode("utf-8", "replace") for n in stated] if stated else list(default) * directions
+    given = any(attribute.name == "activations" for attribute in call.node.message.attribute)
+    names = [n.decode("utf-8", "replace") for n in stated] if given else list(default) * directions
     alphas = list(call.attribute("activation_alpha") or ())
     betas = list(call.attribute("activation_beta") or ())
     found = []
@@ -197,8 +198,4 @@ def lstm(
         return o * out(c), c
 
     default = ("Sigmoid", "Tanh", "Tanh")
-    return _recurrent(
-        call, default, 4, step, x, w, r, bias, lengths, [hidden, cell], peeped
-    )
-
-
+    return _recurrent(call, default, 4, step, x, w, r, bias, lengths, [hidden, cell], peeped)

@@ -63,7 +63,7 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
             count = 2 - 2 * start
             taps = 1 - np.abs((np.arange(start, start + count) - ratio) * scale)
             taps = np.clip(taps, 0, 1)
-            return taps / taps.sum()
+            return np.asarray(taps / taps.sum())
 
         return linear
 
@@ -74,7 +74,7 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
         end = 2 - start
         places = np.arange(start, end)
         taps = np.array([_cubic_at(a, scale * (place - ratio)) for place in places])
-        return taps / taps.sum()
+        return np.asarray(taps / taps.sum())
 
     return cubic
 
@@ -340,7 +340,9 @@ def grid_sample(call: Call, x: Value, grid: Value) -> Value:
     batch = jnp.arange(x.shape[0]).reshape((-1,) + (1,) * dims)
     total: Any = 0
     for combination in np.ndindex(*(len(entry) for entry in taps)):
-        index, share, inside = [batch], None, None
+        index: list[Any] = [batch]
+        share: Any = None
+        inside: Any = None
         for axis, chosen in enumerate(combination):
             place, weight = taps[axis][chosen]
             size = space[axis]
@@ -398,20 +400,17 @@ def roi_align(call: Call, x: Value, rois: Value, batch: Value) -> Value:
         y0, z0 = jnp.floor(y).astype(jnp.int32), jnp.floor(z).astype(jnp.int32)
         y1, z1 = jnp.minimum(y0 + 1, tall - 1), jnp.minimum(z0 + 1, broad - 1)
         dy, dz = (y - y0)[:, None], (z - z0)[None, :]
-        parts = [
+        corners = [
             (y0, z0, (1 - dy) * (1 - dz)),
             (y0, z1, (1 - dy) * dz),
             (y1, z0, dy * (1 - dz)),
             (y1, z1, dy * dz),
         ]
-        parts = [image[:, a[:, None], b[None, :]] * share for a, b, share in parts]
+        parts = [image[:, a[:, None], b[None, :]] * share for a, b, share in corners]
         parts = [jnp.where(valid, part, 0) for part in parts]
         blocks = [part.reshape(-1, rows, ratio, columns, ratio) for part in parts]
         if call.attribute("mode") == "max":
-            together = jnp.stack(blocks).max(0) if call.version < 16 else sum(blocks)
-            if call.version >= 16:
-                together = jnp.stack(blocks).max(0)
-            return together.max((2, 4))
+            return jnp.stack(blocks).max(0).max((2, 4))
         return sum(blocks).mean((2, 4))
 
     return jax.vmap(one)(x[batch], ys, xs).astype(x.dtype)

@@ -52,9 +52,7 @@ def dft(call: Call, x: Value, length: Value = None, axis: Value = None) -> Value
 
 
 @operator("STFT", deciding=(1, 3))
-def stft(
-    call: Call, x: Value, step: Value, window: Value = None, length: Value = None
-) -> Value:
+def stft(call: Call, x: Value, step: Value, window: Value = None, length: Value = None) -> Value:
     x = call.traced(x)
     if length is not None:
         size = _number(call, length, "a length")
@@ -84,7 +82,7 @@ def _window(*coefficients: float) -> Callable[..., Value]:
         angle = 2 * np.pi / max(over, 1) * jnp.arange(count, dtype=jnp.float32)
         signs = [(-1) ** i * c for i, c in enumerate(coefficients)]
         total = sum(c * jnp.cos(i * angle) for i, c in enumerate(signs))
-        return total.astype(call.computed(dtype))  # type: ignore[union-attr]
+        return total.astype(call.computed(dtype))
 
     return make
 
@@ -99,9 +97,7 @@ def mel_weight_matrix(
     call: Call, bins: Value, length: Value, rate: Value, low: Value, high: Value
 ) -> Value:
     count, size, frequency = (_number(call, value, "a number") for value in (bins, length, rate))
-    lowest, highest = (
-        float(call.known(value, "a frequency").reshape(())) for value in (low, high)
-    )
+    lowest, highest = (float(call.known(value, "a frequency").reshape(())) for value in (low, high))
     spectrum = size // 2 + 1
     call.shaped([spectrum, count])
     dtype = call.dtype(call.attribute("output_datatype", TensorProto.FLOAT))

@@ -91,9 +91,9 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
         call.damaged("a tree that leads to a node which is not there")
     firsts: dict[int, int] = {}
     children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
-    for i, tree in enumerate(trees):
-        if i not in children:
-            firsts.setdefault(tree, i)
+    for place, tree in enumerate(trees):
+        if place not in children:
+            firsts.setdefault(tree, place)
     if len(firsts) != len(set(trees)):
         call.damaged("a tree without a root")
     roots = np.array([firsts[tree] for tree in sorted(firsts)])
@@ -155,7 +155,9 @@ def _reached(call: Call, forest: Forest, x: Any) -> Any:
     used = sorted(set(forest.mode[inner].tolist()))
     mode = jnp.asarray(forest.mode, jnp.int32)
     missing = jnp.asarray(forest.missing_yes) if forest.missing_yes.any() else None
-    members = None if forest.members is None else jnp.asarray(forest.members, x.dtype)
+    members: Any = None
+    if forest.members is not None:
+        members = jnp.asarray(forest.members, x.dtype)
 
     def compared(kind: int, seen: Any, bound: Any, at: Any) -> Any:
         if kind == 6:

@@ -187,7 +187,9 @@ def max_pool(call: Call, x: Value) -> tuple[Value, ...]:
 
     def first(a: Any, b: Any) -> Any:
         (x, i), (y, j) = a, b
-        better = (x > y) | ((x == y) & (i >= 0) & ((j < 0) | (i < j))) | (jnp.isnan(x) & ~jnp.isnan(y))
+        better = (
+            (x > y) | ((x == y) & (i >= 0) & ((j < 0) | (i < j))) | (jnp.isnan(x) & ~jnp.isnan(y))
+        )
         return jnp.where(better, x, y), jnp.where(better, i, j)
 
     start = _least(x.dtype), np.asarray(-1, np.int32)
@@ -328,5 +330,3 @@ def _between(x: Any, y: Any, z: Any) -> Any:
             ]
             total = total + jnp.moveaxis(picked, -1, 2) * share[:, :, None]
     return total
-
-
