@@ -121,8 +121,6 @@ def _parse(file: ModelFile) -> _Parsed:
         raise damaged(where, str(error)) from error
     try:
         return _checked(model, file)
-    except UnicodeDecodeError as error:
-        raise damaged(where, "a name that is not UTF-8") from error
     except RecursionError as error:
         raise damaged(where, "graphs and functions that are nested too deeply") from error
 

@@ -33,19 +33,29 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise DamagedError(f"byte {at}: the file ends, or a message does, within a number")
 
 
+def _require_text(data: bytes, at: int, length: int) -> None:
+    try:
+        data[at : at + length].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"byte {at}: a text that is not UTF-8") from error
+
+
 def walk(data: bytes, descriptor: Any) -> None:
     """Follow every length in the bytes of a message; descriptor: of its type, from protobuf.
 
     Raises DamagedError for a length beyond the end, an unknown kind of field, a message nested too
-    deeply, and more fields than a model has.
+    deeply, more fields than a model has, and texts that are not UTF-8.
     """
     kinds: dict[str, dict[int, Any]] = {}
 
     def messages_of(of: Any) -> dict[int, Any]:
+        """Of fields by number: the type of a message, None for a text; others are not in it."""
         found = kinds.get(of.full_name)
         if found is None:
             found = kinds[of.full_name] = {
-                field.number: field.message_type for field in of.fields if field.message_type
+                field.number: field.message_type
+                for field in of.fields
+                if field.message_type or field.type == field.TYPE_STRING
             }
         return found
 
@@ -67,10 +77,13 @@ def walk(data: bytes, descriptor: Any) -> None:
             at += 8 if kind == 1 else 4
         elif kind == 2:
             length, at = _varint(data, at, end)
-            below = messages.get(tag >> 3)
+            number = tag >> 3
+            below = messages.get(number)
             if at + length > end:
                 raise DamagedError(f"byte {at}: {length} bytes are announced, {end - at} are left")
             if below is None:
+                if number in messages:
+                    _require_text(data, at, length)
                 at += length
             elif len(stack) == DEPTH:
                 raise DamagedError(f"byte {at}: messages nested more than {DEPTH} deep")

@@ -43,8 +43,10 @@ class Forest:
     members: Ints | None = None
 
 
-def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints) -> int:
-    """The levels of the highest tree; each node may be reached once."""
+def _depth(
+    call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints, *, whole: bool = False
+) -> int:
+    """The levels of the highest tree; each node may be reached once. whole: and has to be."""
     level, depth = roots, 0
     seen = np.zeros(len(yes), bool)
     while True:
@@ -53,6 +55,8 @@ def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints) -> int:
         seen[level] = True
         inner = level[~leaf[level]]
         if not len(inner):
+            if whole and not seen.all():
+                call.damaged("a node that no root leads to")
             return depth
         level, depth = np.concatenate([yes[inner], no[inner]]), depth + 1
 
@@ -110,7 +114,7 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
         no,
         np.asarray(tracks, bool),
         roots,
-        _depth(call, yes, no, leaf, roots),
+        _depth(call, yes, no, leaf, roots, whole=True),
         weights,
         given,
     )

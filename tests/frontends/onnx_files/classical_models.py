@@ -36,7 +36,6 @@ def _classifiers() -> dict[str, Any]:
         "random forest": ensemble.RandomForestClassifier(20, random_state=0, max_depth=6),
         "extra trees": ensemble.ExtraTreesClassifier(20, random_state=0, max_depth=6),
         "gradient boosting": ensemble.GradientBoostingClassifier(n_estimators=20, random_state=0),
-        "histogram boosting": ensemble.HistGradientBoostingClassifier(max_iter=20, random_state=0),
         "ada boost": ensemble.AdaBoostClassifier(n_estimators=10, random_state=0),
         "neighbours": neighbors.KNeighborsClassifier(5),
         "gaussian bayes": naive_bayes.GaussianNB(),
@@ -44,13 +43,13 @@ def _classifiers() -> dict[str, Any]:
             scaled(), neural_network.MLPClassifier((16, 8), max_iter=300, random_state=0)
         ),
         "support vectors": pipeline.make_pipeline(scaled(), svm.SVC(random_state=0)),
-        "linear support vectors": pipeline.make_pipeline(scaled(), svm.LinearSVC(random_state=0)),
         "voting": ensemble.VotingClassifier(
             [
                 ("a", linear_model.LogisticRegression(max_iter=500)),
                 ("b", tree.DecisionTreeClassifier(random_state=0, max_depth=3)),
             ],
             voting="soft",
+            flatten_transform=False,
         ),
     }
 
@@ -63,10 +62,9 @@ def _regressors() -> dict[str, Any]:
         "decision tree": tree.DecisionTreeRegressor(random_state=0),
         "random forest": ensemble.RandomForestRegressor(20, random_state=0, max_depth=6),
         "gradient boosting": ensemble.GradientBoostingRegressor(n_estimators=20, random_state=0),
-        "histogram boosting": ensemble.HistGradientBoostingRegressor(max_iter=20, random_state=0),
         "neighbours": neighbors.KNeighborsRegressor(5),
         "perceptron": pipeline.make_pipeline(
-            scaled(), neural_network.MLPRegressor((16, 8), max_iter=300, random_state=0)
+            scaled(), neural_network.MLPRegressor(hidden_layer_sizes=(16, 8), max_iter=300, random_state=0)
         ),
         "support vectors": pipeline.make_pipeline(scaled(), svm.SVR()),
         "polynomial": pipeline.make_pipeline(
@@ -116,7 +114,7 @@ def scikit_learn() -> Iterator[Model]:
         x, y = (part.astype(kind) for part, kind in zip(iris, (np.float32, np.int64), strict=True))
         yield f"sklearn {name} of 3", made(estimator, x, y), x
     for name, estimator in _classifiers().items():
-        if name in ("logistic", "gradient boosting", "histogram boosting", "random forest"):
+        if name in ("logistic", "gradient boosting", "random forest"):
             x, y = cancer[0].astype(np.float32), cancer[1].astype(np.int64)
             yield f"sklearn {name} of 2", made(estimator, x, y), x
     for name, estimator in _regressors().items():
