@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -12,6 +12,8 @@ STORES := out/stores
 IREE := out/iree
 FOREIGN := out/foreign
 CUDA := out/cuda
+ONNX_FRONTEND := out/onnx-frontend
+TORCH_MODELS ?=
 PYTHON ?=
 BUNDLES ?=
 TPU := out/tpu
@@ -89,6 +91,12 @@ test-iree: ## Compile and run with the engine IREE (installs it in out/iree, 0.3
 	$(IREE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,iree]'
 	$(IREE)/bin/python -m pytest -m iree tests/engines
+
+test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
+	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
+	$(ONNX_FRONTEND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,onnx]' -r tests/frontends/onnx_files/requirements.txt
+	AOTC_ONNX_TORCH='$(TORCH_MODELS)' $(ONNX_FRONTEND)/bin/python -m pytest -m onnx tests/frontends/onnx_files
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

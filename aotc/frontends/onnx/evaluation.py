@@ -13,7 +13,7 @@ from typing import Any, Never
 import jax
 import jax.numpy as jnp
 import numpy as np
-from onnx import FunctionProto, TensorProto, TypeProto
+from onnx import FunctionProto, TypeProto
 
 from aotc.frontends.onnx.graphs import (
     DEPTH,
@@ -26,17 +26,20 @@ from aotc.frontends.onnx.graphs import (
     Reference,
     key_of,
 )
-from aotc.frontends.onnx.refusals import damaged, lacking, shown
+from aotc.frontends.onnx.refusals import damaged, lacking
 from aotc.frontends.onnx.table import OPERATORS, Value
 from aotc.frontends.onnx.tensors import DTYPES, dtype_of
+from aotc.frontends.onnx.values import (
+    KNOWN,
+    LARGEST,
+    described,
+    fits,
+    has_symbols,
+    is_known,
+    is_symbolic,
+    settled,
+)
 from aotc.frontends.protocol import Array
-
-KNOWN = 4096
-"""The most elements that an operand has which is computed with while tracing. What decides shapes
-is small; a file must not make a build compute, or allocate."""
-
-LARGEST = 1 << 40
-"""The most elements of an array."""
 
 _NARROW: dict[np.dtype[Any], np.dtype[Any]] = {np.dtype(np.int64): np.dtype(np.int32)}
 _WIDE = {np.dtype(kind) for kind in (np.uint64, np.float64, np.complex128)}
@@ -50,39 +53,6 @@ _WRONG = (
     TypeError,
     ValueError,
 )
-
-
-def is_known(value: Value) -> bool:
-    """Whether a value is an array that is known while tracing."""
-    return isinstance(value, np.ndarray)
-
-
-def is_symbolic(value: Value) -> bool:
-    """Whether an array that is known holds sizes that are symbolic."""
-    return isinstance(value, np.ndarray) and value.dtype == object
-
-
-def settled(value: Array) -> Array:
-    """Sizes as int64, unless one of them is symbolic."""
-    if value.dtype == object and all(isinstance(size, int | np.integer) for size in value.flat):
-        return value.astype(np.int64)
-    return value
-
-
-def sizes(dimensions: Sequence[Any]) -> Array:
-    """Sizes, symbolic or not, as a vector that is known."""
-    vector = np.empty(len(dimensions), object)
-    for index, size in enumerate(dimensions):
-        vector[index] = size
-    return settled(vector)
-
-
-def fits(value: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether whole numbers are those of a narrower type too."""
-    if not value.size:
-        return True
-    limits = np.iinfo(dtype)
-    return bool(limits.min <= value.min() and value.max() <= limits.max)
 
 
 @dataclass(slots=True)
@@ -175,7 +145,7 @@ class Evaluation:
         except jax.errors.InconclusiveDimensionOperation:
             raise
         except _WRONG as error:
-            if any(_has_symbols(value) for value in inputs):
+            if any(has_symbols(value) for value in inputs):
                 raise
             raise damaged(
                 f"{self.where}: {node.label}",
@@ -265,23 +235,6 @@ def _type_of(value: Value) -> Any:
     return message
 
 
-def _has_symbols(value: Value) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_symbols, value))
-    shape = getattr(value, "shape", ())
-    return is_symbolic(value) or any(not isinstance(size, int) for size in shape)
-
-
-def described(value: Value) -> str:
-    """A value's type as messages show it: `float32[2,3]`."""
-    if value is None:
-        return "none"
-    if isinstance(value, list):
-        return f"sequence of {len(value)}"
-    dtype = "int64" if is_symbolic(value) else str(value.dtype)
-    return f"{dtype}[{','.join(map(str, value.shape))}]"
-
-
 @dataclass(slots=True)
 class Call:
     """A call of an operator, for the function that computes it."""
@@ -324,7 +277,7 @@ class Call:
 
     def computed(self, dtype: Any) -> np.dtype[Any]:
         """The dtype with which jax computes a dtype of the file. Raises CaptureError."""
-        stated = np.dtype(dtype)
+        stated: np.dtype[Any] = np.dtype(dtype)
         if self.evaluation.x64:
             return stated
         if stated in _WIDE:
@@ -432,10 +385,3 @@ class Call:
                     f"inputs of {types[formal.type_str]} and of {dtype}",
                     expected=f"{self.node.op} of one type",
                 )
-
-
-def element_type(kind: int, where: str) -> np.dtype[Any]:
-    """The dtype of an input of the model. Raises CaptureError."""
-    if kind == TensorProto.UNDEFINED:
-        raise damaged(where, f"an input without a type ({shown('UNDEFINED')})")
-    return dtype_of(kind, where)

@@ -16,7 +16,7 @@ from onnx import IR_VERSION, ModelProto
 
 from aotc.errors import raise_if
 from aotc.frontends.onnx import operators, wire
-from aotc.frontends.onnx.evaluation import Evaluation, element_type, fits
+from aotc.frontends.onnx.evaluation import Call, Evaluation
 from aotc.frontends.onnx.graphs import (
     ML,
     ONNX,
@@ -33,6 +33,8 @@ from aotc.frontends.onnx.graphs import (
 )
 from aotc.frontends.onnx.refusals import damaged, lacking, lacks, shown
 from aotc.frontends.onnx.table import OPERATORS
+from aotc.frontends.onnx.tensors import dtype_of
+from aotc.frontends.onnx.values import fits
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc_runtime.errors import Finding
 
@@ -327,7 +329,7 @@ def _input(message: Any, where: str) -> ModelInput:
         found = (kind or "no_type").removesuffix("_type").replace("_", " ")
         raise lacking(place, f"an input that is a {found}", expected="inputs that are arrays")
     tensor = message.type.tensor_type
-    dtype = element_type(tensor.elem_type, place)
+    dtype = dtype_of(tensor.elem_type, place)
     if not tensor.HasField("shape"):
         raise lacking(
             place, "an input without a shape", hint="export the model with a shape for each input"
@@ -369,8 +371,6 @@ def _called(
     arrays: Sequence[Any],
 ) -> dict[str, Any]:
     """One call of the model: its outputs as arrays of jax."""
-    from aotc.frontends.onnx.evaluation import Call
-
     whole = Graph(
         graph.inputs,
         graph.outputs,

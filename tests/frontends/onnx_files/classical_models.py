@@ -64,15 +64,14 @@ def _regressors() -> dict[str, Any]:
         "gradient boosting": ensemble.GradientBoostingRegressor(n_estimators=20, random_state=0),
         "neighbours": neighbors.KNeighborsRegressor(5),
         "perceptron": pipeline.make_pipeline(
-            scaled(), neural_network.MLPRegressor(hidden_layer_sizes=(16, 8), max_iter=300, random_state=0)
+            scaled(),
+            neural_network.MLPRegressor("squared_error", (16, 8), random_state=0),
         ),
         "support vectors": pipeline.make_pipeline(scaled(), svm.SVR()),
         "polynomial": pipeline.make_pipeline(
             preprocessing.PolynomialFeatures(2), linear_model.Ridge()
         ),
-        "components": pipeline.make_pipeline(
-            decomposition.PCA(4), linear_model.LinearRegression()
-        ),
+        "components": pipeline.make_pipeline(decomposition.PCA(4), linear_model.LinearRegression()),
         "gaussian process": gaussian_process.GaussianProcessRegressor(alpha=1.0),
     }
 

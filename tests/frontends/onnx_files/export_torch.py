@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from torch import nn
 
 if not hasattr(torch.ops.torchvision, "nms"):
@@ -190,7 +189,7 @@ def main() -> None:
                     model, inputs, path, dynamo=True, dynamic_shapes=dynamic, verbose=False,
                     external_data=False,
                 )  # fmt: skip
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - told, and left out
             traceback.print_exc(limit=1)
             print(f"{name}: not exported: {type(error).__name__}", flush=True)
             continue

@@ -27,9 +27,7 @@ def expected(made: Any, given: dict[str, Any]) -> dict[str, Any]:
     """What onnxruntime computes."""
     runtime = pytest.importorskip("onnxruntime")
     runtime.set_default_logger_severity(4)
-    session = runtime.InferenceSession(
-        made.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, given), strict=True))
 

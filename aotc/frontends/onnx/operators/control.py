@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.frontends.onnx.evaluation import Call, is_known
+from aotc.errors import CaptureError
+from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.graphs import Graph
 from aotc.frontends.onnx.table import Value, operator
+from aotc.frontends.onnx.values import is_known
 
 UNROLLED = 16
 """The most steps of a loop that become the body so many times, where jax's scan could serve."""
@@ -127,8 +129,8 @@ def _scanned(call: Call, body: Graph, limit: int, states: Sequence[Value]) -> An
     left = call.evaluation.left
     try:
         after, rows = jax.eval_shape(step, first, jax.ShapeDtypeStruct((), dtype))
-    except jax.errors.JAXTypeError:
-        return None
+    except (jax.errors.JAXTypeError, CaptureError):
+        return None  # what a step needs to know may be known step by step
     finally:
         call.evaluation.left = left
     if any(ends) or not _same_types(first, after):

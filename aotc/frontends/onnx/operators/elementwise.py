@@ -13,8 +13,9 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
-from aotc.frontends.onnx.evaluation import Call, is_known, is_symbolic, sizes
+from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.table import Value, operator
+from aotc.frontends.onnx.values import is_known, is_symbolic, sizes
 
 _SAME_NAME = {
     "Abs": "abs",
@@ -170,10 +171,9 @@ def mean(call: Call, *values: Value) -> Value:
 
 @operator("Where")
 def where(call: Call, condition: Value, a: Value, b: Value) -> Value:
-    if is_known(condition) and condition.size and condition.all() == condition.any():
+    if is_known(condition) and condition.size == 1:
         chosen = a if condition.all() else b
-        shapes = [np.shape(value) for value in (condition, a, b)]
-        if len(shapes[0]) <= len(np.shape(chosen)) and shapes[1] == shapes[2]:
+        if condition.ndim <= chosen.ndim and np.shape(a) == np.shape(b):
             return chosen
     xp, (condition, a, b) = call.operands(condition, a, b)
     return xp.where(condition, a, b)
@@ -415,7 +415,7 @@ def dropout(
                 "Dropout in training, whose results are random", hint="export it for inference"
             )
     x = call.traced(x)
-    return x, jnp.ones(x.shape, jnp.bool_)
+    return x, jnp.ones(x.shape, jnp.bool_ if call.version >= 10 else x.dtype)
 
 
 @operator("Shape")

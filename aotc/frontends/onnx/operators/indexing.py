@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.frontends.onnx.evaluation import KNOWN, Call, is_known, is_symbolic
+from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.operators.layout import axis_of, reshaped
 from aotc.frontends.onnx.table import Value, operator
+from aotc.frontends.onnx.values import KNOWN, is_known, is_symbolic
 
 
 def _from_front(index: Any, size: Any) -> Any:
@@ -132,7 +133,7 @@ def one_hot(call: Call, index: Value, depth: Value, values: Value) -> Value:
 
 @operator("TopK", deciding=(1,))
 def top_k(call: Call, x: Value, k: Value = None) -> tuple[Value, Value]:
-    """Of equal elements the first come first; NaN is larger than all, as in the reference."""
+    """Of equal elements the first come first."""
     count = call.attribute("k") if k is None else call.ints(k, "k")[0]
     x = call.traced(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.frontends.onnx.evaluation import KNOWN, Call, is_known
+from aotc.frontends.onnx.evaluation import Call
 from aotc.frontends.onnx.operators.layout import axes_of, axis_of, product, reshaped
 from aotc.frontends.onnx.table import Value, operator
+from aotc.frontends.onnx.values import KNOWN, is_known
 
 
 def _axes(call: Call, x: Value, axes: Value) -> tuple[int, ...]:

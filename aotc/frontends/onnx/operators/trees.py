@@ -43,9 +43,7 @@ class Forest:
     members: Ints | None = None
 
 
-def _depth(
-    call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints, *, whole: bool = False
-) -> int:
+def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints, *, whole: bool = False) -> int:
     """The levels of the highest tree; each node may be reached once. whole: and has to be."""
     level, depth = roots, 0
     seen = np.zeros(len(yes), bool)
