@@ -123,6 +123,8 @@ class Reader:
         bodies that onnx makes for a node lack those that nobody asked for.
         """
         opsets = {entry.domain: entry.version for entry in message.opset_import}
+        if partial:  # some of onnx's bodies do not say which version of its own operators they use
+            opsets.setdefault(ONNX, self.opsets.get(ONNX, OPSETS[ONNX][1]))
         body = Reader(self.where, opsets or self.opsets, self.beside, self.functions)
         inputs = tuple(self._name(name, "an input") for name in message.input)
         if len(set(inputs)) < len(inputs):

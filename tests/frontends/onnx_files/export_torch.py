@@ -171,6 +171,26 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
 }  # fmt: skip
 
+OLDER = {"lstm": 11, "gru": 13, "rnn": 17, "encoder": 14, "unet": 12, "resnet18": 9}
+"""Those that the exporter of TorchScript writes too, for these opsets: with LSTM and the like as one
+operator, and shapes computed node by node."""
+
+
+def _record(path: Path, inputs: Any, results: Any) -> None:
+    arrays = {f"input{i}": value.numpy() for i, value in enumerate(inputs)}
+    arrays |= {f"result{i}": value.numpy() for i, value in enumerate(results)}
+    np.savez(path.with_suffix(".npz"), **arrays)
+
+
+def _older(path: Path, model: Any, inputs: Any, results: Any, dynamic: Any) -> None:
+    axes = {"input": {axis: size.__name__ for axis, size in dynamic[0].items()}}
+    path = path.with_name(f"{path.stem}_opset{OLDER[path.stem]}.onnx")
+    torch.onnx.export(
+        model, inputs, path, dynamo=False, input_names=["input"], dynamic_axes=axes,
+        opset_version=OLDER[path.stem.rpartition("_")[0]],
+    )  # fmt: skip
+    _record(path, inputs, (results,))
+
 
 def main() -> None:
     """Export what is named, or all; what does not export is told and left out."""
@@ -193,10 +213,10 @@ def main() -> None:
             traceback.print_exc(limit=1)
             print(f"{name}: not exported: {type(error).__name__}", flush=True)
             continue
+            if name in OLDER:
+                _older(path, model, inputs, results, dynamic)
         results = results if isinstance(results, tuple) else (results,)
-        arrays = {f"input{i}": value.numpy() for i, value in enumerate(inputs)}
-        arrays |= {f"result{i}": value.numpy() for i, value in enumerate(results)}
-        np.savez(path.with_suffix(".npz"), **arrays)
+        _record(path, inputs, results)
         print(f"{name}: exported", flush=True)
 
 

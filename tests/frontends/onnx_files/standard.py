@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,14 +18,12 @@ from aotc.frontends.onnx.table import OPERATORS
 from aotc.frontends.protocol import ModelFile
 from aotc_runtime.errors import AotcError
 
-DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 
-
-def cases(kind: str = "node") -> list[Any]:
-    """The tests of a kind; those of function bodies repeat others."""
+def cases() -> list[Any]:
+    """The node tests; those of function bodies repeat others."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        every = load_model_tests(kind=kind)
+        every = load_model_tests(kind="node")
     return sorted((c for c in every if "_expanded" not in c.name), key=lambda case: case.name)
 
 
