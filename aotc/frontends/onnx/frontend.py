@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def _checked(model: Any, file: ModelFile) -> _Parsed:
                 expected=f"{oldest} to {newest}",
                 hint="export the model for one of these, or convert it: onnx.version_converter",
             )
-    reader = Reader(where, opsets, file.beside)
+    reader = Reader(where, opsets, cache(file.beside))  # a file holds many tensors
     messages: dict[Key, Any] = {}
     for function in model.functions:
         key = function.domain, function.name, getattr(function, "overload", "")

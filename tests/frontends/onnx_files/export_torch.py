@@ -171,8 +171,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
 }  # fmt: skip
 
-OLDER = {"lstm": 11, "gru": 13, "rnn": 17, "encoder": 14, "unet": 12, "resnet18": 9}
-"""Those that the exporter of TorchScript writes too, for these opsets: with LSTM and the like as one
+OLDER = {"lstm": 11, "gru": 13, "rnn": 17, "unet": 12, "resnet18": 9}
+"""Those that the exporter of TorchScript writes too, for these opsets: with LSTM and others as one
 operator, and shapes computed node by node."""
 
 

@@ -143,6 +143,22 @@ def test_external_data_within_the_folder_are_read() -> None:
     assert np.array_equal(got.weights["w"], W)
 
 
+def test_a_file_that_holds_many_tensors_is_read_once() -> None:
+    asked: list[str] = []
+
+    class Files(dict[str, bytes]):
+        def __contains__(self, name: object) -> bool:
+            asked.append(str(name))
+            return super().__contains__(name)
+
+    nodes = [ADD, helper.make_node("Add", ["y", "v"], ["z"])]
+    made = simple(nodes, w=external("w.bin"), v=external("w.bin"))
+    made.graph.initializer[1].name = "v"
+    made.graph.output[0].name = "z"
+    assert sorted(read(made, beside=Files({"w.bin": W.tobytes()})).weights) == ["v", "w"]
+    assert asked == ["w.bin"]
+
+
 @pytest.mark.parametrize(
     ("offset", "length"), [("8", "24"), ("-1", "24"), ("0", "25"), ("x", "24"), ("9" * 30, "24")]
 )

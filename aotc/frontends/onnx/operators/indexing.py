@@ -40,12 +40,19 @@ def gather(call: Call, x: Value, index: Value) -> Value:
     return jnp.take(x, _from_front(index, x.shape[axis]), axis, mode="clip")
 
 
+def _own_places(shape: Any) -> list[Any]:
+    """The index of each element along each axis, in arrays that broadcast to the shape."""
+    rank = len(shape)
+    thin = [tuple(size if i == axis else 1 for i in range(rank)) for axis, size in enumerate(shape)]
+    return [lax.broadcasted_iota(jnp.int32, entry, axis) for axis, entry in enumerate(thin)]
+
+
 @operator("GatherElements")
 def gather_elements(call: Call, x: Value, index: Value) -> Value:
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     x, index = call.traced(x), call.traced(index)
     index = _from_front(index, x.shape[axis])
-    places = list(jnp.indices(index.shape, sparse=True))
+    places = _own_places(index.shape)
     places[axis] = index
     return x.at[tuple(places)].get(mode="clip")
 
@@ -78,7 +85,7 @@ def scatter_elements(call: Call, x: Value, index: Value, updates: Value) -> Valu
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     _require_inside(call, index, x.shape[axis])
     x, index, updates = map(call.traced, (x, index, updates))
-    places = list(jnp.indices(index.shape, sparse=True))
+    places = _own_places(index.shape)
     places[axis] = _from_front(index, x.shape[axis])
     return _updated(x.at[tuple(places)], updates, call.attribute("reduction", "none"))
 
