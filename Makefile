@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -14,6 +14,8 @@ ARM := out/arm
 ONNX := out/onnx
 FOREIGN := out/foreign
 CUDA := out/cuda
+ONNX_FRONTEND := out/onnx-frontend
+TORCH_MODELS ?=
 PYTHON ?=
 BUNDLES ?=
 TPU := out/tpu
@@ -109,6 +111,12 @@ test-onnx: ## Compile and run with the engine ONNX Runtime (installs it in out/o
 	$(ONNX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,onnx]'
 	$(ONNX)/bin/python -m pytest -m onnx tests/engines
+
+test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
+	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
+	$(ONNX_FRONTEND)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,onnx]' -r tests/frontends/onnx_files/requirements.txt
+	AOTC_ONNX_TORCH='$(TORCH_MODELS)' $(ONNX_FRONTEND)/bin/python -m pytest -m onnx tests/frontends/onnx_files
 
 test-tpu: ## Compile the examples for TPUs (installs libtpu, 0.6 GB, in out/tpu; no TPU needed)
 	$$(scripts/find-python) -m venv $(TPU)

@@ -1,0 +1,431 @@
+"""Files that are damaged or malicious: one coded error, nothing executed, memory bounded."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-frontend` installs it")
+
+from onnx import ModelProto, TensorProto, helper
+
+from aotc.frontends.onnx import graphs, wire
+from tests.frontends.onnx_files.making import (
+    FLOAT,
+    INT64,
+    codes,
+    graph,
+    model,
+    read,
+    refused,
+    run,
+    simple,
+    value,
+)
+
+X = np.ones((2, 3), np.float32)
+ADD = helper.make_node("Add", ["x", "w"], ["y"], "add")
+W = np.ones((2, 3), np.float32)
+
+
+def tensor(name: str = "w", dims: Any = (2, 3), kind: int = FLOAT, **fields: Any) -> Any:
+    made = TensorProto(name=name, data_type=kind, dims=dims)
+    for field, content in fields.items():
+        if isinstance(content, list):
+            getattr(made, field).extend(content)
+        else:
+            setattr(made, field, content)
+    return made
+
+
+def external(location: str, offset: str = "0", length: str = "24") -> Any:
+    made = tensor(data_location=TensorProto.EXTERNAL)
+    for key, text in (("location", location), ("offset", offset), ("length", length)):
+        made.external_data.add(key=key, value=text)
+    return made
+
+
+def test_a_model_that_is_not_hostile_is_read_and_computes() -> None:
+    assert np.array_equal(run(simple([ADD], w=W), X)["y"], X + W)
+
+
+@pytest.mark.parametrize("part", range(1, 10))
+def test_a_truncated_file_is_refused(part: int) -> None:
+    data = simple([ADD], w=W).SerializeToString()
+    assert codes(refused(data[: len(data) * part // 10])) == ["AOTC-E843"]
+
+
+def test_every_flipped_byte_is_refused_with_a_code_or_leaves_a_model() -> None:
+    data = simple([ADD, helper.make_node("Relu", ["y"], ["z"])], w=W).SerializeToString()
+    for at in range(len(data)):
+        for flip in (0xFF, 0x80, 0x01):
+            damaged = bytearray(data)
+            damaged[at] ^= flip
+            try:
+                read(bytes(damaged))
+            except Exception as error:  # noqa: BLE001 - the claim is about all of them
+                assert getattr(error, "findings", None), (at, flip, repr(error))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"PK\x03\x04", b"\x80\x04K\x01.", b"\x0a\xff\xff\xff\xff\x7f", b"\x08\x07", b"a" * 99],
+    ids=["empty", "zip", "pickle", "length", "no graph", "text"],
+)
+def test_what_is_no_model_is_refused(data: bytes) -> None:
+    assert codes(refused(data)) == ["AOTC-E843"]
+
+
+def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "FIELDS", 1000)
+    node = b"\x0a\x00"  # an empty node, of which a parser makes an object
+    body = node * 2000
+    data = b"\x08\x0a\x3a" + bytes([len(body) & 0x7F | 0x80, len(body) >> 7]) + body
+    error = refused(data)
+    assert codes(error) == ["AOTC-E843"]
+    assert "fields" in error.findings[0].found
+
+
+def message(number: int, content: bytes) -> bytes:
+    """A field of a message, as protobuf writes it."""
+    length, tag = len(content), bytes([number << 3 | 2])
+    while length >= 128:
+        tag, length = tag + bytes([length & 0x7F | 0x80]), length >> 7
+    return tag + bytes([length]) + content
+
+
+@pytest.mark.parametrize("levels", [20, 1000])
+def test_graphs_within_graphs_without_end_are_refused(levels: int) -> None:
+    inner = message(1, message(4, b"Relu"))
+    for _ in range(levels):
+        attribute = message(1, b"body") + b"\xa0\x01\x05" + message(6, inner)
+        inner = message(1, message(4, b"Loop") + message(5, attribute))
+    error = refused(b"\x08\x0a" + message(7, inner) + message(8, b"\x10\x14"))
+    assert codes(error)[0] == "AOTC-E843" or levels == 20
+    assert ("nested" in error.findings[0].found) == (levels == 1000)
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    data = simple([ADD], w=W).SerializeToString()
+    assert codes(refused(data.replace(b"add", b"a\xffd"))) == ["AOTC-E843"]
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["/etc/passwd", "../secret", "a/../../b", "a\\..\\..\\b", "C:\\x", "", "\\\\host\\x", "a\x1bb"],
+)
+def test_data_outside_of_the_models_folder_are_refused_without_asking_for_them(
+    location: str,
+) -> None:
+    made = simple([ADD], w=external(location))
+    asked: list[str] = []
+
+    class Files(dict[str, bytes]):
+        def __contains__(self, name: object) -> bool:
+            asked.append(str(name))
+            return True
+
+        def __getitem__(self, name: str) -> bytes:
+            return bytes(24)
+
+    assert codes(refused(made, beside=Files())) == ["AOTC-E843"]
+    assert not asked
+
+
+def test_external_data_within_the_folder_are_read() -> None:
+    made = simple([ADD], w=external("data/weights.bin", "8"))
+    got = read(made, beside={"data/weights.bin": bytes(8) + W.tobytes()})
+    assert np.array_equal(got.weights["w"], W)
+
+
+def test_a_file_that_holds_many_tensors_is_read_once() -> None:
+    asked: list[str] = []
+
+    class Files(dict[str, bytes]):
+        def __contains__(self, name: object) -> bool:
+            asked.append(str(name))
+            return super().__contains__(name)
+
+    nodes = [ADD, helper.make_node("Add", ["y", "v"], ["z"])]
+    made = simple(nodes, w=external("w.bin"), v=external("w.bin"))
+    made.graph.initializer[1].name = "v"
+    made.graph.output[0].name = "z"
+    assert sorted(read(made, beside=Files({"w.bin": W.tobytes()})).weights) == ["v", "w"]
+    assert asked == ["w.bin"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [("8", "24"), ("-1", "24"), ("0", "25"), ("x", "24"), ("9" * 30, "24")]
+)
+def test_external_data_beyond_their_file_are_refused(offset: str, length: str) -> None:
+    made = simple([ADD], w=external("w.bin", offset, length))
+    assert codes(refused(made, beside={"w.bin": bytes(24)})) == ["AOTC-E843"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        tensor(dims=(1 << 60,), raw_data=bytes(4)),
+        tensor(dims=(1 << 60, 1 << 60, 1 << 60), raw_data=bytes(4)),
+        tensor(dims=(-1, 3), raw_data=bytes(24)),
+        tensor(raw_data=bytes(20)),
+        tensor(float_data=[1.0] * 5),
+        tensor(dims=(1 << 60,)),
+        tensor(kind=99, raw_data=bytes(24)),
+        tensor(kind=0, raw_data=bytes(24)),
+        tensor(kind=TensorProto.BOOL, raw_data=b"\x02" * 6),
+        tensor(kind=TensorProto.INT4, raw_data=bytes(4)),
+        tensor("w\x1b[2J", raw_data=bytes(24)),
+        tensor("", raw_data=bytes(24)),
+    ],
+    ids=lambda made: f"{made.name!r} {made.data_type} {list(made.dims)} {len(made.raw_data)}",
+)
+def test_tensors_whose_bytes_are_not_those_of_their_shape_are_refused(wrong: Any) -> None:
+    tracemalloc.start()
+    try:
+        assert codes(refused(simple([ADD], w=wrong))) == ["AOTC-E843"]
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_texts_as_tensors_are_refused() -> None:
+    made = simple([ADD], w=tensor(kind=TensorProto.STRING, string_data=[b"a"] * 6))
+    assert codes(refused(made)) == ["AOTC-E844"]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [helper.make_node("Add", ["x", "z"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
+        [helper.make_node("Relu", ["y"], ["y"])],
+        [helper.make_node("Relu", ["nothing"], ["y"])],
+        [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Relu", ["x"], ["y"])],
+        [helper.make_node("Relu", ["x"], ["x"])],
+        [helper.make_node("Relu", ["x"], ["other"])],
+        [helper.make_node("Relu", ["x"], ["y\n"])],
+        [helper.make_node("Relu", ["x"], ["y"], "\x1b]0;title\x07")],
+        [helper.make_node("Relu\x00", ["x"], ["y"])],
+    ],
+    ids=[
+        *("cycle", "itself", "undefined", "twice", "input", "no output", "newline", "escape"),
+        "operator",
+    ],
+)
+def test_edges_that_lead_nowhere_and_names_that_are_no_text_are_refused(nodes: list[Any]) -> None:
+    error = refused(simple(nodes, w=W))
+    assert codes(error) == ["AOTC-E843"]
+    assert str(error).isprintable() or "\x1b" not in str(error)
+
+
+def bomb(node: Any, **given: Any) -> Any:
+    return refused(simple([node], **given), X)
+
+
+HUGE = np.array([1 << 30, 1 << 30], np.int64)
+
+
+@pytest.mark.parametrize(
+    ("node", "given"),
+    [
+        (helper.make_node("ConstantOfShape", ["s"], ["y"]), {"s": HUGE}),
+        (helper.make_node("ConstantOfShape", ["s"], ["y"]), {"s": -HUGE}),
+        (helper.make_node("Expand", ["e", "s"], ["y"]), {"s": HUGE, "e": W[:1, :1]}),
+        (helper.make_node("Tile", ["x", "s"], ["y"]), {"s": HUGE}),
+        (helper.make_node("Pad", ["x", "s"], ["y"]), {"s": np.array([1 << 40, 1 << 40, 0, 0])}),
+        (
+            helper.make_node("Range", ["a", "b", "c"], ["y"]),
+            {"a": np.array(0), "b": np.array(1 << 62), "c": np.array(1)},
+        ),
+        (
+            helper.make_node("OneHot", ["i", "d", "v"], ["y"]),
+            {"i": np.zeros(9, np.int64), "d": np.array(1 << 50), "v": W[0, :2]},
+        ),
+        (
+            helper.make_node("HannWindow", ["d"], ["y"]),
+            {"d": np.array(1 << 50)},
+        ),
+    ],
+    ids=lambda made: getattr(made, "op_type", ""),
+)
+def test_arrays_that_no_machine_holds_are_refused_and_not_made(node: Any, given: Any) -> None:
+    tracemalloc.start()
+    try:
+        error = bomb(node, **given)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    assert codes(error) == ["AOTC-E843"]
+
+
+def doubling(levels: int, *, cycle: bool = False) -> Any:
+    made = simple([helper.make_node("F0", ["x"], ["y"], domain="own")])
+    made.opset_import.add(domain="own", version=1)
+    for level in range(levels):
+        last = level == levels - 1
+        name, domain = (f"F{level + 1}", "own") if not last else ("Relu", "")
+        if last and cycle:
+            name, domain = "F0", "own"
+        nodes = [
+            helper.make_node(name, ["a"], ["b"], domain=domain),
+            helper.make_node(name, ["b"], ["c"], domain=domain),
+        ]
+        opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+        made.functions.append(helper.make_function("own", f"F{level}", ["a"], ["c"], nodes, opsets))
+    return made
+
+
+def test_functions_of_the_model_are_computed() -> None:
+    assert np.array_equal(run(doubling(3), -X)["y"], X * 0)
+
+
+def test_functions_that_call_themselves_are_refused() -> None:
+    assert codes(refused(doubling(2, cycle=True))) == ["AOTC-E843"]
+
+
+def test_functions_that_expand_to_more_nodes_than_a_model_has_are_refused() -> None:
+    assert codes(refused(doubling(40))) == ["AOTC-E843"]
+
+
+def loop(trips: int, body: Any, name: str = "trips") -> Any:
+    node = helper.make_node("Loop", [name, "", "x"], ["y"], body=body)
+    return simple([node], **{name: np.array(trips)})
+
+
+def stepping(*nodes: Any, result: str = "b") -> Any:
+    yes = helper.make_node("Identity", ["c"], ["d"])
+    inputs = [value("i", (), INT64), value("c", (), TensorProto.BOOL), value("a", None)]
+    return graph([yes, *nodes], inputs, [value("d", (), TensorProto.BOOL), value(result, None)])
+
+
+def test_a_loop_of_many_steps_is_one_scan() -> None:
+    body = stepping(helper.make_node("Add", ["a", "x"], ["b"]))
+    assert np.array_equal(run(loop(1000, body), X)["y"], X * 1001)
+
+
+def test_a_loop_whose_values_grow_is_refused_after_a_bounded_number_of_steps() -> None:
+    body = stepping(helper.make_node("Concat", ["a", "a"], ["b"], axis=0))
+    assert codes(refused(loop(1 << 62, body), X))[0] in ("AOTC-E843", "AOTC-E844")
+
+
+def test_loops_within_loops_are_refused_after_a_bounded_number_of_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from aotc.frontends.onnx import evaluation
+
+    monkeypatch.setattr(evaluation, "NODES", 2000)
+    monkeypatch.setattr(
+        evaluation.Evaluation, "__init__", _with_nodes(evaluation.Evaluation.__init__, 2000)
+    )
+    inner = stepping(helper.make_node("Relu", ["a"], ["b"]))
+    for _ in range(6):
+        trips = helper.make_node("Constant", [], ["n"], value_int=12)
+        node = helper.make_node("Loop", ["n", "", "a"], ["b"], body=inner)
+        inner = stepping(trips, node)
+    assert codes(refused(loop(12, inner), X)) == ["AOTC-E843"]
+
+
+def _with_nodes(made: Any, nodes: int) -> Any:
+    def initialize(self: Any, *given: Any) -> None:
+        made(self, *given)
+        self.left = nodes
+
+    return initialize
+
+
+def test_a_trip_count_that_decides_how_much_is_stacked_has_to_be_known() -> None:
+    body = stepping(helper.make_node("Relu", ["a"], ["b"]))
+    body.output.append(value("b", None))
+    node = helper.make_node("Loop", ["n", "", "x"], ["z", "y"], body=body)
+    made = model(graph([node], [value("x"), value("n", (), INT64)], [value("y", None)]))
+    assert codes(refused(made, X, np.array(3, np.int32))) == ["AOTC-E844"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes_truenodeids": [0, 0, 0]},
+        {"nodes_truenodeids": [7, 0, 0]},
+        {"nodes_featureids": [99, 0, 0]},
+        {"nodes_featureids": [-1, 0, 0]},
+        {"nodes_values": [0.0]},
+        {"target_ids": [5, 0]},
+        {"target_nodeids": [9, 2]},
+        {"nodes_modes": ["NOTHING", "LEAF", "LEAF"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_trees_that_are_none_are_refused(change: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_values": [0.5, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0],
+        "target_nodeids": [1, 2],
+        "target_ids": [0, 0],
+        "target_weights": [1.0, 2.0],
+        "n_targets": 1,
+    }
+
+    def of(given: dict[str, Any]) -> Any:
+        node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **given)
+        made = graph([node], [value("x")], [value("y", None)])
+        return model(made, opsets={"": 20, "ai.onnx.ml": 3})
+
+    assert run(of(fields), X)["y"].tolist() == [[2.0], [2.0]]
+    assert codes(refused(of(fields | change), X)) == ["AOTC-E843"]
+
+
+@pytest.mark.parametrize(
+    ("field", "number"), [("ir_version", 0), ("ir_version", 999), ("opset", 999), ("opset", 6)]
+)
+def test_versions_that_are_not_known_are_refused(field: str, number: int) -> None:
+    made = simple([ADD], w=W)
+    if field == "opset":
+        made.opset_import[0].version = number
+    else:
+        made.ir_version = number
+    assert codes(refused(made)) == ["AOTC-E843"]
+
+
+def test_everything_that_lacks_is_told_at_once_with_the_names_of_nodes() -> None:
+    nodes = [
+        helper.make_node("NonMaxSuppression", ["x", "x"], ["a"], "first"),
+        helper.make_node("Fused", ["x"], ["b"], "second", domain="com.microsoft"),
+        helper.make_node("RandomNormalLike", ["x"], ["c"], "third"),
+        helper.make_node("Reshape", ["x", "s"], ["y"], "fourth"),
+    ]
+    inputs = [value("x"), value("s", (2,), INT64)]
+    made = model(graph(nodes, inputs, [value("y", None)]), opsets={"": 20, "com.microsoft": 1})
+    error = refused(made)
+    assert set(codes(error)) == {"AOTC-E844"}
+    for name in ("first", "second", "third", "fourth"):
+        assert name in str(error)
+
+
+def test_operands_of_two_types_are_refused() -> None:
+    made = simple([ADD], w=np.ones((2, 3), np.int32))
+    assert codes(refused(made, X)) == ["AOTC-E843"]
+
+
+def test_a_missing_attribute_is_refused() -> None:
+    assert codes(refused(simple([helper.make_node("Concat", ["x"], ["y"])]), X)) == ["AOTC-E843"]
+
+
+def test_a_signature_is_refused() -> None:
+    assert codes(refused(simple([ADD], w=W), signature="serving_default")) == ["AOTC-E845"]
+
+
+def test_limits_are_those_of_the_format() -> None:
+    assert wire.DEPTH == 100, "what protobuf accepts"
+    assert graphs.OPSETS[""][0] == 7
+    assert ModelProto.DESCRIPTOR.full_name == "onnx.ModelProto"
