@@ -97,8 +97,8 @@ AREAS = (
     ),
     Area(
         TOOLCHAIN,
-        ("capture/packages.py", "signing/sbom.py"),
-        ("tests/unit/capture/test_packages.py", "tests/unit/signing/test_sbom.py"),
+        ("signing/sbom.py",),
+        ("tests/unit/signing/test_sbom.py",),
         decisions=True,
     ),
     Area(
