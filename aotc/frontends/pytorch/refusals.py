@@ -1,0 +1,23 @@
+"""What is refused of a `.pt2` file, in one place each: damage, and what the frontend lacks."""
+
+from __future__ import annotations
+
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
+
+
+class Damaged(Exception):
+    """The file is not what `torch.export.save` writes. expected, found: completions of the words."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(expected, found)
+        self.expected, self.found = expected, found
+
+
+class Unsupported(Exception):
+    """Something of the model that the frontend has no function for, met while tracing."""
+
+
+def damaged(where: str, error: Damaged) -> AotcError:
+    """AOTC-E843 for a file."""
+    return refusal("AOTC-E843", where, error.found, expected=error.expected)
