@@ -40,7 +40,9 @@ class Archive:
     def read(self, name: str) -> memoryview:
         """The bytes of a member. Raises Damaged."""
         if name not in self.members:
-            raise Damaged(f"a member {name}, as torch.export.save of torch 2.9 or newer writes it", "none")
+            raise Damaged(
+                f"a member {name}, as torch.export.save of torch 2.9 or newer writes it", "none"
+            )
         return self.members[name]
 
 
@@ -87,11 +89,27 @@ def _directory(data: bytes) -> tuple[int, int, int]:
 
 def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, memoryview, int]:
     """A member's name and bytes, and where the next entry of the directory begins."""
-    if at + _ENTRY.size > end or view[at : at + 4] != b"PK\x01\x02":
+    if at + _ENTRY.size > end or bytes(view[at : at + 4]) != b"PK\x01\x02":
         raise Damaged("an entry of a zip archive's directory", "other bytes")
-    (_, _, _, flags, method, _, _, checksum, packed, size, name_size, extra_size, note, _, _, _, offset) = (
-        _ENTRY.unpack_from(view, at)
-    )
+    (
+        _,
+        _,
+        _,
+        flags,
+        method,
+        _,
+        _,
+        checksum,
+        packed,
+        size,
+        name_size,
+        extra_size,
+        note,
+        _,
+        _,
+        _,
+        offset,
+    ) = _ENTRY.unpack_from(view, at)
     names = at + _ENTRY.size
     following = names + name_size + extra_size + note
     if following > end:
@@ -101,7 +119,7 @@ def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, memor
     size, packed, offset = _wide(extra, size, packed, offset, name)
     if method or flags & _ENCRYPTED or size != packed:
         raise Damaged("members that are neither compressed nor encrypted", f"{name} is")
-    if offset + _LOCAL.size > limit or view[offset : offset + 4] != b"PK\x03\x04":
+    if offset + _LOCAL.size > limit or bytes(view[offset : offset + 4]) != b"PK\x03\x04":
         raise Damaged(f"{name} within the file", "its place is not")
     *_, local_name, local_extra = _LOCAL.unpack_from(view, offset)
     begin = offset + _LOCAL.size + local_name + local_extra
@@ -123,7 +141,9 @@ def _name(data: bytes) -> str:
     except UnicodeDecodeError:
         name = ""
     if not NAME.match(name):
-        raise Damaged("members with plain relative paths", ascii(data.decode(errors="replace"))[:200])
+        raise Damaged(
+            "members with plain relative paths", ascii(data.decode(errors="replace"))[:200]
+        )
     return name
 
 

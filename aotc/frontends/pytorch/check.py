@@ -19,7 +19,9 @@ from aotc_runtime.errors import Finding
 CONDITION = "higher_order.cond"
 LOOP = "higher_order.while_loop"
 DECOMPOSED = "export the model with operators of core ATen alone: `program.run_decompositions()`"
-LISTED = "docs/frontends.md lists the operators; write the model with others, or report the missing one"
+LISTED = (
+    "docs/frontends.md lists the operators; write the model with others, or report the missing one"
+)
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"
 WIDE = {8: "float64", 11: "complex128"}
@@ -49,7 +51,7 @@ def _refused(plan: Plan, outside: Mapping[str, str], enable_x64: bool) -> Iterat
             yield from _wide(step, plan.tensors)
         for _, value in step.inputs:
             if isinstance(value, Plan):
-                inside = {name: "an argument of a branch" for name in refs(value.inputs)}
+                inside = dict.fromkeys(refs(value.inputs), "an argument of a branch")
                 yield from _refused(value, inside, enable_x64)
     yield from sharing(plan, outside)[1]
 

@@ -113,7 +113,7 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
     ]
     structure, results = _results(program, made)
     bound, weights, narrowed, more = _bound(file, archive, model, program, made)
-    inputs = [spec for spec in _inputs(signature.input_specs, made, file, more)]
+    inputs = list(_inputs(signature.input_specs, made, file, more))
     raise_if([*found, *more])
     return Model(
         function=_function(file.text, made, outside, bound, inputs, structure, results),
@@ -133,7 +133,11 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
 
 def _described(spec: InputSpec) -> tuple[str, str]:
     """An input of the graph, and what it is, for messages."""
-    for kind, name in (("parameter", "parameter_name"), ("buffer", "buffer_name"), ("tensor_constant", "tensor_constant_name")):
+    for kind, name in (
+        ("parameter", "parameter_name"),
+        ("buffer", "buffer_name"),
+        ("tensor_constant", "tensor_constant_name"),
+    ):
         value = getattr(spec, kind)
         if hasattr(value, "arg"):
             return value.arg.name, f"the {kind.replace('_', ' ')} {getattr(value, name)!a}"[:200]
@@ -247,7 +251,9 @@ def _narrow(name: str, array: Array, file: ModelFile, found: list[Finding]) -> A
     if not _narrows(array.dtype, file):
         return array
     to = NARROW[array.dtype]
-    if to is None or (array.size and (array.max() > np.iinfo(to).max or array.min() < np.iinfo(to).min)):
+    if to is None or (
+        array.size and (array.max() > np.iinfo(to).max or array.min() < np.iinfo(to).min)
+    ):
         found.append(
             finding(
                 "AOTC-E844",
@@ -294,7 +300,12 @@ def _inputs(
         dtype = SCALAR_TYPES[meta.dtype]
         if _narrows(dtype, file) and NARROW[dtype] is None:
             found.append(
-                finding("AOTC-E844", file.text, f"the input {value.name!a} is {dtype}, and {OFF}", hint=X64)
+                finding(
+                    "AOTC-E844",
+                    file.text,
+                    f"the input {value.name!a} is {dtype}, and {OFF}",
+                    hint=X64,
+                )
             )
         shape = tuple(
             size.as_int if isinstance(size.as_int, int) else symbol_of(size) for size in meta.sizes
@@ -367,7 +378,8 @@ def _check_sizes(
 
 def _other_sizes(where: str, spec: ModelInput, value: Any) -> None:
     raise refusal(
-        "AOTC-E846", where, f"{spec.name} {list(value.shape)}", expected=f"{spec.name} {list(spec.shape)}"
+        "AOTC-E846",
+        where,
+        f"{spec.name} {list(value.shape)}",
+        expected=f"{spec.name} {list(spec.shape)}",
     )
-
-

@@ -127,8 +127,10 @@ def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
                 raise
             except Unsupported as error:
                 raise _refusal(step, where, str(error)) from error
-            except Exception as error:  # noqa: BLE001  of jax: each kind has its own
-                raise _refusal(step, where, f"{type(error).__name__}: {first_line(error)}") from error
+            except Exception as error:
+                raise _refusal(
+                    step, where, f"{type(error).__name__}: {first_line(error)}"
+                ) from error
         return [values.resolve(output) for output in plan.outputs]
 
     return run
@@ -139,8 +141,8 @@ def _refusal(step: Step, where: str, found: str) -> AotcError:
         "AOTC-E844",
         f"{where}: {step.line or f'node {step.name}'}",
         f"{step.target}: {found}",
-        hint="write this line in another way, or export with fixed sizes; docs/frontends.md has what "
-        "operators take",
+        hint="write this line in another way, or export with fixed sizes; docs/frontends.md has "
+        "what operators take",
     )
 
 
@@ -246,14 +248,12 @@ def _results(step: Step, made: Sequence[Any]) -> Any:
 
 
 def _branch(graph: Plan, where: str) -> Function:
-    return function_of(graph, where, {name: "an argument" for name in refs(graph.inputs)})
+    return function_of(graph, where, dict.fromkeys(refs(graph.inputs), "an argument"))
 
 
 def _loop(step: Step, values: Values, where: str) -> Any:
     """`while_loop(cond_fn, body_fn, carried_inputs, additional_inputs)` as `lax.while_loop`."""
-    goes_on, body = (
-        _branch(value, where) for _, value in step.inputs if isinstance(value, Plan)
-    )
+    goes_on, body = (_branch(value, where) for _, value in step.inputs if isinstance(value, Plan))
     carried, more = (
         [values.resolve(item) for item in value] if isinstance(value, tuple) else []
         for _, value in step.inputs[2:4]
@@ -264,5 +264,3 @@ def _loop(step: Step, values: Values, where: str) -> Any:
         tuple(jnp.asarray(value) for value in carried),
     )
     return _results(step, list(made))
-
-

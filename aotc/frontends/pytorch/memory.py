@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from aotc.frontends.pytorch.operators.table import Memory
 from aotc.frontends.pytorch.plan import Plan, Step, refs, used
 from aotc.frontends.pytorch.schema import TensorMeta
-from aotc.frontends.pytorch.symbols import evaluate, symbols_in
+from aotc.frontends.pytorch.strides import contiguous, same_strides
 
 DECOMPOSE = "export what `program.run_decompositions()` returns: it writes nothing in place"
 
@@ -71,7 +71,9 @@ def sharing(plan: Plan, outside: Mapping[str, str]) -> tuple[Sharing, list[Refus
             name, base = step.first, owner[step.first]
             if not is_identity(step):
                 written.add(base)
-                reason = _write_refused(name, base, origins, outside, entangled, owner, later, number)
+                reason = _write_refused(
+                    name, base, origins, outside, entangled, owner, later, number
+                )
                 if reason is not None:
                     refused.append(Refused(step, *reason))
             for made in refs(step.outputs):
@@ -130,7 +132,9 @@ def _write_refused(
             return f"a write into what {step.target} made, whose elements share memory", DECOMPOSE
         name = origins[name].parent
     others = entangled.get(base, set())
-    if any(owner[each] in others and last > number for each, last in later.items() if each in owner):
+    if any(
+        owner[each] in others and last > number for each, last in later.items() if each in owner
+    ):
         return "a write into memory that another tensor may or may not share", DECOMPOSE
     return None
 
@@ -148,35 +152,7 @@ def _memory(step: Step, tensors: Mapping[str, TensorMeta]) -> Memory:
     packet = step.target.rpartition(".")[0]
     if packet in ("aten.to", "aten.type_as"):
         same = before.dtype == after.dtype and not given.get("copy")
-        return Memory.VIEW if same and _same_strides(before, after) else Memory.FRESH
-    if packet == "aten.view" or _contiguous(before):
+        return Memory.VIEW if same and same_strides(before, after) else Memory.FRESH
+    if packet == "aten.view" or contiguous(before):
         return Memory.VIEW
     return Memory.FRESH if packet == "aten.contiguous" else Memory.PERHAPS
-
-
-def _sample(meta: TensorMeta) -> list[tuple[int, int]] | None:
-    """Sizes and strides where each symbol is some number: what holds for these does in general."""
-    names = sorted(set().union(*map(symbols_in, (*meta.sizes, *meta.strides))))
-    symbols = {name: 101 + 12 * i for i, name in enumerate(names)}
-    sizes = [evaluate(size, symbols) for size in meta.sizes]
-    strides = [evaluate(stride, symbols) for stride in meta.strides]
-    if None in sizes or None in strides or len(sizes) != len(strides):
-        return None
-    return list(zip(sizes, strides, strict=True))
-
-
-def _same_strides(a: TensorMeta, b: TensorMeta) -> bool:
-    one, other = _sample(a), _sample(b)
-    return one is not None and one == other
-
-
-def _contiguous(meta: TensorMeta) -> bool:
-    pairs = _sample(meta)
-    if pairs is None:
-        return False
-    expected = 1
-    for size, stride in reversed(pairs):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True

@@ -1,4 +1,4 @@
-"""A graph as steps: arguments read once, graphs that are only called inlined, unused steps left out."""
+"""A graph as steps: arguments read, graphs that are only called inlined, unused steps left out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ NAMES_MAX = 4096
 UNREAD = ("device", "layout", "memory_format", "non_blocking", "pin_memory")
 """Arguments that say where and how values lie, not what they are."""
 
-IN_PLACE = {"aten.__iand__": "aten.__and__", "aten.__ior__": "aten.__or__", "aten.__ixor__": "aten.__xor__"}
+IN_PLACE = {
+    "aten.__iand__": "aten.__and__",
+    "aten.__ior__": "aten.__or__",
+    "aten.__ixor__": "aten.__xor__",
+}
 
 NOTHING_DONE = {
     "aten._assert_async.default",
@@ -55,8 +59,8 @@ class DTypeNumber:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operation. target: torch's name without "torch.ops.".  inputs: by name, in order; values
-    are numbers, texts, `Ref`s, `Plan`s, and tuples of these.  outputs: `Ref`s, tuples of them, None.
+    """An operation. target: torch's name without "torch.ops.".  inputs: by name, in order:
+    numbers, texts, `Ref`s, `Plan`s, and tuples of these.  outputs: `Ref`s, tuples of them, None.
     line: of the model, "" if the file does not say.
     """
 
@@ -94,7 +98,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph. inputs, outputs: values as those of steps.  tensors: what is known of each tensor."""
+    """A graph. inputs, outputs: values as those of steps.  tensors: what is known of each."""
 
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
@@ -162,7 +166,9 @@ def _value(argument: Argument, depth: int) -> Any:
     if kind == "scalar_type":
         return DTypeNumber(value)
     if kind == "optional_tensors":
-        return tuple(None if item.as_tensor is UNSET else Ref(item.as_tensor.name) for item in value)
+        return tuple(
+            None if item.as_tensor is UNSET else Ref(item.as_tensor.name) for item in value
+        )
     if kind == "optional_tensor":
         return None if value.as_tensor is UNSET else Ref(value.as_tensor.name)
     if kind == "complex":
@@ -175,7 +181,9 @@ def _value(argument: Argument, depth: int) -> Any:
 
 def _line(node: Node) -> str:
     """The innermost line of a node's trace that is not torch's own."""
-    frames = re.findall(r'File "([^"]*)", line (\d+), in [^\n]*\n?([^\n]*)', node.metadata.get("stack_trace", ""))
+    frames = re.findall(
+        r'File "([^"]*)", line (\d+), in [^\n]*\n?([^\n]*)', node.metadata.get("stack_trace", "")
+    )
     own = [frame for frame in frames if "/torch/" not in frame[0]] or frames
     if not own:
         return ""
@@ -240,7 +248,9 @@ def _inlined(made: Plan) -> Plan:
             raise Damaged(f"{len(inner.inputs)} arguments of {step.name}", str(len(given)))
         prefix = f"{step.name}/"
         local = {
-            key: value for name, value in zip(inner.inputs, given, strict=True) for key in refs(name)
+            key: value
+            for name, value in zip(inner.inputs, given, strict=True)
+            for key in refs(name)
         }
         tensors |= {prefix + name: meta for name, meta in inner.tensors.items()}
         steps += [
@@ -291,7 +301,9 @@ def _check_names(made: Plan) -> None:
     for step in made.steps:
         for name in used(step):
             if name not in known:
-                raise Damaged(f"values that are made before {step.name!a} uses them", f"{name!a}"[:200])
+                raise Damaged(
+                    f"values that are made before {step.name!a} uses them", f"{name!a}"[:200]
+                )
         if not step.target.isprintable() or len(step.target) > NAMES_MAX:
             raise Damaged("printable names of operators", repr(step.target)[:200])
         if step.in_place is None:
@@ -324,5 +336,3 @@ def dtype_of(meta: TensorMeta) -> Any:
 def arguments(step: Step) -> dict[str, Any]:
     """Arguments by name, without those that say nothing about values."""
     return {name: value for name, value in step.inputs if name not in UNREAD}
-
-

@@ -7,7 +7,7 @@ from aotc_runtime.errors import AotcError
 
 
 class Damaged(Exception):
-    """The file is not what `torch.export.save` writes. expected, found: completions of the words."""
+    """Not what `torch.export.save` writes. expected, found: they complete those words."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(expected, found)

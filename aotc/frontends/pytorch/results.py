@@ -30,9 +30,7 @@ class Structure:
         return items if self.kind == "list" else tuple(items)
 
 
-def read_structure(
-    text: str, leaves: int, named: Mapping[str, NamedTupleFields]
-) -> Structure:
+def read_structure(text: str, leaves: int, named: Mapping[str, NamedTupleFields]) -> Structure:
     """Of so many leaves. Raises Damaged."""
     _, spec = decode(text.encode(), tuple[int, TreeSpec], "the structure of the results")
     made = _structure(spec, named, 0)

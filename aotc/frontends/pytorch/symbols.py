@@ -1,4 +1,4 @@
-"""Expressions over the symbols of sizes, as torch prints sympy's: "2*s77", "FloorDiv(s3, 2) + 1"."""
+"""Expressions over symbols of sizes, as torch prints sympy's: "2*s77", "FloorDiv(s3, 2) + 1"."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def payloads(archive: Archive, model: str) -> dict[str, tuple[str, Payload]]:
 def read_tensors(
     archive: Archive, places: Mapping[str, tuple[str, Payload]], names: Iterable[str]
 ) -> dict[str, Stored]:
-    """Raises Damaged for tensors that are not in the archive, pickled, or larger than their bytes."""
+    """Raises Damaged for tensors that are not there, pickled, or larger than their bytes."""
     if "byteorder" in archive.members and bytes(archive.members["byteorder"]) != b"little":
         raise Damaged("little-endian weights", "another byte order")
     made: dict[str, Stored] = {}
@@ -54,7 +54,9 @@ def read_tensors(
             raise Damaged(f"a tensor {name!a}"[:200], "none")
         folder, payload = places[name]
         if payload.use_pickle:
-            raise Damaged(f"raw bytes of {name!a}"[:200], "a pickle, which is code: it is not opened")
+            raise Damaged(
+                f"raw bytes of {name!a}"[:200], "a pickle, which is code: it is not opened"
+            )
         meta = payload.tensor_meta
         if meta is None:
             raise Damaged(f"sizes of {name!a}"[:200], "none")
@@ -80,7 +82,9 @@ def _count(sizes: Sequence[int]) -> int:
 def _checked(name: str, meta: TensorMeta) -> tuple[list[int], list[int], int, np.dtype[Any]]:
     numbers = [size.as_int for size in (*meta.sizes, *meta.strides, meta.storage_offset)]
     if meta.dtype not in SCALAR_TYPES or meta.layout != 7:
-        raise Damaged(f"a dense tensor {name!a} of a known dtype"[:200], f"{meta.dtype}, {meta.layout}")
+        raise Damaged(
+            f"a dense tensor {name!a} of a known dtype"[:200], f"{meta.dtype}, {meta.layout}"
+        )
     fixed = [number for number in numbers if isinstance(number, int) and 0 <= number < 2**62]
     rank = len(meta.sizes)
     if len(fixed) != len(numbers) or len(meta.strides) != rank or rank > RANK_MAX:

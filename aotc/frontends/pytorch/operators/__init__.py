@@ -1,4 +1,4 @@
-"""Operators of torch as functions of jax, by family, and those that are never had, with the reason."""
+"""Operators of torch as functions of jax, by family; those that are never had, with reasons."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ VALUES = "a size that depends on values"
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
         (
-            "bernoulli", "exponential", "multinomial", "normal", "normal_functional", "poisson", "rand",
-            "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm", "uniform",
-            "geometric", "cauchy", "log_normal", "random",
+            "bernoulli", "exponential", "multinomial", "normal", "normal_functional", "poisson",
+            "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm",
+            "uniform", "geometric", "cauchy", "log_normal", "random",
         ),
         RANDOM,
     ),
@@ -55,7 +55,6 @@ REFUSED: dict[str, str] = {
         ),
         VALUES,
     ),
-    "as_strided": "a view by strides of memory",
     "as_strided_scatter": "a view by strides of memory",
 }  # fmt: skip
 """By torch's name without overload."""

@@ -49,7 +49,9 @@ def convolution(
         return made[0]
     strides, dilations, around = each(stride, rank), each(dilation, rank), each(padding, rank)
     if transposed:
-        made = _transposed(input, weight, strides, around, dilations, each(output_padding, rank), groups)
+        made = _transposed(
+            input, weight, strides, around, dilations, each(output_padding, rank), groups
+        )
     else:
         made = lax.conv_general_dilated(
             input,
@@ -114,7 +116,7 @@ def conv_named_padding(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Array:
-    """"same" pads the odd element at the end."""
+    """ "same" pads the odd element at the end."""
     if padding == "valid":
         return conv(input, weight, bias, stride, 0, dilation, groups)
     if padding != "same":
@@ -146,9 +148,7 @@ def conv_transpose(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Array:
-    return convolution(
-        input, weight, bias, stride, padding, dilation, True, output_padding, groups
-    )
+    return convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 @op("im2col.default")
@@ -183,13 +183,21 @@ def col2im(
     (kh, kw), (dh, dw) = each(kernel_size, 2), each(dilation, 2)
     (ph, pw), (sh, sw) = each(padding, 2), each(stride, 2)
     height, width = output_size
-    rows, columns = (height + 2 * ph - dh * (kh - 1) - 1) // sh + 1, (width + 2 * pw - dw * (kw - 1) - 1) // sw + 1
+    rows, columns = (
+        (height + 2 * ph - dh * (kh - 1) - 1) // sh + 1,
+        (width + 2 * pw - dw * (kw - 1) - 1) // sw + 1,
+    )
     n = batched.shape[0]
     parts = batched.reshape(n, -1, kh, kw, rows, columns)
     made: Any = jnp.zeros((n, parts.shape[1], height + 2 * ph, width + 2 * pw), self.dtype)
     for i in range(kh):
         for j in range(kw):
-            at = (slice(None), slice(None), slice(i * dh, i * dh + sh * rows, sh), slice(j * dw, j * dw + sw * columns, sw))
+            at = (
+                slice(None),
+                slice(None),
+                slice(i * dh, i * dh + sh * rows, sh),
+                slice(j * dw, j * dw + sw * columns, sw),
+            )
             made = made.at[at].add(parts[:, :, i, j])
     made = made[:, :, ph : ph + height, pw : pw + width]
     return made if self.ndim == 3 else made[0]

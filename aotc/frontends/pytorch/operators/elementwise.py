@@ -318,7 +318,9 @@ def _comparisons() -> None:
         ("ge", "greater_equal"): jnp.greater_equal,
     }.items():
 
-        def compare(self: Array, other: Any, *, _function: Callable[..., Array] = function) -> Array:
+        def compare(
+            self: Array, other: Any, *, _function: Callable[..., Array] = function
+        ) -> Array:
             return _function(*promoted(self, other))
 
         for name in names:
@@ -329,7 +331,7 @@ _comparisons()
 
 
 def _bits() -> None:
-    for names, function in {
+    for names, of_bits in {
         ("bitwise_and", "__and__"): jnp.bitwise_and,
         ("bitwise_or", "__or__"): jnp.bitwise_or,
         ("bitwise_xor", "__xor__"): jnp.bitwise_xor,
@@ -337,18 +339,20 @@ def _bits() -> None:
         ("bitwise_right_shift", "__rshift__"): jnp.right_shift,
     }.items():
 
-        def apply(self: Array, other: Any, *, _function: Callable[..., Array] = function) -> Array:
+        def apply(self: Array, other: Any, *, _function: Callable[..., Array] = of_bits) -> Array:
             return _function(*promoted(self, other))
 
         for name in names:
             op(f"{name}.Tensor", f"{name}.Scalar")(apply)
-    for name, function in {
+    for name, of_truth in {
         "logical_and": jnp.logical_and,
         "logical_or": jnp.logical_or,
         "logical_xor": jnp.logical_xor,
     }.items():
 
-        def logical(self: Array, other: Array, *, _function: Callable[..., Array] = function) -> Array:
+        def logical(
+            self: Array, other: Array, *, _function: Callable[..., Array] = of_truth
+        ) -> Array:
             return _function(self, other)
 
         op(f"{name}.default")(logical)
@@ -470,14 +474,18 @@ def celu(self: Array, alpha: Number = 1.0) -> Array:
 def softplus(self: Array, beta: Number = 1, threshold: Number = 20) -> Array:
     def apply(x: Array) -> Array:
         scaled = x * beta
-        return jnp.where(scaled > threshold, x, jnp.log1p(jnp.exp(jnp.minimum(scaled, threshold))) / beta)
+        return jnp.where(
+            scaled > threshold, x, jnp.log1p(jnp.exp(jnp.minimum(scaled, threshold))) / beta
+        )
 
     return rounded(apply, self)
 
 
 @op("hardtanh.default")
 def hardtanh(self: Array, min_val: Number = -1, max_val: Number = 1) -> Array:
-    return jnp.minimum(jnp.maximum(self, as_dtype(min_val, self.dtype)), as_dtype(max_val, self.dtype))
+    return jnp.minimum(
+        jnp.maximum(self, as_dtype(min_val, self.dtype)), as_dtype(max_val, self.dtype)
+    )
 
 
 @op("hardswish.default")
@@ -537,7 +545,11 @@ def imag(self: Array) -> Array:
 @op("angle.default")
 def angle(self: Array) -> Array:
     (value,) = as_float(self)
-    return jnp.where(jnp.isnan(value), value, jnp.angle(value)) if is_float(value) else jnp.angle(value)
+    return (
+        jnp.where(jnp.isnan(value), value, jnp.angle(value))
+        if is_float(value)
+        else jnp.angle(value)
+    )
 
 
 @op("complex.default")
@@ -548,5 +560,3 @@ def complex_(real: Array, imag: Array) -> Array:
 @op("polar.default")
 def polar(abs: Array, angle: Array) -> Array:
     return lax.complex(abs * jnp.cos(angle), abs * jnp.sin(angle))
-
-

@@ -21,7 +21,12 @@ def _single() -> None:
         function = getattr(jnp.fft, name)
 
         def run(
-            self: Array, n: Any = None, dim: int = -1, norm: str | None = None, *, _function: Any = function
+            self: Array,
+            n: Any = None,
+            dim: int = -1,
+            norm: str | None = None,
+            *,
+            _function: Any = function,
         ) -> Array:
             made: Array = _function(self, n, dim, norm)
             return made
@@ -35,7 +40,12 @@ def _several() -> None:
         axes = (-2, -1) if name.endswith("2") else None
 
         def run(
-            self: Array, s: Any = None, dim: Any = axes, norm: str | None = None, *, _function: Any = function
+            self: Array,
+            s: Any = None,
+            dim: Any = axes,
+            norm: str | None = None,
+            *,
+            _function: Any = function,
         ) -> Array:
             made: Array = _function(self, s, None if dim is None else tuple(dim), norm)
             return made

@@ -101,7 +101,12 @@ def _sources(src: Any, index: Array, x: Array) -> Array:
 
 @op("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
 def scatter(
-    self: Array, dim: int, index: Array, src: Any = None, value: Any = None, reduce: str | None = None
+    self: Array,
+    dim: int,
+    index: Array,
+    src: Any = None,
+    value: Any = None,
+    reduce: str | None = None,
 ) -> Array:
     if self.ndim == 0:
         self, index = self.reshape(1), index.reshape(1)
@@ -220,12 +225,18 @@ def diagonal_scatter(
     self: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Array:
     moved = jnp.moveaxis(self, (dim1, dim2), (-2, -1))
-    rows, columns = jnp.arange(src.shape[-1]) + max(-offset, 0), jnp.arange(src.shape[-1]) + max(offset, 0)
+    rows, columns = (
+        jnp.arange(src.shape[-1]) + max(-offset, 0),
+        jnp.arange(src.shape[-1]) + max(offset, 0),
+    )
     return jnp.moveaxis(moved.at[..., rows, columns].set(src), (-2, -1), (dim1, dim2))
 
 
-@op("one_hot.default", refuse=lambda given: "classes that depend on values" if given.get("num_classes", -1) == -1 else None)
+@op(
+    "one_hot.default",
+    refuse=lambda given: (
+        "classes that depend on values" if given.get("num_classes", -1) == -1 else None
+    ),
+)
 def one_hot(self: Array, num_classes: int = -1) -> Array:
     return (self[..., None] == jnp.arange(num_classes)).astype(canonical(INT))
-
-

@@ -28,7 +28,9 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
 
 
 @op("mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default", "inner.default")
-def product(self: Array, mat2: Any = None, vec: Any = None, tensor: Any = None, other: Any = None) -> Array:
+def product(
+    self: Array, mat2: Any = None, vec: Any = None, tensor: Any = None, other: Any = None
+) -> Array:
     right = next(x for x in (mat2, vec, tensor, other) if x is not None)
     return jnp.matmul(self, right)
 
@@ -79,7 +81,9 @@ def outer(self: Array, vec2: Array) -> Array:
 
 
 @op("tensordot.default")
-def tensordot(self: Array, other: Array, dims_self: Sequence[int], dims_other: Sequence[int]) -> Array:
+def tensordot(
+    self: Array, other: Array, dims_self: Sequence[int], dims_other: Sequence[int]
+) -> Array:
     return jnp.tensordot(self, other, (tuple(dims_self), tuple(dims_other)))
 
 
@@ -106,7 +110,9 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
 
 
 @op("linalg_norm.default")
-def linalg_norm(self: Array, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Array:
+def linalg_norm(
+    self: Array, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Array:
     if ord is not None:
         raise Unsupported("norms of matrices")
     from aotc.frontends.pytorch.operators.reductions import vector_norm
@@ -152,7 +158,9 @@ def attention(
     """Rows whose mask leaves nothing are 0. With fewer heads of keys than of queries, groups of
     queries' heads that follow each other share one.
     """
-    return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].astype(query.dtype)
+    return _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].astype(
+        query.dtype
+    )
 
 
 def _attention(
@@ -178,7 +186,11 @@ def _attention(
         allowed = jnp.arange(rows)[:, None] >= jnp.arange(columns)[None, :]
         scores = jnp.where(allowed, scores, -jnp.inf)
     if mask is not None:
-        scores = jnp.where(mask, scores, -jnp.inf) if mask.dtype == bool else scores + mask.astype(compute)
+        scores = (
+            jnp.where(mask, scores, -jnp.inf)
+            if mask.dtype == bool
+            else scores + mask.astype(compute)
+        )
     weights = safe_softmax(scores, -1).astype(value.dtype)
     made = jnp.einsum("...qk,...kd->...qd", weights, value, preferred_element_type=compute)
     return made, scores
@@ -215,5 +227,3 @@ def math_attention(
 ) -> tuple[Array, Array]:
     made, scores = _attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
     return made.astype(query.dtype), safe_softmax(scores, -1).astype(query.dtype)
-
-

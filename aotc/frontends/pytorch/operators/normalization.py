@@ -16,8 +16,11 @@ op = FAMILY
 
 
 def _statistics(given: Arguments) -> str | None:
-    if given.get("training", given.get("use_input_stats")) and given.get("running_mean") is not None:
-        return "batch normalization in training, which changes its running statistics: call model.eval() before exporting"
+    if (
+        given.get("training", given.get("use_input_stats"))
+        and given.get("running_mean") is not None
+    ):
+        return "batch normalization in training, which changes its running statistics"
     return None
 
 
@@ -185,9 +188,9 @@ def native_group_norm(
     input: Array,
     weight: Array | None,
     bias: Array | None,
-    N: Any,  # noqa: N803  as torch calls it
-    C: Any,  # noqa: N803
-    HxW: Any,  # noqa: N803
+    N: Any,
+    C: Any,
+    HxW: Any,
     group: int,
     eps: float,
 ) -> tuple[Array, Array, Array]:
@@ -213,7 +216,7 @@ def _trained(given: Arguments) -> str | None:
     """In training, dropout draws random numbers, unless it drops nothing."""
     if given.get("train") in (False, None) or given.get("p") == 0:
         return None
-    return "dropout in training, random numbers: call model.eval() before exporting"
+    return "dropout in training, random numbers"
 
 
 @op(
@@ -227,5 +230,3 @@ def dropout(input: Array, p: float, train: bool) -> Array:
 @op("native_dropout.default", refuse=_trained)
 def native_dropout(input: Array, p: float, train: bool | None) -> tuple[Array, Array]:
     return input, jnp.ones(input.shape, bool)
-
-

@@ -18,7 +18,9 @@ FAMILY = Family()
 op = FAMILY
 
 
-def _ends(size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bool) -> tuple[int, int]:
+def _ends(
+    size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bool
+) -> tuple[int, int]:
     """Padding on both sides. With `ceil` a last window may reach beyond, but has to begin in the
     input or in the padding before it.
     """
@@ -33,10 +35,22 @@ def _ends(size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bo
     return pad, max((count - 1) * stride + reach - size - pad, 0)
 
 
+def _strides(stride: Numbers, kernel: Sequence[int]) -> tuple[int, ...]:
+    """Windows follow each other where no stride is given."""
+    if not isinstance(stride, int) and not len(stride):
+        return tuple(kernel)
+    return each(stride, len(kernel))
+
+
 def _windows(
-    x: Array, start: Any, function: Callable[..., Any], kernel: Sequence[int], stride: Sequence[int],
-    ends: Sequence[tuple[int, int]], dilation: Sequence[int],
-) -> Array:  # fmt: skip
+    x: Array,
+    start: Any,
+    function: Callable[..., Any],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    ends: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+) -> Array:
     rest = x.ndim - len(kernel)
     ones = (1,) * rest
     return lax.reduce_window(
@@ -51,15 +65,21 @@ def _windows(
 
 
 def _max_pool(
-    x: Array, kernel_size: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers, ceil: bool, rank: int
+    x: Array,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    ceil: bool,
+    rank: int,
 ) -> Array:
     kernel, dilations = each(kernel_size, rank), each(dilation, rank)
-    strides = each(stride, rank) if not isinstance(stride, int) and not len(stride) == 0 else (
-        (stride,) * rank if isinstance(stride, int) else kernel
-    )
+    strides = _strides(stride, kernel)
     ends = [
         _ends(*numbers, ceil)
-        for numbers in zip(x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True)
+        for numbers in zip(
+            x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True
+        )
     ]
     return _windows(x, _lowest(x.dtype), lax.max, kernel, strides, ends, dilations)
 
@@ -104,13 +124,21 @@ def _max_pools() -> None:
 
 
 def _places(
-    x: Array, kernel_size: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers, ceil: bool, rank: int
+    x: Array,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    ceil: bool,
+    rank: int,
 ) -> Array:
     kernel, dilations = each(kernel_size, rank), each(dilation, rank)
-    strides = kernel if not isinstance(stride, int) and not len(stride) else each(stride, rank)
+    strides = _strides(stride, kernel)
     ends = [
         _ends(*numbers, ceil)
-        for numbers in zip(x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True)
+        for numbers in zip(
+            x.shape[-rank:], kernel, strides, each(padding, rank), dilations, strict=True
+        )
     ]
     number = jnp.zeros((), canonical(INT))
     for axis in range(-rank, 0):
@@ -128,9 +156,12 @@ def _places(
         )
     ]
     for offset in np.ndindex(*kernel):
-        part = (...,) + tuple(
-            slice(o * d, o * d + (c - 1) * s + 1, s)
-            for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
+        part = (
+            ...,
+            *tuple(
+                slice(o * d, o * d + (c - 1) * s + 1, s)
+                for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
+            ),
         )
         value, place = values[part], jnp.broadcast_to(numbers[part[1:]], values[part].shape)
         if best is None:
@@ -148,13 +179,21 @@ _max_pools()
 
 
 def _avg_pool(
-    x: Array, kernel_size: Numbers, stride: Numbers, padding: Numbers, ceil: bool, whole: bool, divisor: int | None,
+    x: Array,
+    kernel_size: Numbers,
+    stride: Numbers,
+    padding: Numbers,
+    ceil: bool,
+    whole: bool,
+    divisor: int | None,
     rank: int,
-) -> Array:  # fmt: skip
+) -> Array:
     kernel, around = each(kernel_size, rank), each(padding, rank)
-    strides = kernel if not isinstance(stride, int) and not len(stride) else each(stride, rank)
+    strides = _strides(stride, kernel)
     sizes, ones = x.shape[-rank:], (1,) * rank
-    ends = [_ends(*numbers, ceil) for numbers in zip(sizes, kernel, strides, around, ones, strict=True)]
+    ends = [
+        _ends(*numbers, ceil) for numbers in zip(sizes, kernel, strides, around, ones, strict=True)
+    ]
     total = _windows(x.astype(wide(x.dtype)), 0, lax.add, kernel, strides, ends, ones)
     if divisor is not None:
         return (total / divisor).astype(x.dtype)
@@ -164,7 +203,9 @@ def _avg_pool(
         zip(sizes, kernel, strides, around, ends, strict=True)
     ):
         # Padding counts as elements if asked to, but never what `ceil` adds to it.
-        counted = jnp.ones((size + 2 * p,), total.dtype) if whole else jnp.ones((size,), total.dtype)
+        counted = (
+            jnp.ones((size + 2 * p,), total.dtype) if whole else jnp.ones((size,), total.dtype)
+        )
         inner = (0, high - p) if whole else (low, high)
         count = lax.reduce_window(counted, np.asarray(0, total.dtype), lax.add, (k,), (s,), [inner])
         total = total / count.reshape((-1,) + (1,) * (rank - axis - 1))
@@ -186,7 +227,14 @@ def _avg_pools() -> None:
             _rank: int = rank,
         ) -> Array:
             return _avg_pool(
-                self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, _rank
+                self,
+                kernel_size,
+                stride,
+                padding,
+                ceil_mode,
+                count_include_pad,
+                divisor_override,
+                _rank,
             )
 
         op(f"avg_pool{rank}d.default")(pool)
@@ -210,7 +258,9 @@ def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> A
         elif isinstance(size, int):
             parts = [
                 reduce(
-                    lax.slice_in_dim(x, i * size // wanted, -(-(i + 1) * size // wanted), axis=axis),
+                    lax.slice_in_dim(
+                        x, i * size // wanted, -(-(i + 1) * size // wanted), axis=axis
+                    ),
                     axis=axis,
                     keepdims=True,
                 )
@@ -218,7 +268,9 @@ def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> A
             ]
             x = jnp.concatenate(parts, axis)
         else:
-            raise Unsupported("adaptive pooling of an axis whose size varies to more than one element")
+            raise Unsupported(
+                "adaptive pooling of an axis whose size varies to more than one element"
+            )
     return x
 
 
@@ -294,7 +346,12 @@ def _cubic(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -
     source = _sources(x.shape[axis], wanted, align, scale)
     first = jnp.floor(source)
     part = source - first
-    weights = [_keys(1 + part, -0.75), _keys(part, -0.75), _keys(1 - part, -0.75), _keys(2 - part, -0.75)]
+    weights = [
+        _keys(1 + part, -0.75),
+        _keys(part, -0.75),
+        _keys(1 - part, -0.75),
+        _keys(2 - part, -0.75),
+    ]
     return _weighted(x, axis, [first.astype(jnp.int32) + i for i in (-1, 0, 1, 2)], weights)
 
 
@@ -306,7 +363,9 @@ def _keys(x: Array, a: float) -> Array:
     return jnp.where(x <= 1, near, jnp.where(x < 2, far, 0))
 
 
-def _smooth(x: Array, axis: int, wanted: Any, align: bool, scale: float | None, cubic: bool) -> Array:
+def _smooth(
+    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, cubic: bool
+) -> Array:
     """Antialiased: the kernel is as wide as an element of the result."""
     size = x.shape[axis]
     step = _scale(size, wanted, align, scale)
@@ -325,7 +384,9 @@ def _smooth(x: Array, axis: int, wanted: Any, align: bool, scale: float | None, 
     return jnp.moveaxis(made, -1, axis)
 
 
-def _resized(x: Array, wanted: Sequence[Any], one_axis: Callable[[Array, int, Any, int], Array]) -> Array:
+def _resized(
+    x: Array, wanted: Sequence[Any], one_axis: Callable[[Array, int, Any, int], Array]
+) -> Array:
     made = x.astype(wide(x.dtype)) if category(x.dtype) == 2 else x
     rank = len(wanted)
     for number, size in enumerate(wanted):
@@ -354,14 +415,19 @@ def _wanted(
     return [int(size * factor) for size, factor in zip(sizes, scale_factors, strict=True)]
 
 
-
 def _resizers() -> None:
-    axis_names = {1: ["scales"], 2: ["scales_h", "scales_w"], 3: ["scales_d", "scales_h", "scales_w"]}
+    axis_names = {
+        1: ["scales"],
+        2: ["scales_h", "scales_w"],
+        3: ["scales_d", "scales_h", "scales_w"],
+    }
     kinds: list[tuple[str, int, Callable[..., Array]]] = []
     for rank in (1, 2, 3):
         for name, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True)):
 
-            def nearest(x: Array, axis: int, size: Any, scale: Any, align: bool, *, _exact: bool = exact) -> Array:
+            def nearest(
+                x: Array, axis: int, size: Any, scale: Any, align: bool, *, _exact: bool = exact
+            ) -> Array:
                 return _nearest(x, axis, size, scale, _exact)
 
             kinds.append((f"{name}{rank}d", rank, nearest))
@@ -380,7 +446,9 @@ def _resizers() -> None:
     ]
     for name, is_cubic in (("_upsample_bilinear2d_aa", False), ("_upsample_bicubic2d_aa", True)):
 
-        def smooth(x: Array, axis: int, size: Any, scale: Any, align: bool, *, _cubic: bool = is_cubic) -> Array:
+        def smooth(
+            x: Array, axis: int, size: Any, scale: Any, align: bool, *, _cubic: bool = is_cubic
+        ) -> Array:
             return _smooth(x, axis, size, align, scale, _cubic)
 
         kinds.append((name, 2, smooth))
@@ -403,7 +471,11 @@ def _resizer(name: str, rank: int, function: Callable[..., Array], scale_names: 
         x = self if input is None else input
         assert x is not None
         given = {"scales": scales, "scales_d": scales_d, "scales_h": scales_h, "scales_w": scales_w}
-        factors = [given[each_] for each_ in scale_names] if scale_factors is None else list(scale_factors)
+        factors = (
+            [given[each_] for each_ in scale_names]
+            if scale_factors is None
+            else list(scale_factors)
+        )
 
         def one_axis(x: Array, axis: int, size: Any, number: int) -> Array:
             return function(x, axis, size, factors[number], align_corners)
@@ -422,7 +494,9 @@ def grid_sample(
 ) -> Array:
     """Bilinear or nearest, zeros or the border outside."""
     if interpolation_mode > 1 or padding_mode > 1 or input.ndim != 4:
-        raise Unsupported("grid_sample with bicubic interpolation, reflection, or in three dimensions")
+        raise Unsupported(
+            "grid_sample with bicubic interpolation, reflection, or in three dimensions"
+        )
     n, _, height, width = input.shape
 
     def place(value: Array, size: int) -> Array:

@@ -20,7 +20,7 @@ type Cell = Callable[[Array, States, Sequence[Array]], States]
 
 def _trained(given: Arguments) -> str | None:
     if given.get("train") and given.get("dropout"):
-        return "dropout in training, random numbers: call model.eval() before exporting"
+        return "dropout in training, random numbers"
     return None
 
 

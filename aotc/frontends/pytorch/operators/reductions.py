@@ -10,7 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.frontends.pytorch.dtypes import INT, as_dtype, as_float, canonical, category, is_float, wide
+from aotc.frontends.pytorch.dtypes import (
+    INT,
+    as_dtype,
+    as_float,
+    canonical,
+    category,
+    is_float,
+    wide,
+)
 from aotc.frontends.pytorch.operators.table import Family
 from aotc.frontends.pytorch.refusals import Unsupported
 
@@ -47,7 +55,9 @@ def sum_(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 
 @op("nansum.default")
 def nansum(self: Array, dim: Axes = None, keepdim: bool = False, dtype: Any = None) -> Array:
-    return wide_reduction(jnp.nansum, _summed(self, dtype), axis=axes_of(self, dim), keepdims=keepdim)
+    return wide_reduction(
+        jnp.nansum, _summed(self, dtype), axis=axes_of(self, dim), keepdims=keepdim
+    )
 
 
 @op("prod.default", "prod.dim_int")
@@ -118,9 +128,7 @@ def std_mean(
     correction: Any = None,
     keepdim: bool = False,
 ) -> tuple[Array, Array]:
-    variance, middle = var_mean(
-        self.astype(wide(self.dtype)), dim, unbiased, correction, keepdim
-    )
+    variance, middle = var_mean(self.astype(wide(self.dtype)), dim, unbiased, correction, keepdim)
     return jnp.sqrt(variance).astype(self.dtype), middle.astype(self.dtype)
 
 
@@ -281,7 +289,9 @@ def logcumsumexp(self: Array, dim: int) -> Array:
     return _running(lax.cumlogsumexp, self, dim)
 
 
-def _running_extreme(x: Array, dim: int, later: Callable[[Array, Array], Array]) -> tuple[Array, Array]:
+def _running_extreme(
+    x: Array, dim: int, later: Callable[[Array, Array], Array]
+) -> tuple[Array, Array]:
     """Values and where they stand; of equal ones the last, and the last NaN."""
     if x.ndim == 0:
         return x, jnp.zeros_like(x, canonical(INT))
@@ -309,9 +319,7 @@ def cummin(self: Array, dim: int) -> tuple[Array, Array]:
 
 
 @op("argsort.default", "argsort.stable")
-def argsort(
-    self: Array, dim: int = -1, descending: bool = False, stable: bool = True
-) -> Array:
+def argsort(self: Array, dim: int = -1, descending: bool = False, stable: bool = True) -> Array:
     return sort(self, dim, descending)[1]
 
 
@@ -401,5 +409,3 @@ def isin_scalar(
     elements: Array, test_element: Any, assume_unique: bool = False, invert: bool = False
 ) -> Array:
     return (elements != test_element) if invert else (elements == test_element)
-
-

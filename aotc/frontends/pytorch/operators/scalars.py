@@ -35,11 +35,19 @@ def _to_float(a: Scalar) -> Scalar:
 
 
 def _highest(a: Scalar, b: Scalar) -> Scalar:
-    return max(a, b) if isinstance(a, int | float) and isinstance(b, int | float) else core.max_dim(a, b)
+    return (
+        max(a, b)
+        if isinstance(a, int | float) and isinstance(b, int | float)
+        else core.max_dim(a, b)
+    )
 
 
 def _lowest(a: Scalar, b: Scalar) -> Scalar:
-    return min(a, b) if isinstance(a, int | float) and isinstance(b, int | float) else core.min_dim(a, b)
+    return (
+        min(a, b)
+        if isinstance(a, int | float) and isinstance(b, int | float)
+        else core.min_dim(a, b)
+    )
 
 
 def _not(a: Scalar) -> Scalar:

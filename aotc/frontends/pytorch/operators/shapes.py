@@ -11,8 +11,10 @@ from jax import Array, core, lax
 
 from aotc.frontends.pytorch.dtypes import as_dtype, category, join
 from aotc.frontends.pytorch.operators.reductions import axes_of
-from aotc.frontends.pytorch.operators.table import Family, Memory
+from aotc.frontends.pytorch.operators.table import Arguments, Family, Memory
 from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.schema import TensorMeta
+from aotc.frontends.pytorch.strides import contiguous as contiguous_in_memory
 
 FAMILY = Family()
 op = FAMILY
@@ -40,7 +42,13 @@ def clone(self: Array) -> Array:
     return self
 
 
-@op("contiguous.default", "resolve_conj.default", "resolve_neg.default", "lift_fresh.default", memory=PERHAPS)
+@op(
+    "contiguous.default",
+    "resolve_conj.default",
+    "resolve_neg.default",
+    "lift_fresh.default",
+    memory=PERHAPS,
+)
 def contiguous(self: Array) -> Array:
     return self
 
@@ -50,7 +58,16 @@ def copy(self: Array, src: Array) -> Array:
     return jnp.broadcast_to(as_dtype(src, self.dtype), self.shape)
 
 
-@op("to.dtype", "to.dtype_layout", "to.device", "to.prim_dtype", "to.other", "to.prim_Device", "to.prim_other", memory=PERHAPS)
+@op(
+    "to.dtype",
+    "to.dtype_layout",
+    "to.device",
+    "to.prim_dtype",
+    "to.other",
+    "to.prim_Device",
+    "to.prim_other",
+    memory=PERHAPS,
+)
 def to(self: Array, dtype: Any = None, copy: bool = False, other: Any = None) -> Array:
     if other is not None:
         dtype = other.dtype
@@ -76,7 +93,7 @@ def view(self: Array, size: Sequence[Size] = (), shape: Sequence[Size] = ()) -> 
 
 
 def reshaped(x: Array, sizes: Sequence[Size]) -> Array:
-    """One size may be -1. Sizes that vary are divided exactly, as torch has proved that they are."""
+    """One size may be -1. Sizes that vary divide exactly, as torch has proved."""
     sizes = list(sizes)
     if any(isinstance(size, int) and size == -1 for size in sizes):
         at = next(i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1)
@@ -103,7 +120,9 @@ def flatten(self: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
         return self.reshape(1)
     first, last = axis_of(self, start_dim), axis_of(self, end_dim)
     shape = self.shape
-    return jnp.reshape(self, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+    return jnp.reshape(
+        self, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+    )
 
 
 @op("unflatten.int", memory=VIEW)
@@ -192,7 +211,7 @@ def roll(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
 
 @op("rot90.default")
 def rot90(self: Array, k: int = 1, dims: Sequence[int] = (0, 1)) -> Array:
-    return jnp.rot90(self, k, tuple(dims))
+    return jnp.rot90(self, k, (dims[0], dims[1]))
 
 
 @op("pixel_shuffle.default")
@@ -269,7 +288,11 @@ def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
     if not isinstance(split_size, int) and isinstance(split_size, Sequence):
         return split_with_sizes(self, split_size, dim)
     size = self.shape[axis_of(self, dim)]
-    count = max(-(-size // split_size), 1) if not (isinstance(split_size, int) and split_size == 0) else 1
+    count = (
+        max(-(-size // split_size), 1)
+        if not (isinstance(split_size, int) and split_size == 0)
+        else 1
+    )
     return [slice_(self, dim, i * split_size, (i + 1) * split_size) for i in range(int(count))]
 
 
@@ -368,7 +391,11 @@ def meshgrid(tensors: Sequence[Array], indexing: str = "ij") -> list[Array]:
 
 @op("repeat.default")
 def repeat(self: Array, repeats: Sequence[Size]) -> Array:
-    return jnp.tile(self, tuple(repeats)) if all(isinstance(r, int) for r in repeats) else _tiled(self, repeats)
+    return (
+        jnp.tile(self, tuple(repeats))
+        if all(isinstance(r, int) for r in repeats)
+        else _tiled(self, repeats)
+    )
 
 
 @op("tile.default")
@@ -380,7 +407,9 @@ def _tiled(x: Array, repeats: Sequence[Size]) -> Array:
     shape = (*(1,) * (len(repeats) - x.ndim), *x.shape)
     pairs = [part for r, size in zip(repeats, shape, strict=True) for part in (r, size)]
     spread = x.reshape([part for size in shape for part in (1, size)])
-    return jnp.broadcast_to(spread, pairs).reshape([r * s for r, s in zip(repeats, shape, strict=True)])
+    return jnp.broadcast_to(spread, pairs).reshape(
+        [r * s for r, s in zip(repeats, shape, strict=True)]
+    )
 
 
 @op("repeat_interleave.self_int")
@@ -395,6 +424,34 @@ def repeat_interleave(
     return wide.reshape(*x.shape[:at], x.shape[at] * repeats, *x.shape[at + 1 :])
 
 
+def _strided(given: Arguments) -> str | None:
+    """Elements of a tensor that lies in memory as jax counts its elements, and of it alone."""
+    meta, numbers = given.get("self"), [given.get("size"), given.get("stride")]
+    fixed = [each for number in numbers for each in (number or ())]
+    if not all(isinstance(each, int) for each in fixed) or not isinstance(meta, TensorMeta):
+        return "a view by strides of memory, of sizes that vary"
+    offset = given.get("storage_offset") or 0
+    sizes, strides = numbers
+    last = offset + sum(
+        (n - 1) * stride for n, stride in zip(sizes or (), strides or (), strict=True)
+    )
+    count = math.prod(n.as_int for n in meta.sizes if isinstance(n.as_int, int))
+    own = meta.storage_offset.as_int == 0 and contiguous_in_memory(meta)
+    if not own or min(fixed, default=0) < 0 or last >= max(count, 1):
+        return "a view by strides of memory that is not the tensor's own"
+    return None
+
+
+@op("as_strided.default", memory=OVERLAP, refuse=_strided)
+def as_strided(
+    self: Array, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Array:
+    at = jnp.asarray(storage_offset or 0)
+    for count, step in zip(size, stride, strict=True):
+        at = at[..., None] + jnp.arange(count) * step
+    return jnp.take(self.reshape(-1), at, mode="clip")
+
+
 # Joins.
 
 
@@ -405,7 +462,12 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     kept = [
         tensor
         for tensor in tensors
-        if not (tensor.ndim == 1 and rank > 1 and isinstance(tensor.shape[0], int) and tensor.shape[0] == 0)
+        if not (
+            tensor.ndim == 1
+            and rank > 1
+            and isinstance(tensor.shape[0], int)
+            and tensor.shape[0] == 0
+        )
     ]
     dtype = _joined(tensors)
     return jnp.concatenate([as_dtype(tensor, dtype) for tensor in kept], axis=dim)
