@@ -1,8 +1,11 @@
-"""Expressions over symbols of sizes, as torch prints sympy's: "2*s77", "FloorDiv(s3, 2) + 1"."""
+"""Expressions over symbols of sizes, as torch writes sympy's:
+"Add(Mul(Integer(2), Symbol('s77', positive=True, integer=True)), Integer(1))".
+"""
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -15,43 +18,49 @@ from aotc.frontends.pytorch.schema import Sym
 type Size = Any
 """A number, or a dimension of jax."""
 
-LENGTH_MAX = 1000
-"""Characters. Expressions of sizes have tens."""
+LENGTH_MAX = 4000
+"""Characters. Expressions of sizes have some hundred."""
 
-SYMBOL = re.compile(r"\A[A-Za-z_]\w*\Z")
+POWER_MAX = 8
+
+NUMBER_MAX = 2**62
+"""Beyond, numbers are no sizes: powers of powers have more digits than memory."""
+
+SYMBOL = re.compile(r"\A(?:Symbol\('([A-Za-z_]\w*)'(?:, \w+=\w+)*\)|([A-Za-z_]\w*))\Z")
 
 
-def _highest(*sizes: Size) -> Size:
+def highest(*sizes: Size) -> Size:
     made = sizes[0]
     for size in sizes[1:]:
-        both = isinstance(made, int) and isinstance(size, int)
+        both = isinstance(made, int | float) and isinstance(size, int | float)
         made = max(made, size) if both else core.max_dim(made, size)
     return made
 
 
-def _lowest(*sizes: Size) -> Size:
+def lowest(*sizes: Size) -> Size:
     made = sizes[0]
     for size in sizes[1:]:
-        both = isinstance(made, int) and isinstance(size, int)
+        both = isinstance(made, int | float) and isinstance(size, int | float)
         made = min(made, size) if both else core.min_dim(made, size)
     return made
 
 
-_OPERATORS: Mapping[type[ast.operator], Callable[[Size, Size], Size]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+def _power(base: Size, exponent: Size) -> Size:
+    if not isinstance(exponent, int) or not 0 <= exponent <= POWER_MAX:
+        raise ValueError(exponent)
+    return base**exponent
+
 
 _FUNCTIONS: Mapping[str, Callable[..., Size]] = {
-    "FloorDiv": operator.floordiv,
+    "Add": lambda *sizes: sum(sizes[1:], sizes[0]),
     "CleanDiv": operator.floordiv,
+    "FloorDiv": operator.floordiv,
+    "Max": highest,
+    "Min": lowest,
     "Mod": operator.mod,
+    "Mul": lambda *sizes: math.prod(sizes[1:], start=sizes[0]),
+    "Pow": _power,
     "PythonMod": operator.mod,
-    "Max": _highest,
-    "Min": _lowest,
 }
 
 
@@ -59,40 +68,53 @@ def evaluate(size: Sym, symbols: Mapping[str, Size]) -> Size | None:
     """What a size is where the symbols are these; None if that cannot be said."""
     if isinstance(size.as_int, int):
         return size.as_int
-    text = getattr(size.as_expr, "expr_str", "")
+    text = _text(size)
     if len(text) > LENGTH_MAX:
         return None
     try:
-        return _value(ast.parse(text, mode="eval").body, symbols)
-    except (SyntaxError, ValueError, KeyError, ArithmeticError, RecursionError, MemoryError):
+        return _bounded(ast.parse(text, mode="eval").body, symbols)
+    except (
+        SyntaxError,
+        TypeError,
+        ValueError,
+        KeyError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ):
         return None
+
+
+def _bounded(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
+    made = _value(node, symbols)
+    if isinstance(made, int) and abs(made) > NUMBER_MAX:
+        raise ValueError(made)
+    return made
 
 
 def _value(node: ast.expr, symbols: Mapping[str, Size]) -> Size:
     match node:
-        case ast.Constant(value=int(value)):
-            return value
-        case ast.Name(id=name):
+        case (
+            ast.Name(id=name)
+            | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))])
+        ):
             return symbols[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, symbols)
-        case ast.BinOp(op=ast.Pow(), left=left, right=ast.Constant(value=int(power))):
-            if not 0 <= power <= 8:
-                raise ValueError(power)
-            return _value(left, symbols) ** power
-        case ast.BinOp(op=op, left=left, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_value(left, symbols), _value(right, symbols))
+        case ast.Call(func=ast.Name(id="Integer"), args=[number], keywords=[]):
+            return ast.literal_eval(number)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-            return _FUNCTIONS[name](*(_value(argument, symbols) for argument in arguments))
+            return _FUNCTIONS[name](*(_bounded(argument, symbols) for argument in arguments))
     raise ValueError(ast.dump(node))
+
+
+def _text(size: Sym) -> str:
+    return getattr(size.as_expr, "expr_str", "")
 
 
 def symbol_of(size: Sym) -> str | None:
     """The symbol that a size is, if it is no expression."""
-    text = getattr(size.as_expr, "expr_str", "")
-    return text if SYMBOL.match(text) else None
+    found = SYMBOL.match(_text(size))
+    return None if found is None else found[1] or found[2]
 
 
 def symbols_in(size: Sym) -> set[str]:
-    text = getattr(size.as_expr, "expr_str", "")
-    return set(re.findall(r"\b[a-z]+\d+\b", text))
+    return set(re.findall(r"Symbol\('(\w+)'", _text(size)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
+
+
+FOLDERS = re.compile(
+    "|".join(
+        re.escape(f"{folder}/")
+        for folder in (Path(torch.__file__).parents[1], Path(__file__).resolve().parents[3])
+    )
+)
+"""Of this machine: they are left out of the traces in a file."""
 
 
 def results(value: Any, path: str = "") -> dict[str, torch.Tensor]:
@@ -46,10 +56,12 @@ def record(
     dynamic: Any = None,
     decomposed: bool = False,
     other: tuple[Any, ...] = (),
+    gradients: bool = False,
 ) -> None:
     """Write NAME.pt2 and NAME.npz: inputs (`in/N`) and what the module returns eagerly for them
     (`out/PATH`). dynamic: `dynamic_shapes`.  other: further positional arguments, of other sizes,
-    recorded as `in1/N` and `out1/PATH`.
+    recorded as `in1/N` and `out1/PATH`.  gradients: export with them, as whoever does not say
+    `no_grad` does.
     """
     warnings.simplefilter("ignore")
     module = module.eval()
@@ -69,9 +81,16 @@ def record(
             )
             found = results(module(*given[0], **given[1]))
             arrays |= {f"out{suffix}/{path}": as_numpy(t) for path, t in found.items()}
+    with torch.set_grad_enabled(gradients):
         program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic, strict=False)
     if decomposed:
         program = program.run_decompositions()
+    for graph in program.graph_module.modules():
+        for node in graph.graph.nodes:
+            if "stack_trace" in node.meta:
+                node.meta["stack_trace"] = re.sub(FOLDERS, "", node.meta["stack_trace"])
+    # Sample inputs are pickled into the file, which has no need of them.
+    program.example_inputs = None
     torch.export.save(program, folder / f"{name}.pt2")
     np.savez(folder / f"{name}.npz", **arrays)
 

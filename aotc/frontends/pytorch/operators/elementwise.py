@@ -331,13 +331,14 @@ _comparisons()
 
 
 def _bits() -> None:
-    for names, of_bits in {
+    functions: dict[tuple[str, ...], Callable[..., Array]] = {
         ("bitwise_and", "__and__"): jnp.bitwise_and,
         ("bitwise_or", "__or__"): jnp.bitwise_or,
         ("bitwise_xor", "__xor__"): jnp.bitwise_xor,
         ("bitwise_left_shift", "__lshift__"): jnp.left_shift,
         ("bitwise_right_shift", "__rshift__"): jnp.right_shift,
-    }.items():
+    }
+    for names, of_bits in functions.items():
 
         def apply(self: Array, other: Any, *, _function: Callable[..., Array] = of_bits) -> Array:
             return _function(*promoted(self, other))

@@ -7,9 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from jax import core
-
 from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.symbols import highest, lowest
 
 type Scalar = Any
 
@@ -32,22 +31,6 @@ def _to_float(a: Scalar) -> Scalar:
     if isinstance(a, int | float):
         return float(a)
     raise Unsupported("a number with a fraction made of sizes that vary; export with fixed sizes")
-
-
-def _highest(a: Scalar, b: Scalar) -> Scalar:
-    return (
-        max(a, b)
-        if isinstance(a, int | float) and isinstance(b, int | float)
-        else core.max_dim(a, b)
-    )
-
-
-def _lowest(a: Scalar, b: Scalar) -> Scalar:
-    return (
-        min(a, b)
-        if isinstance(a, int | float) and isinstance(b, int | float)
-        else core.min_dim(a, b)
-    )
 
 
 def _not(a: Scalar) -> Scalar:
@@ -83,8 +66,8 @@ FUNCTIONS: dict[str, Callable[..., Scalar]] = {
     "torch.sym_float": _to_float,
     "torch.sym_int": _whole(math.trunc),
     "torch.sym_ite": _choice,
-    "torch.sym_max": _highest,
-    "torch.sym_min": _lowest,
+    "torch.sym_max": highest,
+    "torch.sym_min": lowest,
     "torch.sym_not": _not,
     "math.sqrt": lambda a: math.sqrt(_to_float(a)),
     "torch._sym_sqrt": lambda a: math.sqrt(_to_float(a)),
