@@ -70,10 +70,16 @@ def settled(model: nn.Module) -> nn.Module:
     return model
 
 
-for _name in ("resnet18", "mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "mnasnet0_5"):
+for _name in (
+    "resnet18",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "squeezenet1_1",
+    "shufflenet_v2_x0_5",
+    "mnasnet0_5",
+):
     vision(_name)
 vision("efficientnet_b0", 64)
-vision("densenet121", 64, growth_rate=8, block_config=(2, 2, 2, 2), num_init_features=16)
 vision("regnet_y_400mf", 64)
 
 for _name, _size in (
@@ -108,11 +114,15 @@ for _name, _size in (
 pytorch_image("levit_128s", 224)
 pytorch_image("xcit_nano_12_p16_224", 64)
 pytorch_image("pvt_v2_b0", 64)
-pytorch_image("poolformer_s12", 64, layers=(1, 1, 1, 1))
-pytorch_image("mixer_s32_224", 64, img_size=64, num_blocks=2)
-pytorch_image("gmlp_s16_224", 64, img_size=64, num_blocks=2)
-pytorch_image("swin_tiny_patch4_window7_224", 56, img_size=56, embed_dim=24, depths=(2, 2), num_heads=(2, 4))
-pytorch_image("swinv2_tiny_window8_256", 64, img_size=64, embed_dim=24, depths=(2, 2), num_heads=(2, 4))
+pytorch_image("poolformer_s12", 64)
+pytorch_image("mixer_s32_224", 64, img_size=64)
+pytorch_image("gmlp_ti16_224", 64, img_size=64)
+pytorch_image(
+    "swin_tiny_patch4_window7_224", 56, img_size=56, embed_dim=24, depths=(2, 2), num_heads=(2, 4)
+)
+pytorch_image(
+    "swinv2_tiny_window8_256", 64, img_size=64, embed_dim=24, depths=(2, 2), num_heads=(2, 4)
+)
 pytorch_image("beit_base_patch16_224", 64, img_size=64, embed_dim=48, depth=2, num_heads=4)
 pytorch_image("cait_xxs24_224", 64, img_size=64, depth=2)
 pytorch_image("coatnet_pico_rw_224", 224)
@@ -137,14 +147,26 @@ def deeplab() -> Case:
 class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.down1, self.down2, self.middle = self.double(3, 8), self.double(8, 16), self.double(16, 32)
+        self.down1, self.down2, self.middle = (
+            self.double(3, 8),
+            self.double(8, 16),
+            self.double(16, 32),
+        )
         self.up2, self.up1 = nn.ConvTranspose2d(32, 16, 2, 2), nn.ConvTranspose2d(16, 8, 2, 2)
-        self.left2, self.left1, self.last = self.double(32, 16), self.double(16, 8), nn.Conv2d(8, 4, 1)
+        self.left2, self.left1, self.last = (
+            self.double(32, 16),
+            self.double(16, 8),
+            nn.Conv2d(8, 4, 1),
+        )
 
     def double(self, i: int, o: int) -> nn.Module:
         return nn.Sequential(
-            nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(True),
-            nn.Conv2d(o, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(True),
+            nn.Conv2d(i, o, 3, padding=1),
+            nn.BatchNorm2d(o),
+            nn.ReLU(True),
+            nn.Conv2d(o, o, 3, padding=1),
+            nn.BatchNorm2d(o),
+            nn.ReLU(True),
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -201,7 +223,8 @@ def encoder() -> Case:
 def transformer() -> Case:
     model = nn.Transformer(32, 4, 1, 1, 64, batch_first=True)
     mask = nn.Transformer.generate_square_subsequent_mask(5)
-    return model, (torch.randn(2, 9, 32), torch.randn(2, 5, 32)), {"kwargs": {"tgt_mask": mask}}
+    given = {"tgt_mask": mask, "tgt_is_causal": True}
+    return model, (torch.randn(2, 9, 32), torch.randn(2, 5, 32)), {"kwargs": given}
 
 
 class Tied(nn.Module):
@@ -221,9 +244,11 @@ def tied() -> Case:
 
 @case
 def bfloat16() -> Case:
-    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).bfloat16(), (
-        torch.randn(3, 16).bfloat16(),
-    ), {}
+    return (
+        nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).bfloat16(),
+        (torch.randn(3, 16).bfloat16(),),
+        {},
+    )
 
 
 class Branch(nn.Module):
@@ -269,42 +294,200 @@ def pixels() -> dict[str, Any]:
 
 
 SMALL = {
-    "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "intermediate_size": 64, "max_position_embeddings": 64,
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
 }
 ViT = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-    "image_size": 32, "patch_size": 8,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
+    "patch_size": 8,
 }
 text("bert", "BertConfig", "BertModel", **SMALL)
 text("roberta", "RobertaConfig", "RobertaModel", **SMALL)
 text("electra", "ElectraConfig", "ElectraModel", embedding_size=16, **SMALL)
 text("albert", "AlbertConfig", "AlbertModel", embedding_size=16, **SMALL)
 text("mpnet", "MPNetConfig", "MPNetModel", **SMALL)
-text("deberta", "DebertaV2Config", "DebertaV2Model", relative_attention=True, pos_att_type=["p2c", "c2p"], **SMALL)
-text("distilbert", "DistilBertConfig", "DistilBertModel", vocab_size=100, dim=32, n_layers=2, n_heads=4, hidden_dim=64)
-text("gpt2", "GPT2Config", "GPT2LMHeadModel", vocab_size=100, n_embd=32, n_layer=2, n_head=4, n_positions=64, _inputs=decoder_ids)
-text("llama", "LlamaConfig", "LlamaForCausalLM", num_key_value_heads=2, _inputs=decoder_ids, **SMALL)
-text("mistral", "MistralConfig", "MistralForCausalLM", num_key_value_heads=2, sliding_window=4, _inputs=decoder_ids, **SMALL)
-text("qwen2", "Qwen2Config", "Qwen2ForCausalLM", num_key_value_heads=2, _inputs=decoder_ids, **SMALL)
-text("qwen3", "Qwen3Config", "Qwen3ForCausalLM", num_key_value_heads=2, head_dim=8, _inputs=decoder_ids, **SMALL)
-text("gemma", "GemmaConfig", "GemmaForCausalLM", num_key_value_heads=2, head_dim=8, _inputs=decoder_ids, **SMALL)
+text(
+    "deberta",
+    "DebertaV2Config",
+    "DebertaV2Model",
+    relative_attention=True,
+    pos_att_type=["p2c", "c2p"],
+    **SMALL,
+)
+text(
+    "distilbert",
+    "DistilBertConfig",
+    "DistilBertModel",
+    vocab_size=100,
+    dim=32,
+    n_layers=2,
+    n_heads=4,
+    hidden_dim=64,
+)
+text(
+    "gpt2",
+    "GPT2Config",
+    "GPT2LMHeadModel",
+    vocab_size=100,
+    n_embd=32,
+    n_layer=2,
+    n_head=4,
+    n_positions=64,
+    _inputs=decoder_ids,
+)
+text(
+    "llama", "LlamaConfig", "LlamaForCausalLM", num_key_value_heads=2, _inputs=decoder_ids, **SMALL
+)
+text(
+    "mistral",
+    "MistralConfig",
+    "MistralForCausalLM",
+    num_key_value_heads=2,
+    sliding_window=4,
+    _inputs=decoder_ids,
+    **SMALL,
+)
+text(
+    "qwen2", "Qwen2Config", "Qwen2ForCausalLM", num_key_value_heads=2, _inputs=decoder_ids, **SMALL
+)
+text(
+    "qwen3",
+    "Qwen3Config",
+    "Qwen3ForCausalLM",
+    num_key_value_heads=2,
+    head_dim=8,
+    _inputs=decoder_ids,
+    **SMALL,
+)
+text(
+    "gemma",
+    "GemmaConfig",
+    "GemmaForCausalLM",
+    num_key_value_heads=2,
+    head_dim=8,
+    _inputs=decoder_ids,
+    **SMALL,
+)
 text("phi", "PhiConfig", "PhiForCausalLM", _inputs=decoder_ids, **SMALL)
-text("opt", "OPTConfig", "OPTForCausalLM", vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64, word_embed_proj_dim=32, max_position_embeddings=64, _inputs=decoder_ids)
+text(
+    "opt",
+    "OPTConfig",
+    "OPTForCausalLM",
+    vocab_size=100,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    ffn_dim=64,
+    word_embed_proj_dim=32,
+    max_position_embeddings=64,
+    _inputs=decoder_ids,
+)
 text("neox", "GPTNeoXConfig", "GPTNeoXForCausalLM", _inputs=decoder_ids, **SMALL)
-text("bloom", "BloomConfig", "BloomForCausalLM", vocab_size=100, hidden_size=32, n_layer=2, n_head=4, _inputs=decoder_ids)
-text("t5_encoder", "T5Config", "T5EncoderModel", vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
-text("t5", "T5Config", "T5Model", vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
-     _inputs=lambda: {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))})
-text("bart", "BartConfig", "BartModel", vocab_size=100, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64,
-     _inputs=lambda: {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))})
+text(
+    "bloom",
+    "BloomConfig",
+    "BloomForCausalLM",
+    vocab_size=100,
+    hidden_size=32,
+    n_layer=2,
+    n_head=4,
+    _inputs=decoder_ids,
+)
+text(
+    "t5_encoder",
+    "T5Config",
+    "T5EncoderModel",
+    vocab_size=100,
+    d_model=32,
+    d_kv=8,
+    d_ff=64,
+    num_layers=2,
+    num_heads=4,
+)
+text(
+    "t5",
+    "T5Config",
+    "T5Model",
+    vocab_size=100,
+    d_model=32,
+    d_kv=8,
+    d_ff=64,
+    num_layers=2,
+    num_heads=4,
+    _inputs=lambda: {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))},
+)
+text(
+    "bart",
+    "BartConfig",
+    "BartModel",
+    vocab_size=100,
+    d_model=32,
+    encoder_layers=1,
+    decoder_layers=1,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=64,
+    decoder_ffn_dim=64,
+    max_position_embeddings=64,
+    _inputs=lambda: {**decoder_ids(), "decoder_input_ids": torch.randint(3, 90, (2, 6))},
+)
 text("vit", "ViTConfig", "ViTModel", _inputs=pixels, **ViT)
 text("deit", "DeiTConfig", "DeiTModel", _inputs=pixels, **ViT)
 text("dinov2", "Dinov2Config", "Dinov2Model", _inputs=pixels, **ViT)
-text("swin", "SwinConfig", "SwinModel", image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4, _inputs=pixels)
-text("convnext", "ConvNextConfig", "ConvNextModel", hidden_sizes=[8, 16, 32, 64], depths=[1, 1, 1, 1], _inputs=pixels)
-text("segformer", "SegformerConfig", "SegformerForSemanticSegmentation", depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], num_attention_heads=[1, 2, 2, 4], decoder_hidden_size=32, _inputs=lambda: {"pixel_values": torch.randn(1, 3, 64, 64)})
-text("wav2vec2", "Wav2Vec2Config", "Wav2Vec2Model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, conv_dim=[16, 16], conv_stride=[5, 2], conv_kernel=[10, 3], num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, _inputs=lambda: {"input_values": torch.randn(2, 400)})
+text(
+    "swin",
+    "SwinConfig",
+    "SwinModel",
+    image_size=32,
+    patch_size=4,
+    embed_dim=16,
+    depths=[2, 2],
+    num_heads=[2, 4],
+    window_size=4,
+    _inputs=pixels,
+)
+text(
+    "convnext",
+    "ConvNextConfig",
+    "ConvNextModel",
+    hidden_sizes=[8, 16, 32, 64],
+    depths=[1, 1, 1, 1],
+    _inputs=pixels,
+)
+text(
+    "segformer",
+    "SegformerConfig",
+    "SegformerForSemanticSegmentation",
+    depths=[1, 1, 1, 1],
+    hidden_sizes=[8, 16, 24, 32],
+    num_attention_heads=[1, 2, 2, 4],
+    decoder_hidden_size=32,
+    _inputs=lambda: {"pixel_values": torch.randn(1, 3, 64, 64)},
+)
+text(
+    "wav2vec2",
+    "Wav2Vec2Config",
+    "Wav2Vec2Model",
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=64,
+    conv_dim=[16, 16],
+    conv_stride=[5, 2],
+    conv_kernel=[10, 3],
+    num_feat_extract_layers=2,
+    num_conv_pos_embeddings=16,
+    num_conv_pos_embedding_groups=4,
+    _inputs=lambda: {"input_values": torch.randn(2, 400)},
+)
 
 
 @case
@@ -313,8 +496,14 @@ def hf_whisper_encoder() -> Case:
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
     config = WhisperConfig(
-        vocab_size=100, num_mel_bins=16, d_model=32, encoder_layers=2, encoder_attention_heads=4,
-        encoder_ffn_dim=64, max_source_positions=20, pad_token_id=0,
+        vocab_size=100,
+        num_mel_bins=16,
+        d_model=32,
+        encoder_layers=2,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        max_source_positions=20,
+        pad_token_id=0,
     )
     return WhisperEncoder(config), (torch.randn(2, 16, 40),), {}
 
@@ -334,12 +523,26 @@ def hf_detr() -> Case:
     from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
     config = DetrConfig(
-        use_timm_backbone=False, use_pretrained_backbone=False, backbone=None,
-        backbone_config=ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], out_features=["stage2"]),
-        d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, num_queries=5,
+        use_timm_backbone=False,
+        use_pretrained_backbone=False,
+        backbone=None,
+        backbone_config=ResNetConfig(
+            embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], out_features=["stage2"]
+        ),
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        num_queries=5,
     )
-    return DetrForObjectDetection(config), (), {"kwargs": {"pixel_values": torch.randn(1, 3, 64, 64)}}
+    return (
+        DetrForObjectDetection(config),
+        (),
+        {"kwargs": {"pixel_values": torch.randn(1, 3, 64, 64)}},
+    )
 
 
 class Cached(nn.Module):
@@ -368,11 +571,16 @@ def hf_llama_cache() -> Case:
     def past(length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(torch.randn(2, 2, length, 8), torch.randn(2, 2, length, 8)) for _ in range(2)]
 
-    axis = {2: Dim("past", min=2, max=60)}
+    axis = {2: Dim.AUTO}
     token = torch.randint(3, 90, (2, 1))
-    return Cached(model), (token, past(6)), {
-        "dynamic": {"token": None, "past": [(axis, axis), (axis, axis)]}, "other": (token, past(13)),
-    }
+    return (
+        Cached(model),
+        (token, past(6)),
+        {
+            "dynamic": {"token": None, "past": [(axis, axis), (axis, axis)]},
+            "other": (token, past(13)),
+        },
+    )
 
 
 @case
@@ -382,9 +590,14 @@ def hf_bert_batch_seq() -> Case:
     axes = {0: Dim("batch", max=8), 1: Dim("seq", min=2, max=64)}
     other = torch.randint(3, 90, (3, 20)), torch.ones(3, 20, dtype=torch.int64)
     inputs = tuple(ids().values())
-    return BertModel(BertConfig(**SMALL)), inputs, {
-        "dynamic": {"input_ids": axes, "attention_mask": axes}, "other": other,
-    }
+    return (
+        BertModel(BertConfig(**SMALL)),
+        inputs,
+        {
+            "dynamic": {"input_ids": axes, "attention_mask": axes},
+            "other": other,
+        },
+    )
 
 
 DECOMPOSED = (
@@ -410,7 +623,10 @@ def main(folder: Path, names: list[str]) -> None:
             record(folder, label, module, args, decomposed=decomposed, **options)
         except Exception as error:  # noqa: BLE001  whatever torch cannot export is told
             failed[label] = f"{type(error).__name__}: {error}"[:300]
-        print(f"{label}: {failed.get(label, 'ok')[:200]} ({time.monotonic() - began:.1f} s)", flush=True)
+        print(
+            f"{label}: {failed.get(label, 'ok')[:200]} ({time.monotonic() - began:.1f} s)",
+            flush=True,
+        )
     (folder / "failed.json").write_text(json.dumps(failed, indent=1), encoding="utf-8")
 
 

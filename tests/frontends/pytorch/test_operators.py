@@ -21,8 +21,10 @@ from aotc.frontends.pytorch.refusals import Unsupported
 from aotc.frontends.pytorch.schema import Sym, TensorMeta
 from tests.frontends.pytorch.recorded import FOLDER, apart
 
-pytestmark = pytest.mark.torch
-
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="run make test-torch"),
+]
 
 
 @cache
