@@ -152,8 +152,11 @@ class Recorder(torch.fx.Interpreter):
 
 
 def traced(call: Callable[[], Any], records: Records) -> None:
-    """Run a call operator by operator."""
-    Recorder(make_fx(lambda: call(), pre_dispatch=True)(), records).run()  # noqa: PLW0108
+    """Run a call operator by operator: as programs have them that are not decomposed, and as core
+    ATen.
+    """
+    for whole in (True, False):
+        Recorder(make_fx(lambda: call(), pre_dispatch=whole)(), records).run()
 
 
 def own_calls() -> Iterator[Callable[[], Any]]:
@@ -343,21 +346,43 @@ def samples(records: Records) -> None:
                 given = list(
                     itertools.islice(info.sample_inputs("cpu", dtype), SAMPLES_MAX.get(dtype, 3))
                 )
-            except Exception:  # noqa: BLE001, S112  needs a library or a processor that is not here
+            except Exception:  # noqa: BLE001  needs a library or a processor that is not here
                 continue
             for sample in given:
                 call = functools.partial(info.op, sample.input, *sample.args, **sample.kwargs)
                 try:
                     random.seed(0)
                     traced(call, records)
-                except Exception:  # noqa: BLE001, S112  cannot be traced
+                except Exception:  # noqa: BLE001  cannot be traced
                     continue
+
+
+def schemas(names: set[str]) -> dict[str, Any]:
+    """Of each operator: names of its arguments, and whether its result may share memory with one."""
+    found: dict[str, Any] = {}
+    for name in sorted(names):
+        namespace, _, rest = name.partition(".")
+        packet, _, overload = rest.partition(".")
+        if namespace != "aten":
+            continue
+        op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+        if op is None:
+            found[name] = None
+            continue
+        schema = op._schema
+        found[name] = {
+            "arguments": [argument.name for argument in schema.arguments],
+            "view": any(result.alias_info is not None for result in schema.returns),
+        }
+    return found
 
 
 def main(folder: Path, names: Path) -> None:
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     records = Records(set(names.read_text(encoding="utf-8").split()))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "schemas.json").write_text(json.dumps(schemas(records.names)), encoding="utf-8")
     with torch.no_grad():
         for call in own_calls():
             limit, records.counts = records.counts, Counter()
@@ -368,7 +393,6 @@ def main(folder: Path, names: Path) -> None:
             records.counts = limit
         records.counts = Counter()
         samples(records)
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "operators.json").write_text(json.dumps(records.calls), encoding="utf-8")
     np.savez_compressed(folder / "operators.npz", **records.tensors)
     missing = sorted(records.names - {call["op"] for call in records.calls})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from aotc.frontends.pytorch.check import operators
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES, canonical
 from aotc.frontends.pytorch.operators import OPERATORS
+from aotc.frontends.pytorch.operators.table import Memory
 from aotc.frontends.pytorch.plan import UNREAD
 from aotc.frontends.pytorch.refusals import Unsupported
 from aotc.frontends.pytorch.schema import Sym, TensorMeta
@@ -123,6 +125,40 @@ def test_an_operator_returns_what_torch_returns(name: str) -> None:
         except Exception as error:  # noqa: BLE001  every call is told
             wrong.append(f"{type(error).__name__}: {error}: {call['args']}"[:600])
     assert not wrong, "\n".join(text[:500] for text in wrong)
+
+
+@cache
+def schemas() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / "schemas.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_an_operator_takes_torchs_arguments_and_shares_memory_where_torch_does(name: str) -> None:
+    schema = schemas()[name]
+    if schema is None:
+        pytest.skip("this torch does not have it")
+    known = OPERATORS[name]
+    parameters = inspect.signature(known.function).parameters
+    missing = [each for each in schema["arguments"] if each not in {*parameters, *UNREAD, *UNUSED}]
+    assert not missing
+    assert (known.memory is not Memory.FRESH) == (schema["view"] or name in UNANNOTATED)
+
+
+UNUSED = {"generator"}
+
+UNANNOTATED = {
+    f"aten.{name}.default"
+    for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+} | {
+    "aten._unsafe_view.default",
+    "aten.broadcast_tensors.default",
+    "aten.lift.default",
+    "aten.meshgrid.default",
+    "aten.meshgrid.indexing",
+    "aten.type_as.default",
+}
+"""Of these torch's schemas do not say that they may return what they are given."""
 
 
 def test_most_operators_were_called() -> None:

@@ -92,7 +92,6 @@ def _same_dtype() -> None:
     for name, function in {
         "abs": jnp.abs,
         "neg": jnp.negative,
-        "positive": jnp.positive,
         "sgn": jnp.sign,
         "sign": jnp.sign,
         "square": jnp.square,

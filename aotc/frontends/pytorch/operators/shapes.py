@@ -32,7 +32,7 @@ def axis_of(x: Array, dim: int, more: int = 0) -> int:
 # The same elements in the same order.
 
 
-@op("alias.default", "detach.default", "lift.default", memory=VIEW)
+@op("alias.default", "detach.default", "lift.default", "positive.default", memory=VIEW)
 def alias(self: Array) -> Array:
     return self
 
@@ -283,7 +283,7 @@ def select(self: Array, dim: int, index: Size) -> Array:
     return jnp.squeeze(lax.slice_in_dim(self, first, first + 1, axis=at), at)
 
 
-@op("split.Tensor", "split.default", memory=VIEW)
+@op("split.Tensor", "split.sizes", memory=VIEW)
 def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
     if not isinstance(split_size, int) and isinstance(split_size, Sequence):
         return split_with_sizes(self, split_size, dim)
@@ -296,7 +296,7 @@ def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
     return [slice_(self, dim, i * split_size, (i + 1) * split_size) for i in range(int(count))]
 
 
-@op("split_with_sizes.default", "split.sizes", "split_with_sizes_copy.default", memory=VIEW)
+@op("split_with_sizes.default", "split_with_sizes_copy.default", memory=VIEW)
 def split_with_sizes(self: Array, split_sizes: Sequence[Size], dim: int = 0) -> list[Array]:
     parts, at = [], 0
     for size in split_sizes:

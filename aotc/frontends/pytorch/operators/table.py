@@ -50,13 +50,17 @@ class Family:
     def __call__[F: Callable[..., Any]](
         self, *names: str, memory: Memory = Memory.FRESH, refuse: Refuse | None = None
     ) -> Callable[[F], F]:
-        """The decorated function is these operators of `aten`."""
+        """The decorated function is these operators of `aten`. Those that are named copies share
+        nothing.
+        """
 
         def put(function: F) -> F:
             for name in names:
                 full = f"aten.{name}"
                 assert full not in self._operators, full
-                self._operators[full] = Operator(function, memory, refuse)
+                copies = name.partition(".")[0].endswith("_copy")
+                shares = Memory.FRESH if copies else memory
+                self._operators[full] = Operator(function, shares, refuse)
             return function
 
         return put
