@@ -14,7 +14,16 @@ from aotc.frontends.pytorch.dtypes import INT, as_dtype, canonical, is_tensor
 from aotc.frontends.pytorch.memory import Sharing, is_identity, sharing
 from aotc.frontends.pytorch.operators import indexing, shapes
 from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
-from aotc.frontends.pytorch.plan import DTypeNumber, Plan, Ref, Step, arguments, dtype_of, refs
+from aotc.frontends.pytorch.plan import (
+    DTypeNumber,
+    Plan,
+    Ref,
+    Step,
+    arguments,
+    dtype_of,
+    refs,
+    used,
+)
 from aotc.frontends.pytorch.refusals import Unsupported
 from aotc_runtime.errors import AotcError
 from aotc_runtime.rendering import first_line
@@ -28,7 +37,8 @@ class Values:
     """
 
     def __init__(self, plan: Plan, shared: Sharing) -> None:
-        self._plan, self._shared = plan, shared
+        self._shared = shared
+        self._needed = set(refs(plan.outputs)).union(*map(used, plan.steps))
         self._values: dict[str, Any] = {}
         self._versions = dict.fromkeys(shared.written, 0)
         self._seen: dict[str, int] = {}
@@ -43,6 +53,10 @@ class Values:
         owner = self._owner(name)
         if owner is not None:
             self._seen[name] = self._versions[owner]
+
+    def is_needed(self, name: str) -> bool:
+        """Whether a step or a result takes it."""
+        return name in self._needed
 
     def read(self, name: str) -> Any:
         owner = self._owner(name)
@@ -195,7 +209,7 @@ def _bind(step: Step, made: Any, values: Values, plan: Plan) -> None:
 def _put(name: str, value: Any, values: Values, plan: Plan) -> None:
     """What torch says of a tensor has to be what was made: nothing goes on with another dtype."""
     meta = plan.tensors.get(name)
-    if meta is not None and is_tensor(value):
+    if meta is not None and is_tensor(value) and values.is_needed(name):
         wanted = canonical(dtype_of(meta))
         sizes = [size.as_int for size in meta.sizes]
         fits = len(sizes) == value.ndim and all(

@@ -546,7 +546,7 @@ def hf_detr() -> Case:
 
 
 class Cached(nn.Module):
-    """A decoder's step: it takes keys and values of what came before and returns them with its own."""
+    """A decoder's step: it takes keys and values of what came before, and adds its own."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -601,10 +601,22 @@ def hf_bert_batch_seq() -> Case:
 
 
 DECOMPOSED = (
-    "torchvision_resnet18", "torchvision_efficientnet_b0", "timm_test_vit", "timm_test_convnext", "unet",
-    "lstm", "encoder", "hf_bert", "hf_llama", "hf_t5_encoder", "hf_swin", "timm_swin_tiny_patch4_window7_224", "branch",
-    "torchvision_mobilenet_v3_small", "hf_whisper_encoder",
-)  # fmt: skip
+    "torchvision_resnet18",
+    "torchvision_efficientnet_b0",
+    "timm_test_vit",
+    "timm_test_convnext",
+    "unet",
+    "lstm",
+    "encoder",
+    "hf_bert",
+    "hf_llama",
+    "hf_t5_encoder",
+    "hf_swin",
+    "timm_swin_tiny_patch4_window7_224",
+    "branch",
+    "torchvision_mobilenet_v3_small",
+    "hf_whisper_encoder",
+)
 """Exported a second time, as core ATen."""
 
 

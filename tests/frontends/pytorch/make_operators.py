@@ -52,11 +52,24 @@ LEFT_OUT = (
 )
 """Beginnings of names of what no model of the frontend has."""
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.bfloat16, torch.uint8)
-NUMBERS = {dtype: number for number, dtype in {
-    1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64, 6: torch.float16,
-    7: torch.float32, 8: torch.float64, 9: torch.complex32, 10: torch.complex64, 11: torch.complex128,
-    12: torch.bool, 13: torch.bfloat16,
-}.items()}  # fmt: skip
+NUMBERS = {
+    dtype: number
+    for number, dtype in {
+        1: torch.uint8,
+        2: torch.int8,
+        3: torch.int16,
+        4: torch.int32,
+        5: torch.int64,
+        6: torch.float16,
+        7: torch.float32,
+        8: torch.float64,
+        9: torch.complex32,
+        10: torch.complex64,
+        11: torch.complex128,
+        12: torch.bool,
+        13: torch.bfloat16,
+    }.items()
+}
 
 
 class TooLarge(Exception):
@@ -117,7 +130,7 @@ class Records:
         try:
             encoded = {key: self.encoded(value) for key, value in given.items()}
             result = op(*args, **kwargs)
-            call = {"op": name, "args": encoded, "out": self.encoded(result)}
+            made = {"op": name, "args": encoded, "out": self.encoded(result)}
         except TooLarge:
             self.tensors = before
             return op(*args, **kwargs)
@@ -127,7 +140,7 @@ class Records:
             return result
         self.seen.add(kind)
         self.counts[name] += 1
-        self.calls.append(call)
+        self.calls.append(made)
         return result
 
     def _kind(self, value: Any) -> Any:
@@ -159,6 +172,10 @@ def traced(call: Callable[[], Any], records: Records) -> None:
         Recorder(make_fx(lambda: call(), pre_dispatch=whole)(), records).run()
 
 
+def call(op: Any, *args: Any, **kwargs: Any) -> Callable[[], Any]:
+    return functools.partial(op, *args, **kwargs)
+
+
 def own_calls() -> Iterator[Callable[[], Any]]:
     """Edges that torch's samples leave out: NaN, infinities, ties, negative axes, no elements."""
     nan, inf = math.nan, math.inf
@@ -166,12 +183,49 @@ def own_calls() -> Iterator[Callable[[], Any]]:
     ints = torch.tensor([-7, -1, 0, 1, 3, 7])
     a = torch.ops.aten
     for name in (
-        "abs", "neg", "ceil", "floor", "round", "trunc", "relu", "relu6", "sigmoid", "silu", "gelu", "softplus",
-        "hardswish", "hardsigmoid", "hardtanh", "elu", "selu", "celu", "mish", "leaky_relu", "log1p",
-        "expm1", "sign", "isnan", "isinf", "isfinite", "nan_to_num", "frac", "reciprocal", "rsqrt", "tanh",
-        "erf", "log_sigmoid", "softshrink", "hardshrink", "logical_not", "exp", "log", "sqrt", "sgn", "square",
-    ):  # fmt: skip
-        yield lambda op=getattr(a, name).default: op(odd)
+        "abs",
+        "neg",
+        "ceil",
+        "floor",
+        "round",
+        "trunc",
+        "relu",
+        "relu6",
+        "sigmoid",
+        "silu",
+        "gelu",
+        "softplus",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "elu",
+        "selu",
+        "celu",
+        "mish",
+        "leaky_relu",
+        "log1p",
+        "expm1",
+        "sign",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "nan_to_num",
+        "frac",
+        "reciprocal",
+        "rsqrt",
+        "tanh",
+        "erf",
+        "log_sigmoid",
+        "softshrink",
+        "hardshrink",
+        "logical_not",
+        "exp",
+        "log",
+        "sqrt",
+        "sgn",
+        "square",
+    ):
+        yield call(getattr(a, name).default, odd)
     for name in (
         "add",
         "sub",
@@ -213,11 +267,11 @@ def own_calls() -> Iterator[Callable[[], Any]]:
     yield lambda: a.clamp.Tensor(odd, torch.tensor(-1.0), torch.tensor(nan))
     ties = torch.tensor([[1.0, 3.0, 3.0, nan, 2.0], [2.0, 2.0, -1.0, 2.0, -1.0]])
     for name in ("max", "min"):
-        yield lambda op=getattr(a, name).dim: op(ties, -1)
-        yield lambda op=getattr(a, name).dim: op(ties, 0, True)
+        yield call(getattr(a, name).dim, ties, -1)
+        yield call(getattr(a, name).dim, ties, 0, True)
     for name in ("argmax", "argmin"):
-        yield lambda op=getattr(a, name).default: op(ties)
-        yield lambda op=getattr(a, name).default: op(ties, -2, True)
+        yield call(getattr(a, name).default, ties)
+        yield call(getattr(a, name).default, ties, -2, True)
     for descending in (False, True):
         yield lambda d=descending: a.sort.stable(ties, stable=True, dim=-1, descending=d)
         yield lambda d=descending: a.argsort.stable(ties, stable=True, dim=0, descending=d)
@@ -226,9 +280,9 @@ def own_calls() -> Iterator[Callable[[], Any]]:
         )
         yield lambda d=descending: a.topk.default(torch.tensor([5, 1, -(2**31), 4]), 3, -1, d)
     for name in ("cummax", "cummin"):
-        yield lambda op=getattr(a, name).default: op(ties, -1)
+        yield call(getattr(a, name).default, ties, -1)
     for name in ("sum", "mean", "prod"):
-        yield lambda op=getattr(a, name).default: op(torch.zeros(0, 3))
+        yield call(getattr(a, name).default, torch.zeros(0, 3))
     yield lambda: a.sum.dim_IntList(torch.zeros(0, 3), [0])
     yield lambda: a.sum.dim_IntList(ties, [], True)
     yield lambda: a.var.correction(ties, [-1], correction=2)
@@ -276,7 +330,7 @@ def own_calls() -> Iterator[Callable[[], Any]]:
     for groups in (1, 2):
         w = torch.randn(4, 6 // groups, 3, 3)
         y = torch.randn(2, 4, 6, 5)
-        yield lambda w=w, g=groups: a.conv_transpose2d.input(
+        yield lambda y=y, g=groups: a.conv_transpose2d.input(
             y, torch.randn(4, 3, 3, 2), None, [2, 3], [1, 0], [1, 2], g, [1, 2]
         )
         yield lambda w=w, g=groups: a.conv2d.default(
@@ -349,16 +403,16 @@ def samples(records: Records) -> None:
             except Exception:  # noqa: BLE001  needs a library or a processor that is not here
                 continue
             for sample in given:
-                call = functools.partial(info.op, sample.input, *sample.args, **sample.kwargs)
+                run = call(info.op, sample.input, *sample.args, **sample.kwargs)
                 try:
                     random.seed(0)
-                    traced(call, records)
+                    traced(run, records)
                 except Exception:  # noqa: BLE001  cannot be traced
                     continue
 
 
 def schemas(names: set[str]) -> dict[str, Any]:
-    """Of each operator: names of its arguments, and whether its result may share memory with one."""
+    """Of each operator: names of its arguments, and whether its result may share memory."""
     found: dict[str, Any] = {}
     for name in sorted(names):
         namespace, _, rest = name.partition(".")
@@ -384,10 +438,10 @@ def main(folder: Path, names: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schemas.json").write_text(json.dumps(schemas(records.names)), encoding="utf-8")
     with torch.no_grad():
-        for call in own_calls():
+        for own in own_calls():
             limit, records.counts = records.counts, Counter()
             try:
-                traced(call, records)
+                traced(own, records)
             except RuntimeError as error:
                 print("torch refuses:", str(error).splitlines()[0])
             records.counts = limit
@@ -395,7 +449,7 @@ def main(folder: Path, names: Path) -> None:
         samples(records)
     (folder / "operators.json").write_text(json.dumps(records.calls), encoding="utf-8")
     np.savez_compressed(folder / "operators.npz", **records.tensors)
-    missing = sorted(records.names - {call["op"] for call in records.calls})
+    missing = sorted(records.names - {made["op"] for made in records.calls})
     print(f"{len(records.calls)} calls of {len({c['op'] for c in records.calls})} operators")
     print("not called:", *missing)
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-
 FOLDERS = re.compile(
     "|".join(
         re.escape(f"{folder}/")

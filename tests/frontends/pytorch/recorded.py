@@ -43,4 +43,5 @@ def apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
         return float("inf")
     if not finite.any():
         return 0.0
-    return float(np.abs(found - expected)[finite].max() / max(1.0, np.abs(expected[finite]).max()))
+    found, expected = found[finite], expected[finite]
+    return float(np.abs(found - expected).max() / max(1.0, np.abs(expected).max()))

@@ -86,6 +86,11 @@ def differences(call: dict[str, Any]) -> Iterator[str]:
     except Unsupported:
         return
     expected = decoded(call["out"])
+    if call["op"] == "aten.topk.default" and found[0].ndim:
+        # Torch promises no order of equal elements.
+        axis = values.get("dim", -1)
+        taken = jnp.take_along_axis(jnp.asarray(values["self"]), found[1], axis)
+        found, expected = [found[0], taken], (expected[0], expected[0])
     if not isinstance(found, tuple | list):
         found, expected = [found], [expected]
     elif not isinstance(expected, tuple):
@@ -114,7 +119,11 @@ def has_arrays(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.dtype)
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS))
+UNINITIALIZED = {name for name in OPERATORS if "empty" in name}
+"""Whose values are whatever was in memory."""
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS.keys() - UNINITIALIZED))
 def test_an_operator_returns_what_torch_returns(name: str) -> None:
     wrong: list[str] = []
     for call in calls().get(name, []):

@@ -554,9 +554,9 @@ def angle(self: Array) -> Array:
 
 @op("complex.default")
 def complex_(real: Array, imag: Array) -> Array:
-    return lax.complex(real, imag)
+    return lax.complex(*jnp.broadcast_arrays(real, imag))
 
 
 @op("polar.default")
 def polar(abs: Array, angle: Array) -> Array:
-    return lax.complex(abs * jnp.cos(angle), abs * jnp.sin(angle))
+    return lax.complex(*jnp.broadcast_arrays(abs * jnp.cos(angle), abs * jnp.sin(angle)))

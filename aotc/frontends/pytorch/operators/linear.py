@@ -106,6 +106,9 @@ def cosine_similarity(x1: Array, x2: Array, dim: int = 1, eps: float = 1e-8) -> 
         length = jnp.sqrt(jnp.sum(x * x, axis=dim, keepdims=True))
         return x / jnp.maximum(length, eps)
 
+    x1, x2 = jnp.broadcast_arrays(*promoted(x1, x2))
+    if x1.ndim == 0:
+        return cosine_similarity(x1[None], x2[None], 0, eps)
     return jnp.sum(unit(x1) * unit(x2), axis=dim)
 
 
@@ -134,6 +137,8 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None)
         return jnp.sum(apart, -1)
     if p == math.inf:
         return jnp.max(apart, -1)
+    if p == 0:
+        return jnp.sum((apart != 0).astype(apart.dtype), -1)
     return jnp.power(jnp.sum(jnp.power(apart, p), -1), 1 / p)
 
 

@@ -25,7 +25,9 @@ def _statistics(given: Arguments) -> str | None:
 
 
 def _channels(value: Array | None, rank: int) -> Any:
-    return None if value is None else value.reshape((1, -1) + (1,) * (rank - 2))
+    if value is None or rank < 2:
+        return value
+    return value.reshape((1, -1) + (1,) * (rank - 2))
 
 
 def _affine(x: Array, weight: Any, bias: Any) -> Array:
@@ -114,6 +116,11 @@ def instance_norm(
     return _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim)).astype(input.dtype)
 
 
+def _kept(x: Array, weight: Array | None) -> Any:
+    """The dtype of statistics: the input's, unless the weight has more precision."""
+    return x.dtype if weight is None else weight.dtype
+
+
 @op("native_layer_norm.default")
 def native_layer_norm(
     input: Array,
@@ -127,7 +134,8 @@ def native_layer_norm(
     middle = jnp.mean(x, axes, keepdims=True)
     inverse = 1 / jnp.sqrt(jnp.mean(jnp.square(x - middle), axes, keepdims=True) + eps)
     made = _affine((x - middle) * inverse, weight, bias)
-    return made.astype(input.dtype), middle, inverse
+    kept = _kept(input, weight)
+    return made.astype(input.dtype), middle.astype(kept), inverse.astype(kept)
 
 
 @op("layer_norm.default")
@@ -197,7 +205,9 @@ def native_group_norm(
     x = input.astype(wide(input.dtype)).reshape(input.shape[0], group, -1)
     middle = jnp.mean(x, 2)
     inverse = 1 / jnp.sqrt(jnp.mean(jnp.square(x - middle[..., None]), 2) + eps)
-    return group_norm(input, group, weight, bias, eps), middle, inverse
+    kept = _kept(input, weight)
+    made = group_norm(input, group, weight, bias, eps)
+    return made, middle.astype(kept), inverse.astype(kept)
 
 
 @op("_weight_norm.default")

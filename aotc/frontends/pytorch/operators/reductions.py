@@ -157,14 +157,19 @@ def min_all(self: Array) -> Array:
     return jnp.min(self)
 
 
+def _place(function: Callable[..., Array], x: Array, dim: int | None, keepdim: bool) -> Array:
+    axis = dim if x.ndim else None
+    return function(x, axis=axis, keepdims=keepdim).astype(canonical(INT))
+
+
 @op("argmax.default")
 def argmax(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return jnp.argmax(self, axis=dim, keepdims=keepdim).astype(canonical(INT))
+    return _place(jnp.argmax, self, dim, keepdim)
 
 
 @op("argmin.default")
 def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    return jnp.argmin(self, axis=dim, keepdims=keepdim).astype(canonical(INT))
+    return _place(jnp.argmin, self, dim, keepdim)
 
 
 @op("max.dim")
