@@ -47,6 +47,7 @@ def _where(where: str, steps: list[Step]) -> str:
 def _refused(plan: Plan, outside: Mapping[str, str], enable_x64: bool) -> Iterator[Refused]:
     for step in plan.steps:
         yield from _operator(step, plan.tensors)
+        yield from _unknown_dtype(step, plan.tensors)
         if not enable_x64:
             yield from _wide(step, plan.tensors)
         for _, value in step.inputs:
@@ -103,6 +104,12 @@ def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
     if isinstance(value, tuple):
         return tuple(_seen(item, tensors) for item in value)
     return value
+
+
+def _unknown_dtype(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+    for name in refs(step.outputs):
+        if name in tensors and tensors[name].dtype not in SCALAR_TYPES:
+            yield Refused(step, "makes a dtype that numpy does not have", LISTED)
 
 
 def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:

@@ -18,6 +18,17 @@ class Unsupported(Exception):
     """Something of the model that the frontend has no function for, met while tracing."""
 
 
+PARTS_MAX = 4096
+"""Of what is traced part by part: pieces of a split, elements of a pooling window."""
+
+
+def few(count: int, what: str) -> int:
+    """The count, which a file may make so large that tracing never ends. Raises Unsupported."""
+    if count > PARTS_MAX:
+        raise Unsupported(f"more than {PARTS_MAX} {what}")
+    return count
+
+
 def damaged(where: str, error: Damaged) -> AotcError:
     """AOTC-E843 for a file."""
     return refusal("AOTC-E843", where, error.found, expected=error.expected)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from aotc.frontends.pytorch.operators.table import Family
-from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.refusals import Unsupported, few
 
 FAMILY = Family()
 op = FAMILY
@@ -190,6 +190,7 @@ def col2im(
     n = batched.shape[0]
     parts = batched.reshape(n, -1, kh, kw, rows, columns)
     made: Any = jnp.zeros((n, parts.shape[1], height + 2 * ph, width + 2 * pw), self.dtype)
+    few(kh * kw, "elements of a window")
     for i in range(kh):
         for j in range(kw):
             at = (

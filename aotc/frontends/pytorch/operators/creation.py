@@ -11,6 +11,7 @@ from jax import Array
 
 from aotc.frontends.pytorch.dtypes import FLOAT, INT, as_dtype, canonical, scalar_dtype
 from aotc.frontends.pytorch.operators.table import Family
+from aotc.frontends.pytorch.refusals import few
 
 FAMILY = Family()
 op = FAMILY
@@ -118,11 +119,13 @@ def eye(n: Size, m: Size | None = None, dtype: Any = None) -> Array:
 
 @op("tril_indices.default")
 def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = None) -> Array:
+    few(max(row, col), "rows or columns of places")
     rows, columns = jnp.tril_indices(row, offset, col)
     return jnp.stack([rows, columns]).astype(canonical(dtype or INT))
 
 
 @op("triu_indices.default")
 def triu_indices(row: int, col: int, offset: int = 0, dtype: Any = None) -> Array:
+    few(max(row, col), "rows or columns of places")
     rows, columns = jnp.triu_indices(row, offset, col)
     return jnp.stack([rows, columns]).astype(canonical(dtype or INT))

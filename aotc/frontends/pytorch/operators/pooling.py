@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from jax import Array, lax
 from aotc.frontends.pytorch.dtypes import INT, canonical, category, wide
 from aotc.frontends.pytorch.operators.convolution import Numbers, each
 from aotc.frontends.pytorch.operators.table import Family
-from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.refusals import Unsupported, few
 
 FAMILY = Family()
 op = FAMILY
@@ -155,6 +156,7 @@ def _places(
             x.shape[-rank:], ends, kernel, strides, dilations, strict=True
         )
     ]
+    few(math.prod(kernel), "elements of a window")
     for offset in np.ndindex(*kernel):
         part = (
             ...,
@@ -264,7 +266,7 @@ def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> A
                     axis=axis,
                     keepdims=True,
                 )
-                for i in range(wanted)
+                for i in range(few(wanted, "parts"))
             ]
             x = jnp.concatenate(parts, axis)
         else:

@@ -12,7 +12,7 @@ from jax import Array, core, lax
 from aotc.frontends.pytorch.dtypes import as_dtype, category, join
 from aotc.frontends.pytorch.operators.reductions import axes_of
 from aotc.frontends.pytorch.operators.table import Arguments, Family, Memory
-from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.refusals import Unsupported, few
 from aotc.frontends.pytorch.schema import TensorMeta
 from aotc.frontends.pytorch.strides import contiguous as contiguous_in_memory
 
@@ -293,7 +293,10 @@ def split(self: Array, split_size: Any, dim: int = 0) -> list[Array]:
         if not (isinstance(split_size, int) and split_size == 0)
         else 1
     )
-    return [slice_(self, dim, i * split_size, (i + 1) * split_size) for i in range(int(count))]
+    return [
+        slice_(self, dim, i * split_size, (i + 1) * split_size)
+        for i in range(few(int(count), "parts"))
+    ]
 
 
 @op("split_with_sizes.default", "split_with_sizes_copy.default", memory=VIEW)
@@ -310,18 +313,22 @@ def chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
     size = self.shape[axis_of(self, dim)]
     each = -(-size // chunks)
     if isinstance(each, int) and each == 0:
-        return [self for _ in range(chunks)]
-    return [slice_(self, dim, i * each, (i + 1) * each) for i in range(int(-(-size // each)))]
+        return [self for _ in range(few(chunks, "parts"))]
+    return [
+        slice_(self, dim, i * each, (i + 1) * each)
+        for i in range(few(int(-(-size // each)), "parts"))
+    ]
 
 
 @op("tensor_split.sections", memory=VIEW)
 def tensor_split(self: Array, sections: int, dim: int = 0) -> list[Array]:
-    return list(jnp.array_split(self, sections, axis_of(self, dim)))
+    return list(jnp.array_split(self, few(sections, "parts"), axis_of(self, dim)))
 
 
 @op("unbind.int", "unbind_copy.int", memory=VIEW)
 def unbind(self: Array, dim: int = 0) -> list[Array]:
-    return [select(self, dim, i) for i in range(int(self.shape[axis_of(self, dim)]))]
+    count = few(int(self.shape[axis_of(self, dim)]), "parts")
+    return [select(self, dim, i) for i in range(count)]
 
 
 @op("diagonal.default", "diagonal_copy.default", memory=VIEW)
@@ -355,6 +362,8 @@ def triu(self: Array, diagonal: int = 0) -> Array:
 
 @op("unfold.default", "unfold_copy.default", memory=OVERLAP)
 def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
+    if self.ndim == 0:
+        return self.reshape(1)
     at = axis_of(self, dimension)
     starts = jnp.arange((self.shape[at] - size) // step + 1) * step
     windows = jnp.take(self, starts[:, None] + jnp.arange(size), axis=at)
