@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-torch | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -22,6 +22,7 @@ TPU := out/tpu
 CERTIFY := out/certify
 BROWSER := out/browser
 PROGRAMS := out/programs
+TORCH := out/torch
 T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
@@ -150,6 +151,15 @@ test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers i
 	if command -v npm > /dev/null; then npm install --silent --prefix $(STORES)/azurite azurite@3; fi
 	AOTC_STORES=$(CURDIR)/$(STORES) $(STORES)/bin/python -m pytest -m stores tests/unit/workshops/remote
 
+test-torch: $(STAMP) ## Read models that torch exports and compare (installs torch, timm, transformers in out/torch)
+	$$(scripts/find-python) -m venv $(TORCH)/venv
+	$(TORCH)/venv/bin/python -m pip install --quiet --disable-pip-version-check -r tests/frontends/pytorch/requirements.txt
+	mkdir -p $(TORCH)/recorded
+	$(BIN)/python -m tests.frontends.pytorch.names > $(TORCH)/recorded/names
+	$(TORCH)/venv/bin/python tests/frontends/pytorch/make_operators.py $(TORCH)/recorded $(TORCH)/recorded/names
+	$(TORCH)/venv/bin/python tests/frontends/pytorch/make_models.py $(TORCH)/recorded/models
+	AOTC_TORCH=$(CURDIR)/$(TORCH)/recorded $(BIN)/python -m pytest -m torch -n $(JOBS) tests/frontends/pytorch
+
 test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
 	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain
 	$(PROGRAMS)/toolchain/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
@@ -197,4 +207,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-torch test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean

@@ -1,0 +1,242 @@
+"""Elements at places that are values, and writes to them.
+
+A place outside of a tensor is an error in torch. Here it reads NaN (of integers the smallest), and
+a write to it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from aotc.frontends.pytorch.dtypes import BOOL, INT, as_dtype, canonical, is_tensor
+from aotc.frontends.pytorch.operators.shapes import axis_of
+from aotc.frontends.pytorch.operators.table import Arguments, Family
+from aotc.frontends.pytorch.refusals import Unsupported
+from aotc.frontends.pytorch.schema import TensorMeta
+
+FAMILY = Family()
+op = FAMILY
+
+MASKS = (1, 12)
+"""`ScalarType`s of masks: uint8 and bool."""
+
+
+def _masks(given: Arguments) -> str | None:
+    indices = given.get("indices") or ()
+    if any(isinstance(index, TensorMeta) and index.dtype in MASKS for index in indices):
+        return "a mask as index, which makes a size that depends on values"
+    return None
+
+
+def _places(indices: Sequence[Array | None]) -> tuple[Any, ...]:
+    return tuple(slice(None) if index is None else index for index in indices)
+
+
+@op("index.Tensor", "_unsafe_index.Tensor", refuse=_masks)
+def index(self: Array, indices: Sequence[Array | None]) -> Array:
+    return self.at[_places(indices)].get(mode="fill")
+
+
+@op("embedding.default")
+def embedding(
+    weight: Array,
+    indices: Array,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Array:
+    return weight.at[indices].get(mode="fill")
+
+
+@op("index_select.default")
+def index_select(self: Array, dim: int, index: Array) -> Array:
+    if self.ndim == 0:
+        return self
+    return jnp.take(self, index.reshape(-1), axis=axis_of(self, dim), mode="fill")
+
+
+@op("take.default")
+def take(self: Array, index: Array) -> Array:
+    return self.reshape(-1).at[index].get(mode="fill")
+
+
+def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
+    """The places that `gather` and `scatter` mean: those of the index itself but along `dim`."""
+    at = axis_of(x, dim)
+    return tuple(
+        index
+        if axis == at
+        else jnp.arange(size).reshape([-1 if other == axis else 1 for other in range(index.ndim)])
+        for axis, size in enumerate(index.shape)
+    )
+
+
+@op("gather.default")
+def gather(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Array:
+    if self.ndim == 0:
+        return jnp.broadcast_to(self, index.shape)
+    if index.ndim == 0:
+        index = index.reshape(1)
+        return self.at[_grid(self, dim, index)].get(mode="fill").reshape(())
+    return self.at[_grid(self, dim, index)].get(mode="fill")
+
+
+@op("take_along_dim.default")
+def take_along_dim(self: Array, indices: Array, dim: int | None = None) -> Array:
+    if dim is None:
+        return self.reshape(-1).at[indices.reshape(-1)].get(mode="fill")
+    return jnp.take_along_axis(self, indices, dim, mode="fill")
+
+
+def _sources(src: Any, index: Array, x: Array) -> Array:
+    if not is_tensor(src) or src.ndim == 0:
+        return as_dtype(src, x.dtype)
+    part = src[tuple(slice(0, size) for size in index.shape)]
+    return as_dtype(part, x.dtype)
+
+
+@op("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def scatter(
+    self: Array,
+    dim: int,
+    index: Array,
+    src: Any = None,
+    value: Any = None,
+    reduce: str | None = None,
+) -> Array:
+    if self.ndim == 0:
+        self, index = self.reshape(1), index.reshape(1)
+        src = src if src is None else jnp.reshape(src, 1)
+        return scatter(self, 0, index, src, value, reduce).reshape(())
+    updates = _sources(value if src is None else src, index, self)
+    at = self.at[_grid(self, dim, index)]
+    if reduce is None:
+        return at.set(updates, mode="drop")
+    if reduce not in ("add", "multiply"):
+        raise Unsupported(f"scatter with reduce={reduce!r}")
+    return at.add(updates, mode="drop") if reduce == "add" else at.mul(updates, mode="drop")
+
+
+@op("scatter_add.default")
+def scatter_add(self: Array, dim: int, index: Array, src: Array) -> Array:
+    return scatter(self, dim, index, src, reduce="add")
+
+
+@op("scatter_reduce.two")
+def scatter_reduce(
+    self: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool = True
+) -> Array:
+    places, updates = self.at[_grid(self, dim, index)], _sources(src, index, self)
+    if reduce in ("sum", "prod") and include_self:
+        return places.add(updates) if reduce == "sum" else places.mul(updates)
+    if reduce == "amax" and include_self:
+        return places.max(updates)
+    if reduce == "amin" and include_self:
+        return places.min(updates)
+    if reduce == "sum":
+        return places.set(jnp.zeros((), self.dtype)).at[_grid(self, dim, index)].add(updates)
+    if reduce == "mean":
+        grid = _grid(self, dim, index)
+        start = self if include_self else places.set(jnp.zeros((), self.dtype))
+        counts = jnp.ones_like(self) if include_self else jnp.zeros_like(self)
+        counts = counts.at[grid].add(jnp.ones((), self.dtype))
+        total = start.at[grid].add(updates)
+        counts = jnp.maximum(counts, 1)
+        if jnp.issubdtype(self.dtype, jnp.integer):
+            return jnp.floor_divide(total, counts)
+        return total / counts
+    raise Unsupported(f"scatter_reduce {reduce!r}, include_self={include_self}")
+
+
+def _mask_writes(given: Arguments) -> str | None:
+    """Writing one value where a mask is set keeps all sizes."""
+    indices, values = given.get("indices") or (), given.get("values")
+    masks = [i for i in indices if isinstance(i, TensorMeta) and i.dtype in MASKS]
+    if not masks:
+        return None
+    one = isinstance(values, TensorMeta) and all(size.as_int == 1 for size in values.sizes)
+    if one and len(indices) == 1 and not given.get("accumulate"):
+        return None
+    return "a mask as index, which makes a size that depends on values"
+
+
+@op("index_put.default", "_unsafe_index_put.default", refuse=_mask_writes)
+def index_put(
+    self: Array, indices: Sequence[Array | None], values: Array, accumulate: bool = False
+) -> Array:
+    values = as_dtype(values, self.dtype)
+    first = indices[0]
+    if first is not None and first.dtype == BOOL:
+        mask = first.reshape(first.shape + (1,) * (self.ndim - first.ndim))
+        return jnp.where(mask, values.reshape(()), self)
+    at = self.at[_places(indices)]
+    return at.add(values, mode="drop") if accumulate else at.set(values, mode="drop")
+
+
+def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
+    return (slice(None),) * axis_of(x, dim) + (index.reshape(-1),)
+
+
+@op("index_add.default")
+def index_add(self: Array, dim: int, index: Array, source: Array, alpha: Any = 1) -> Array:
+    return self.at[_along(self, dim, index)].add(as_dtype(source * alpha, self.dtype), mode="drop")
+
+
+@op("index_copy.default")
+def index_copy(self: Array, dim: int, index: Array, source: Array) -> Array:
+    return self.at[_along(self, dim, index)].set(source, mode="drop")
+
+
+@op("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(self: Array, dim: int, index: Array, value: Any) -> Array:
+    return self.at[_along(self, dim, index)].set(as_dtype(value, self.dtype), mode="drop")
+
+
+@op("masked_scatter.default")
+def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
+    mask = jnp.broadcast_to(mask, self.shape)
+    order = jnp.cumsum(mask.reshape(-1).astype(canonical(INT))) - 1
+    taken = source.reshape(-1).at[jnp.maximum(order, 0)].get(mode="fill").reshape(self.shape)
+    return jnp.where(mask, taken, self)
+
+
+@op("select_scatter.default")
+def select_scatter(self: Array, src: Array, dim: int, index: Any) -> Array:
+    return self.at[(slice(None),) * axis_of(self, dim) + (index,)].set(as_dtype(src, self.dtype))
+
+
+@op("slice_scatter.default")
+def slice_scatter(
+    self: Array, src: Array, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Array:
+    at = axis_of(self, dim)
+    if isinstance(end, int) and end >= 2**62:
+        end = None
+    src = as_dtype(src, self.dtype)
+    return self.at[(slice(None),) * at + (slice(start, end, step),)].set(src)
+
+
+@op("diagonal_scatter.default")
+def diagonal_scatter(
+    self: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Array:
+    moved = jnp.moveaxis(self, (dim1, dim2), (-2, -1))
+    rows, columns = (
+        jnp.arange(src.shape[-1]) + max(-offset, 0),
+        jnp.arange(src.shape[-1]) + max(offset, 0),
+    )
+    return jnp.moveaxis(moved.at[..., rows, columns].set(src), (-2, -1), (dim1, dim2))
+
+
+@op(
+    "one_hot.default",
+    refuse=lambda given: (
+        "classes that depend on values" if given.get("num_classes", -1) == -1 else None
+    ),
+)
+def one_hot(self: Array, num_classes: int = -1) -> Array:
+    return (self[..., None] == jnp.arange(num_classes)).astype(canonical(INT))

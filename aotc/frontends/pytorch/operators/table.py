@@ -1,0 +1,66 @@
+"""What an operator is, and how a family of them is put into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+type Arguments = Mapping[str, Any]
+"""An operator's arguments by the names of torch's schema: numbers and texts as they are, tensors as
+`TensorMeta`, what is only known while tracing as None."""
+
+type Refuse = Callable[[Arguments], str | None]
+
+
+class Memory(Enum):
+    """What a result shares with the first argument.
+
+    FRESH: nothing.  VIEW: its memory, a write into one is seen in the other.  PERHAPS: either,
+    which depends on how the argument lies in memory.  OVERLAP: the same element several times.
+    """
+
+    FRESH = "fresh"
+    VIEW = "view"
+    PERHAPS = "perhaps"
+    OVERLAP = "overlap"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """function: takes arrays and numbers by the names of torch's schema.  refuse: why it cannot do
+    what these arguments ask for, or None.
+    """
+
+    function: Callable[..., Any]
+    memory: Memory = Memory.FRESH
+    refuse: Refuse | None = None
+
+
+class Family:
+    """Operators by name ("aten.add.Tensor"), put there by decorators."""
+
+    def __init__(self) -> None:
+        self._operators: dict[str, Operator] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Operator]]:
+        return iter(self._operators.items())
+
+    def __call__[F: Callable[..., Any]](
+        self, *names: str, memory: Memory = Memory.FRESH, refuse: Refuse | None = None
+    ) -> Callable[[F], F]:
+        """The decorated function is these operators of `aten`. Those that are named copies share
+        nothing.
+        """
+
+        def put(function: F) -> F:
+            for name in names:
+                full = f"aten.{name}"
+                assert full not in self._operators, full
+                copies = name.partition(".")[0].endswith("_copy")
+                shares = Memory.FRESH if copies else memory
+                self._operators[full] = Operator(function, shares, refuse)
+            return function
+
+        return put

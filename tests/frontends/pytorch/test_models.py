@@ -1,0 +1,50 @@
+"""Whole models that `make_models.py` exported, against what torch returned eagerly."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aotc.frontends.protocol import ModelFile
+from aotc.frontends.pytorch.frontend import PyTorch
+from tests.frontends.pytorch.recorded import FOLDER, apart, named
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="run make test-torch"),
+]
+
+MODELS = sorted(path.stem for path in (FOLDER / "models").glob("*.pt2"))
+
+FAR = {"bfloat16": 2**-7}
+"""Relative to the largest element. Without a line here 1e-5."""
+
+
+def test_enough_models_were_exported() -> None:
+    assert len(MODELS) >= 90
+
+
+@pytest.mark.parametrize("name", MODELS or ["none: run make test-torch"])
+def test_a_model_returns_what_torch_returned(name: str) -> None:
+    path = FOLDER / "models" / f"{name}.pt2"
+    model = PyTorch().read(ModelFile(path.name, path.read_bytes(), None, lambda _: b"", False))
+    recorded = np.load(path.with_suffix(".npz"))
+    function = jax.jit(model.function)
+    for suffix in ("", "1"):
+        keys = sorted(key for key in recorded if key.startswith(f"in{suffix}/"))
+        if not keys:
+            continue
+        given = [
+            jnp.asarray(recorded[key]).astype(jax.dtypes.canonicalize_dtype(spec.dtype))
+            for key, spec in zip(keys, model.inputs, strict=True)
+        ]
+        found = named(function(dict(model.weights), *given))
+        start = f"out{suffix}/"
+        wanted = {
+            key.removeprefix(start): recorded[key] for key in recorded if key.startswith(start)
+        }
+        assert found.keys() == wanted.keys()
+        for key, array in wanted.items():
+            assert apart(np.asarray(found[key]), array) <= FAR.get(name, 1e-5), key

@@ -1,0 +1,182 @@
+"""Writes the small `.pt2` files beside it, and what torch returns for them. Runs where torch is.
+
+`python make_files.py`, in the environment that `make test-torch` makes, writes `files` anew.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[2] / "frontends" / "pytorch"))
+
+from record import record, seed  # noqa: E402
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = nn.functional.relu_(self.norm(self.first(image)))
+        return {"scores": self.last(x.mean((2, 3))), "features": x}
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("positions", torch.arange(6), persistent=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.embedding(ids) + self.positions[: ids.shape[1], None] / 10)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(3, 4, bidirectional=True, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.rnn(x)
+
+
+class Branch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.a(x), lambda x: self.b(x).relu(), (x,))
+
+
+class Writes(nn.Module):
+    """Writes in place into what others see, and into what only looks like it."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        a = x * 2
+        row = a[1]
+        row += 10
+        a[:, 1:].mul_(3)
+        turned = a.transpose(0, 1)
+        turned[2] = -1.0
+        parts = a.split(2, 1)
+        parts[0].add_(x[:, :2])
+        flat = a.view(-1)
+        flat[::5].fill_(7)
+        copied = a.clone()
+        copied.zero_()
+        b = x.sum(0)
+        c = b.unsqueeze(0).expand(2, -1)
+        b[0] = 5.0
+        a.masked_fill_(a > 30, 30)
+        return a, row, turned, parts[1], flat, copied, b, c
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return x + self.count
+
+
+class WritesInput(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x.relu_()
+        return x + 1
+
+
+class Refused(nn.Module):
+    """Random numbers, and dropout that drops."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        noise = torch.rand_like(x) + torch.rand_like(x)
+        return torch.dropout(x, 0.5, True) + noise + torch.linalg.inv(x @ x.T).sum()
+
+
+class Doubled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, dtype=torch.float64))
+        self.register_buffer("large", torch.tensor([2**40, 1, 2, 3, 4]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight + self.large.sum()
+
+
+class Sizes(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        n, m = x.shape
+        wide = torch.cat([x, y], 0).reshape(-1)
+        return wide[: n * 2] * (n + m) + torch.arange(2 * n).float() / max(n, 3)
+
+
+class Low(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+class NoGrad(nn.Module):
+    """A graph within the graph, which torch writes for `no_grad` inside of a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            a = x.cos() + x
+            b = a.sin()
+        return self.layer(a) * b
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+
+    def write(name: str, module: nn.Module, *args: Any, **options: Any) -> None:
+        record(folder, name, module, args, **options)
+
+    for name in ("convolutions", "convolutions.decomposed"):
+        seed("convolutions")
+        model = Convolutions()
+        model.norm.running_mean.normal_()
+        batch = {"image": {0: Dim("batch", min=1, max=32)}}
+        image, other = torch.randn(2, 2, 6, 6), torch.randn(5, 2, 6, 6)
+        write(name, model, image, dynamic=batch, other=(other,), decomposed="." in name)
+    write("tied", Tied(), torch.randint(0, 10, (2, 5)))
+    write("recurrent", Recurrent(), torch.randn(2, 5, 3))
+    write("branch", Branch(), torch.randn(2, 3), other=(-torch.rand(2, 3),))
+    write("writes", Writes(), torch.randn(3, 4))
+    write("counter", Counter(), torch.randn(2))
+    write("counter.decomposed", Counter(), torch.randn(2), decomposed=True)
+    write("writes_input", WritesInput(), torch.randn(2))
+    write("refused", Refused(), torch.randn(3, 3))
+    write("doubled", Doubled(), torch.randn(3))
+    axes = {0: Dim("n", min=2, max=20), 1: Dim("m", min=2, max=9)}
+    sizes = torch.randn(3, 4), torch.randn(3, 4)
+    write(
+        "sizes", Sizes(), *sizes, dynamic=(axes, axes), other=(torch.randn(6, 5), torch.randn(6, 5))
+    )
+    write("low", Low().bfloat16(), torch.randn(3, 4).bfloat16())
+    torch.set_grad_enabled(True)
+    write("no_grad", NoGrad(), torch.randn(2, 3), gradients=True)
+
+
+if __name__ == "__main__":
+    main(HERE / "files")

@@ -1,0 +1,417 @@
+"""`.pt2` files that somebody made to break the reader: one coded error, and little memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from aotc.errors import CaptureError
+from aotc.frontends.protocol import Model, ModelFile
+from aotc.frontends.pytorch import archive, plan, results, schema, symbols, weights
+from aotc.frontends.pytorch.frontend import PyTorch
+from aotc.frontends.pytorch.schema import Sym, SymExpr
+
+FILES = Path(__file__).parent / "files"
+GOOD = (FILES / "tied.pt2").read_bytes()
+PROGRAM, CONFIG = "models/model.json", "data/weights/model_weights_config.json"
+CONSTANTS = "data/constants/model_constants_config.json"
+
+type Members = dict[str, bytes]
+
+
+def read(data: bytes) -> Model:
+    return PyTorch().read(ModelFile("bad.pt2", data, None, lambda _: b"", False))
+
+
+def members(data: bytes = GOOD) -> Members:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return {name.partition("/")[2]: file.read(name) for name in file.namelist()}
+
+
+def zipped(
+    parts: Members, folder: str = "tied/", method: int = zipfile.ZIP_STORED, comment: bytes = b""
+) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as file:
+        for name, data in parts.items():
+            file.writestr(folder + name, data)
+        file.comment = comment
+    return made.getvalue()
+
+
+def changed(name: str, change: Callable[[Any], object], source: str = "tied") -> bytes:
+    """A file whose document of this name is changed."""
+    parts = members((FILES / f"{source}.pt2").read_bytes())
+    document = json.loads(parts[name])
+    change(document)
+    parts[name] = json.dumps(document).encode()
+    return zipped(parts)
+
+
+def graph(document: Any) -> Any:
+    return document["graph_module"]["graph"]
+
+
+def code(data: bytes) -> str:
+    """Of the one finding of a refusal."""
+    with pytest.raises(CaptureError) as caught:
+        read(data)
+    return caught.value.code
+
+
+def payload(document: Any) -> Any:
+    return document["config"]["head.weight"]
+
+
+def sizes(document: Any, new: list[int], strides: list[int] | None = None, offset: int = 0) -> None:
+    meta = payload(document)["tensor_meta"]
+    meta["sizes"] = [{"as_int": size} for size in new]
+    meta["strides"] = [{"as_int": each} for each in strides or [1] * len(new)]
+    meta["storage_offset"] = {"as_int": offset}
+
+
+def test_the_good_file_is_read_and_so_is_one_that_was_packed_anew() -> None:
+    assert set(read(GOOD).weights) == set(read(zipped(members())).weights)
+
+
+@pytest.mark.parametrize("length", [0, 3, 22, 100, len(GOOD) // 2, len(GOOD) - 100, len(GOOD) - 1])
+def test_a_truncated_file_is_refused(length: int) -> None:
+    assert code(GOOD[:length]) == "AOTC-E843"
+
+
+def test_every_flipped_byte_is_refused_or_changes_nothing() -> None:
+    good = read(GOOD)
+    for at in range(0, len(GOOD), 37):
+        data = bytearray(GOOD)
+        data[at] ^= 0x55
+        try:
+            model = read(bytes(data))
+        except CaptureError as error:
+            assert error.code == "AOTC-E843"
+        else:
+            for name, array in model.weights.items():
+                assert np.array_equal(array, good.weights[name])
+
+
+def test_other_kinds_of_files_are_refused() -> None:
+    for data in (b"", b"\x80\x02}q\x00.", b"ML\xefR", b"PK\x05\x06" + bytes(18)):
+        assert code(data) == "AOTC-E843"
+    parts = members()
+    parts["archive_format"] = b"pt3"
+    assert code(zipped(parts)) == "AOTC-E843"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil", "a/../../evil", "/etc/evil", "a\\b", "\x1b[31m", "a//b", "a/./b", ".."],
+)
+def test_a_member_whose_name_is_no_plain_path_is_refused(name: str) -> None:
+    assert code(zipped({**members(), name: b""})) == "AOTC-E843"
+    assert archive.NAME.match(f"tied/{name}") is None
+
+
+def test_compressed_members_are_refused_without_being_expanded() -> None:
+    bomb = {**members(), "bomb": bytes(200 * 2**20)}
+    data = zipped(bomb, method=zipfile.ZIP_DEFLATED)
+    tracemalloc.start()
+    assert code(data) == "AOTC-E843"
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def test_two_folders_two_members_of_a_name_and_a_comment_are_refused() -> None:
+    parts = members()
+    assert code(zipped({**parts, "../other/x": b""})) == "AOTC-E843"
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        made = io.BytesIO(zipped(parts))
+        with zipfile.ZipFile(made, "a") as file:
+            file.writestr("tied/byteorder", b"little")
+    assert code(made.getvalue()) == "AOTC-E843"
+    made = io.BytesIO(zipped(parts))
+    with zipfile.ZipFile(made, "a") as file:
+        file.writestr("other/byteorder", b"little")
+    assert code(made.getvalue()) == "AOTC-E843"
+    assert code(zipped(parts, comment=b"x")) == "AOTC-E843"
+
+
+def patched(at: int, layout: str, value: int) -> bytes:
+    """A file whose first entry of the directory says something else. at: bytes from its start."""
+    data = bytearray(zipped(members()))
+    (start,) = struct.unpack_from("<L", data, len(data) - 6)
+    struct.pack_into(layout, data, start + at, value)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("at", "layout", "value"),
+    [
+        (0, "<L", 0),
+        (8, "<H", 1),
+        (10, "<H", 8),
+        (16, "<L", 1),
+        (20, "<L", 2**31),
+        (24, "<L", 2**31),
+        (24, "<L", 2**32 - 1),
+        (28, "<H", 2**16 - 1),
+        (30, "<H", 2**16 - 1),
+        (42, "<L", 2**31),
+        (42, "<L", 5),
+    ],
+)
+def test_an_entry_of_the_directory_that_lies_is_refused(at: int, layout: str, value: int) -> None:
+    assert code(patched(at, layout, value)) == "AOTC-E843"
+
+
+def test_sizes_beyond_the_file_are_refused_also_where_both_are_the_same() -> None:
+    data = bytearray(patched(20, "<L", 2**30))
+    (start,) = struct.unpack_from("<L", data, len(data) - 6)
+    struct.pack_into("<L", data, start + 24, 2**30)
+    assert code(bytes(data)) == "AOTC-E843"
+
+
+def test_an_entry_whose_name_is_not_the_one_beside_its_bytes_is_refused() -> None:
+    data = bytearray(zipped(members()))
+    data[data.index(b"byteorder")] = ord("B")
+    assert code(bytes(data)) == "AOTC-E843"
+
+
+def test_pickles_are_not_opened() -> None:
+    assert code(changed(CONFIG, lambda c: payload(c).update(use_pickle=True))) == "AOTC-E843"
+
+
+@pytest.mark.parametrize(
+    ("new", "strides", "offset"),
+    [
+        ([2**40, 2**20], None, 0),
+        ([10, 4], [4, 1], 1),
+        ([10, 4], [2**61, 1], 0),
+        ([2**50], [0], 0),
+        ([10, 4], [-4, 1], 0),
+        ([10, -4], [4, 1], 0),
+        ([10, 4], [4], 0),
+        ([10, 4], [4, 1], -1),
+        ([0, 2**61, 2**61], [1, 1, 1], 0),
+        ([1] * 65, [1] * 65, 0),
+    ],
+)
+def test_a_tensor_larger_than_its_bytes_is_refused(
+    new: list[int], strides: list[int] | None, offset: int
+) -> None:
+    assert code(changed(CONFIG, lambda c: sizes(c, new, strides, offset))) == "AOTC-E843"
+
+
+def test_a_weight_of_other_sizes_than_in_the_graph_is_refused() -> None:
+    assert code(changed(CONFIG, lambda c: sizes(c, [4, 10], [10, 1]))) == "AOTC-E843"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: payload(c).update(path_name="../../models/model.json"),
+        lambda c: payload(c).update(path_name="weight_9"),
+        lambda c: payload(c).update(tensor_meta=None),
+        lambda c: payload(c)["tensor_meta"].update(dtype=99),
+        lambda c: payload(c)["tensor_meta"].update(layout=1),
+        lambda c: c["config"].pop("head.weight"),
+        lambda c: c.update(config=[]),
+    ],
+)
+def test_a_weight_that_is_not_there_is_refused(change: Callable[[Any], object]) -> None:
+    assert code(changed(CONFIG, change)) == "AOTC-E843"
+
+
+def test_a_file_of_another_byte_order_is_refused() -> None:
+    assert code(zipped({**members(), "byteorder": b"big"})) == "AOTC-E843"
+
+
+def test_booleans_other_than_0_and_1_are_refused() -> None:
+    meta = {
+        "dtype": 12,
+        "sizes": [{"as_int": 2}],
+        "strides": [{"as_int": 1}],
+        "storage_offset": {"as_int": 0},
+        "layout": 7,
+    }
+    stored = {"path_name": "b", "use_pickle": False, "tensor_meta": meta}
+    decoded = schema.decode(json.dumps({"config": {"b": stored}}).encode(), schema.Payloads, "it")
+    for data, fine in ((b"\0\1", True), (b"\0\2", False)):
+        held = archive.Archive({"data/x/b": memoryview(data)})
+        places = {"b": ("data/x", decoded.config["b"])}
+        try:
+            weights.read_tensors(held, places, ["b"])
+        except weights.Damaged:
+            assert not fine
+        else:
+            assert fine
+
+
+def test_tensors_that_overlap_again_and_again_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "COPIES_MAX", 0)
+    assert code(GOOD) == "AOTC-E843"
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_another_version_of_the_schema_is_refused(version: int) -> None:
+    def change(document: Any) -> None:
+        document["schema_version"]["major"] = version
+        document["graph_module"] = "of another form"
+
+    assert code(changed(PROGRAM, change)) == "AOTC-E843"
+
+
+def _cycle(document: Any) -> None:
+    nodes = graph(document)["nodes"]
+    nodes[0], nodes[-1] = nodes[-1], nodes[0]
+
+
+def _twice(document: Any) -> None:
+    graph(document)["nodes"].append(graph(document)["nodes"][0])
+
+
+def _renamed(new: str) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        text = json.dumps(document).replace('"linear"', json.dumps(new))
+        document.clear()
+        document.update(json.loads(text))
+
+    return change
+
+
+def _two_kinds(document: Any) -> None:
+    graph(document)["nodes"][0]["inputs"][0]["arg"]["as_int"] = 3
+
+
+def _no_kind(document: Any) -> None:
+    graph(document)["nodes"][0]["inputs"][0]["arg"] = {"as_pickle": "x"}
+
+
+def _no_number(document: Any) -> None:
+    graph(document)["nodes"][0]["inputs"][0]["arg"] = {"as_float": "__import__('os')"}
+
+
+def _structure(value: Any) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        call = document["graph_module"]["module_call_graph"][0]["signature"]
+        call["out_spec"] = json.dumps(value) if not isinstance(value, str) else value
+
+    return change
+
+
+OPENED = '{"type":"builtins.tuple","context":"","children_spec":['
+LEAF = {"type": None, "context": None, "children_spec": []}
+
+
+def _nested(depth: int) -> Any:
+    spec: Any = LEAF
+    for _ in range(depth):
+        spec = {"type": "builtins.tuple", "context": "null", "children_spec": [spec]}
+    return [1, spec]
+
+
+def _keys(*names: str) -> Any:
+    children = [
+        LEAF,
+        *({"type": "builtins.tuple", "context": "null", "children_spec": []},) * (len(names) - 1),
+    ]
+    return [1, {"type": "builtins.dict", "context": json.dumps(names), "children_spec": children}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _cycle,
+        _twice,
+        _two_kinds,
+        _no_kind,
+        _no_number,
+        _renamed("\x1b[31m"),
+        _renamed("x" * (plan.NAMES_MAX + 1)),
+        _renamed(""),
+        lambda d: graph(d)["nodes"][0].update(target="torch.ops.aten.\x07.default"),
+        lambda d: graph(d).update(outputs=[{"as_tensor": {"name": "missing"}}]),
+        lambda d: graph(d).update(outputs=[]),
+        lambda d: graph(d)["inputs"].pop(),
+        lambda d: graph(d).update(nodes={}),
+        lambda d: d.pop("range_constraints"),
+        lambda d: d["graph_module"].update(module_call_graph=[]),
+        lambda d: graph(d)["tensor_values"].pop("ids"),
+        _structure("[1"),
+        _structure([1, {**LEAF, "children_spec": [LEAF]}]),
+        _structure(_nested(results.DEPTH_MAX + 1)),
+        _structure("[1," + OPENED * 50_000),
+        _structure(_keys("a", "a")),
+        _structure(_keys("\x1b")),
+        _structure([1, {**LEAF, "type": "builtins.tuple", "context": "null"}]),
+    ],
+)  # fmt: skip
+def test_a_graph_that_cannot_be_is_refused(change: Callable[[Any], object]) -> None:
+    assert code(changed(PROGRAM, change)) == "AOTC-E843"
+
+
+def test_results_as_deep_as_allowed_are_built() -> None:
+    model = read(changed(PROGRAM, _structure(_nested(results.DEPTH_MAX))))
+    made = jax.eval_shape(model.function, dict(model.weights), np.zeros((2, 5), np.int32))
+    assert jax.tree.leaves(made)[0].shape == (2, 5, 10)
+
+
+def test_graphs_within_graphs_are_counted() -> None:
+    def change(document: Any) -> None:
+        inner = {**graph(document), "nodes": []}
+        for _ in range(plan.DEPTH_MAX + 1):
+            given = {"name": "g", "arg": {"as_graph": {"name": "g", "graph": inner}}}
+            node = {"target": "higher_order.cond", "inputs": [given], "outputs": [], "metadata": {}}
+            inner = {**inner, "nodes": [node]}
+        graph(document)["nodes"] += inner["nodes"]
+
+    assert code(changed(PROGRAM, change)) == "AOTC-E843"
+
+
+def test_a_program_of_very_many_values_is_refused_before_any_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = changed(PROGRAM, lambda d: d.update(guards_code=[[]] * 2**21))
+    monkeypatch.setattr(schema, "MARKS_MAX", 2**20)
+    tracemalloc.start()
+    assert code(data) == "AOTC-E843"
+    assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
+    tracemalloc.stop()
+    monkeypatch.setattr(schema, "JSON_BYTES_MAX", 100)
+    assert code(GOOD) == "AOTC-E843"
+
+
+def test_too_many_members_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MEMBERS_MAX", 3)
+    assert code(GOOD) == "AOTC-E843"
+
+
+def test_a_weight_whose_name_steers_a_terminal_is_refused() -> None:
+    parts = members()
+    for name in (PROGRAM, CONFIG):
+        parts[name] = parts[name].replace(b'"head.weight"', b'"head\\u001b[31m"')
+    assert code(zipped(parts)) == "AOTC-E843"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "(lambda: 1)()",
+        "Pow(" * 300 + "Integer(2)" + ", Integer(8))" * 300,
+        "Pow(Integer(2), Integer(100000000))",
+        "Add(" * 5000,
+        "Integer(" + "9" * 3000 + ")",
+        "Mul(Symbol('s1'), [])",
+    ],
+)
+def test_an_expression_that_is_none_of_sizes_is_not_evaluated(text: str) -> None:
+    assert symbols.evaluate(Sym(as_expr=SymExpr(text)), {"s1": 7}) is None

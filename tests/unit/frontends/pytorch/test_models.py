@@ -1,0 +1,181 @@
+"""Small models that torch wrote, read and run without torch, against what torch returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aotc.errors import CaptureError
+from aotc.frontends.protocol import Model, ModelFile
+from aotc.frontends.pytorch.check import operators
+from aotc.frontends.pytorch.frontend import PyTorch
+from tests.frontends.pytorch.recorded import apart, named
+
+FILES = Path(__file__).parent / "files"
+
+
+def read(name: str, *, enable_x64: bool = False, signature: str | None = None) -> Model:
+    data = (FILES / f"{name}.pt2").read_bytes()
+    return PyTorch().read(ModelFile(f"{name}.pt2", data, signature, lambda _: b"", enable_x64))
+
+
+def call(model: Model, name: str, suffix: str = "") -> float:
+    """How far the model's results are from torch's at most."""
+    recorded = np.load(FILES / f"{name}.npz")
+    given = [
+        jnp.asarray(recorded[key]).astype(jax.dtypes.canonicalize_dtype(spec.dtype))
+        for key, spec in zip(
+            sorted(key for key in recorded if key.startswith(f"in{suffix}/")),
+            model.inputs,
+            strict=True,
+        )
+    ]
+    found = named(jax.jit(model.function)(dict(model.weights), *given))
+    wanted = {
+        key.partition("/")[2]: recorded[key] for key in recorded if key.startswith(f"out{suffix}/")
+    }
+    assert found.keys() == wanted.keys()
+    return max(apart(np.asarray(found[key]), wanted[key]) for key in wanted)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "convolutions",
+        "convolutions.decomposed",
+        "tied",
+        "recurrent",
+        "branch",
+        "writes",
+        "sizes",
+        "no_grad",
+    ],
+)
+def test_a_model_returns_what_torch_returned(name: str) -> None:
+    assert call(read(name), name) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["convolutions", "convolutions.decomposed", "branch", "sizes"])
+def test_a_model_returns_what_torch_returned_for_other_sizes_and_branches(name: str) -> None:
+    assert call(read(name), name, "1") < 1e-6
+
+
+def test_bfloat16_stays_bfloat16() -> None:
+    model = read("low")
+    assert {array.dtype for array in model.weights.values()} == {jnp.dtype(jnp.bfloat16)}
+    assert model.inputs[0].dtype == jnp.bfloat16
+    assert call(model, "low") < 2**-8
+
+
+def test_names_are_those_of_the_state_dict_and_of_the_results() -> None:
+    model = read("convolutions")
+    assert set(model.weights) == {
+        f"{layer}.{name}" for layer in ("first", "norm", "last") for name in ("weight", "bias")
+    } | {"norm.running_mean", "norm.running_var"}, "num_batches_tracked is not used"
+    assert [each.name for each in model.inputs] == ["image"]
+    assert model.producer["framework"] == "PyTorch"
+
+
+def test_an_axis_that_varies_has_the_files_symbol_and_its_range() -> None:
+    model = read("convolutions")
+    (symbol, *fixed) = model.inputs[0].shape
+    assert fixed == [2, 6, 6]
+    assert model.ranges == {symbol: (1, 32)}
+
+
+def test_sizes_may_be_dimensions_of_jax() -> None:
+    model = read("sizes")
+    n, m = jax.export.symbolic_shape("n, m", constraints=["n >= 2", "m >= 2"])
+    given = [jax.ShapeDtypeStruct((n, m), jnp.float32)] * 2
+    with pytest.raises(CaptureError) as caught:
+        jax.export.export(jax.jit(model.function))({}, *given)
+    assert caught.value.code == "AOTC-E844", "a fraction of sizes that vary"
+    convolutions = read("convolutions")
+    weights = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in convolutions.weights.items()}
+    (batch,) = jax.export.symbolic_shape("b")
+    exported = jax.export.export(jax.jit(convolutions.function))(
+        weights, jax.ShapeDtypeStruct((batch, 2, 6, 6), jnp.float32)
+    )
+    assert [str(aval.shape[0]) for aval in exported.out_avals] == ["b", "b"]
+
+
+def test_sizes_other_than_the_files_are_refused() -> None:
+    model = read("convolutions")
+    with pytest.raises(CaptureError) as caught:
+        jax.eval_shape(model.function, dict(model.weights), jnp.zeros((2, 2, 6, 7)))
+    assert caught.value.code == "AOTC-E846"
+    sizes = read("sizes")
+    with pytest.raises(CaptureError) as caught:
+        jax.eval_shape(sizes.function, {}, jnp.zeros((3, 4)), jnp.zeros((4, 4)))
+    assert caught.value.code == "AOTC-E846", "axes of one symbol are of one size"
+
+
+def test_tied_weights_are_stored_once_and_long_integers_narrowed() -> None:
+    model = read("tied")
+    assert set(model.weights) == {"head.weight", "positions"}
+    assert model.weights["positions"].dtype == np.int32
+    assert model.inputs[0].dtype == np.int64, "as the file has it"
+    assert model.narrowed == ("ids", "positions")
+
+
+def test_with_64_bit_types_nothing_is_narrowed() -> None:
+    model = read("tied", enable_x64=True)
+    assert model.weights["positions"].dtype == np.int64
+    assert model.narrowed == ()
+    with jax.enable_x64(True):
+        assert call(model, "tied") < 1e-6
+        assert call(read("doubled", enable_x64=True), "doubled") < 1e-15
+
+
+def refused(name: str, **options: Any) -> list[tuple[str, str]]:
+    with pytest.raises(CaptureError) as caught:
+        read(name, **options)
+    assert {finding.code for finding in caught.value.findings} == {"AOTC-E844"}
+    return [(finding.where, finding.found) for finding in caught.value.findings]
+
+
+def test_64_bit_values_that_do_not_fit_are_refused_all_at_once() -> None:
+    found = " ".join(text for _, text in refused("doubled"))
+    assert "'weight' is float64" in found
+    assert "'large' is int64, with values beyond int32" in found
+    assert "makes float64" in found
+
+
+@pytest.mark.parametrize("name", ["counter", "counter.decomposed"])
+def test_a_buffer_that_changes_is_refused_by_its_name(name: str) -> None:
+    assert any("buffer 'count' is changed" in text for _, text in refused(name))
+
+
+def test_an_input_that_changes_is_refused_by_its_name() -> None:
+    ((where, text),) = refused("writes_input")
+    assert "the input 'x' is changed in place" in text
+    assert "x.relu_()" in where
+
+
+def test_what_is_not_had_is_refused_at_once_with_the_lines_of_the_model() -> None:
+    found = refused("refused")
+    assert len(found) == 3
+    by_operator = {text.partition(":")[0]: (where, text) for where, text in found}
+    random, dropout = by_operator["aten.rand_like.default"], by_operator["aten.dropout.default"]
+    assert "random numbers" in random[1] and "(and 1 more)" in random[0]
+    assert "dropout in training" in dropout[1]
+    assert "make_files.py:" in dropout[0] and "torch.dropout(x, 0.5, True)" in dropout[0]
+    assert "no operator of this frontend" in by_operator["aten.linalg_inv.default"][1]
+
+
+def test_another_signature_than_the_files_is_refused() -> None:
+    with pytest.raises(CaptureError) as caught:
+        read("tied", signature="other")
+    assert caught.value.code == "AOTC-E845"
+    assert read("tied", signature="model").weights
+
+
+def test_the_operators_can_be_listed() -> None:
+    names = operators()
+    assert names == sorted(set(names))
+    assert {"aten.add.Tensor", "aten.lstm.input", "higher_order.cond"} <= set(names)
