@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.backends.iree.repairs.words import UnrepairableError, cloned
+from aotc.backends.iree.repairs.words import UnrepairableError, cloned, like
 
 
 def composite(operation: Any) -> None:
@@ -82,10 +82,13 @@ def require_alone(module: Any) -> None:
     """
     sorts: list[Any] = []
     calls: dict[str, list[Any]] = {}
+    places: list[Any] = []
 
     def visit(operation: Any) -> Any:
         if operation.name == "stablehlo.sort":
             sorts.append(operation)
+        elif operation.name == "stablehlo.iota":
+            places.extend(operation.results)
         elif operation.name == "func.call":
             callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
             calls.setdefault(callee, []).append(operation)
@@ -96,6 +99,10 @@ def require_alone(module: Any) -> None:
         raise UnrepairableError("several stablehlo.sort in one program")
     for sort in sorts:
         values, function = list(sort.operands), sort.parent
+        kinds = {like(str(value.type), "i32") for value in values}
+        if any(str(each.type) in kinds and each not in values for each in places):
+            # They become one with the indices that the repair adds.
+            raise UnrepairableError("stablehlo.sort beside indices of its shape")
         while True:
             if any(len(list(value.uses)) > 1 for value in values):
                 raise UnrepairableError("stablehlo.sort of an array that is used elsewhere")
