@@ -145,6 +145,19 @@ def test_an_operation_is_put_in_other_words(function: object) -> None:
     assert "func.call" not in text and "stablehlo.bitcast_convert" in text
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (jnp.argsort(x), jnp.argsort(x + 1)),
+        lambda x: (jnp.sort(x), x),
+        lambda x: (jnp.argsort(x), jnp.arange(5) * x.astype(int)),
+    ],
+)
+def test_a_sort_of_what_others_use_is_refused(function: object) -> None:
+    with pytest.raises(repairs.UnrepairableError, match=r"stablehlo\.sort"):
+        repairs.repair(module_of(function, jnp.ones(5)))
+
+
 def test_products_of_small_floats_are_summed_in_float32() -> None:
     half = jnp.ones((3, 3), jnp.bfloat16)
     assert "-> tensor<3x3xf32>" in repaired(lambda x: x @ x, half)

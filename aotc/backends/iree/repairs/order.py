@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.backends.iree.repairs.words import cloned
+from aotc.backends.iree.repairs.words import UnrepairableError, cloned, like
 
 
 def composite(operation: Any) -> None:
@@ -74,3 +74,43 @@ def sort(operation: Any) -> None:
 
 def _create(name: str, type_: Any, *operands: Any) -> Any:
     return ir.Operation.create(name, results=[type_], operands=operands).result
+
+
+def require_alone(module: Any) -> None:
+    """Raises UnrepairableError for a sort of what is used elsewhere, and for several: IREE sorts in
+    place, and other uses of an array, or of the indices that two sorts share, see the sorted one.
+    """
+    sorts: list[Any] = []
+    calls: dict[str, list[Any]] = {}
+    places: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.sort":
+            sorts.append(operation)
+        elif operation.name == "stablehlo.iota":
+            places.extend(operation.results)
+        elif operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            calls.setdefault(callee, []).append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    if len(sorts) > 1:
+        raise UnrepairableError("several stablehlo.sort in one program")
+    for sort in sorts:
+        values, function = list(sort.operands), sort.parent
+        kinds = {like(str(value.type), "i32") for value in values}
+        if any(str(each.type) in kinds and each not in values for each in places):
+            # They become one with the indices that the repair adds.
+            raise UnrepairableError("stablehlo.sort beside indices of its shape")
+        while True:
+            if any(len(list(value.uses)) > 1 for value in values):
+                raise UnrepairableError("stablehlo.sort of an array that is used elsewhere")
+            while function.name != "func.func":
+                function = function.parent
+            callers = calls.get(ir.StringAttr(function.attributes["sym_name"]).value, [])
+            if len(callers) > 1:
+                raise UnrepairableError("several stablehlo.sort in one program")
+            if not callers:
+                break
+            values, function = list(callers[0].operands), callers[0].parent
