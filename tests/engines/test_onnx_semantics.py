@@ -234,7 +234,14 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         np.array([1, 1.5, 2, -0.5], np.float32),
     ),
     "uint64": (
-        lambda x: (jnp.maximum(x, x[::-1]), x > x[::-1], x // 3, x.sum(), x.astype(jnp.float32)),
+        lambda x: (
+            jnp.maximum(x, x[::-1]),
+            x > x[::-1],
+            x // 3,
+            x.sum(),
+            jnp.argsort(x),
+            lax.top_k(x, 2),
+        ),
         np.array([0, 2**64 - 1, 2**63, 5], np.uint64),
     ),
 }
