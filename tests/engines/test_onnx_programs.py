@@ -1,5 +1,5 @@
-"""The programs under manifests/ as ONNX graphs: each build compares executables with plain JAX,
-and each load every fixture.
+"""The programs under manifests/ as ONNX graphs: each build compares every executable with plain
+JAX, and each load every fixture.
 """
 
 from __future__ import annotations

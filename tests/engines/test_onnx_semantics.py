@@ -215,8 +215,33 @@ OPERATIONS: dict[str, tuple[Any, ...]] = {
         lambda x: (x << 3, x >> 2, lax.shift_right_logical(x, x), ~x, x & 6, lax.clz(x)),
         np.array([0, -1, 5, -128, 127], np.int8),
     ),
+    "sums and products of integers": (
+        lambda x, y: (x.sum(), x.prod(), y.sum(), y.prod(), y.astype(jnp.int8).sum(dtype=jnp.int8)),
+        np.array([2**31 - 1, 2**31 - 3, -5, 7], np.int32),
+        np.array([2**63 - 1, 2**62 + 1, 2**53 + 1, -9], np.int64),
+    ),
+    "the sign of unsigned integers": (
+        lax.shift_right_arithmetic,
+        np.array([2**32 - 1, 2**31, 5], np.uint32),
+        np.array([3, 40, 1], np.uint32),
+    ),
+    "argmax of doubles": (
+        lambda x: (jnp.argmax(x), jnp.argmin(x)),
+        np.array([1, 3, np.nan, 3, np.nan, -1, np.nan], np.float64),
+    ),
+    "products of brain floats": (
+        lambda x: jnp.cumprod(x.astype(jnp.bfloat16)),
+        np.array([1, 1.5, 2, -0.5], np.float32),
+    ),
     "uint64": (
-        lambda x: (jnp.maximum(x, x[::-1]), x > x[::-1], x // 3, x.sum(), x.astype(jnp.float32)),
+        lambda x: (
+            jnp.maximum(x, x[::-1]),
+            x > x[::-1],
+            x // 3,
+            x.sum(),
+            jnp.argsort(x),
+            lax.top_k(x, 2),
+        ),
         np.array([0, 2**64 - 1, 2**63, 5], np.uint64),
     ),
 }

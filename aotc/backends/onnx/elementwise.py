@@ -161,8 +161,9 @@ def _shift(direction: str) -> Callable[[Rule], list[Tensor]]:
 
 def _shift_arithmetic(rule: Rule) -> list[Tensor]:
     graph, (value, count) = rule.graph, rule.operands
-    if not is_signed(value.element):
-        return _shift("RIGHT")(rule)
+    # Also of an unsigned integer the highest bit is what comes in.
+    element = value.element
+    value = graph.cast(value, element.removeprefix("u"))
     by = unsigned(graph, count)
     by = graph.each("Min", graph.cast(by, "ui64"), graph.constant(_BITS[value.element] - 1, "ui64"))
     by = graph.cast(by, f"ui{_BITS[value.element]}")
@@ -170,7 +171,8 @@ def _shift_arithmetic(rule: Rule) -> list[Tensor]:
     turned = graph.where(below, graph.each("BitwiseNot", value), value)
     shifted = graph.each("BitShift", unsigned(graph, turned), by, direction="RIGHT")
     shifted = graph.cast(shifted, value.element)
-    return [graph.where(below, graph.each("BitwiseNot", shifted), shifted)]
+    made = graph.where(below, graph.each("BitwiseNot", shifted), shifted)
+    return [graph.cast(made, element)]
 
 
 def _count_bits(graph: Graph, bits: Tensor) -> Tensor:

@@ -31,7 +31,10 @@ def body_of(block: Block) -> str:
 
 def _sum(operator: str, of_booleans: str) -> Combine:
     def combine(graph: Graph, one: Tensor, other: Tensor) -> Tensor:
-        return graph.each(of_booleans if one.element == "i1" else operator, one, other)
+        if one.element == "i1":
+            return graph.each(of_booleans, one, other)
+        made = graph.each(operator, computed(graph, one), computed(graph, other))
+        return graph.cast(made, one.element)
 
     return combine
 
@@ -103,7 +106,11 @@ def _reduce(rule: Rule) -> list[Tensor]:
     simple = len(rule.operands) == 2 and (
         name in _REDUCED or (name in _BOOLEANS and rule.operands[0].element == "i1")
     )
-    if simple and rule.operation.operands[0].size and rule.operands[0].element != "ui64":
+    element = rule.operands[0].element
+    # ONNX Runtime adds and multiplies integers as floats: sums of 32 bits are exact in 64.
+    inexact = name == "stablehlo.multiply" and element not in (*FLOATS, "i1")
+    inexact |= name == "stablehlo.add" and element == "i64"
+    if simple and rule.operation.operands[0].size and element != "ui64" and not inexact:
         return [_reduced(rule, name, axes)]
     return _tree(rule, axes)
 
@@ -124,6 +131,8 @@ def reduce_to(
     element = value.element
     operator = _BOOLEANS[name] if element == "i1" else _REDUCED[name]
     wide = graph.cast(value, _WIDE.get(element, element))
+    if operator == "ReduceSum" and wide.element == "i32":
+        wide = graph.cast(wide, "i64")
     inputs = [wide, graph.ints(*axes)]
     made = graph.node(operator, inputs, shape, wide.element, keepdims=0)
     if element in FLOATS and operator in ("ReduceMax", "ReduceMin"):
@@ -135,7 +144,7 @@ def reduce_to(
 
 
 def _tree(rule: Rule, axes: tuple[int, ...]) -> list[Tensor]:
-    """Any function, on halves of the arrays until one number is left along the axes."""
+    """Any function, on neighbours until one number is left along the axes."""
     graph, operation = rule.graph, rule.operation
     count = len(operation.results)
     shape = operation.operands[0].shape
@@ -151,8 +160,19 @@ def _tree(rule: Rule, axes: tuple[int, ...]) -> list[Tensor]:
     ]
     while length > 1:
         half, odd = divmod(length, 2)
-        low = [graph.part(each, 0, 0, half) for each in values]
-        high = [graph.part(each, 0, half, 2 * half) for each in values]
+        # Neighbours, so that the order stays: the function need not commute.
+        low, high = (
+            [
+                graph.slice(
+                    each,
+                    [start, *[0] * len(out)],
+                    [2 * half, *out],
+                    [2, *[1] * len(out)],
+                )
+                for each in values
+            ]
+            for start in (0, 1)
+        )
         rest = [graph.part(each, 0, 2 * half, length) for each in values]
         made = rule.evaluate(graph, operation.blocks[0], [*low, *high])
         values = [
