@@ -288,7 +288,7 @@ def arm(once: Once) -> Documents:
     """The bundle for an Arm processor."""
 
     def fill(folder: Path) -> None:
-        make(folder, write(folder, targets='"cpu-neoverse-n1"'))
+        make(folder, write(folder, ENGINE, targets='"cpu-neoverse-n1"'))
 
     return take_apart(in_memory(once("iree-sums-arm", fill) / "sums.aotb"))
 
