@@ -48,6 +48,14 @@ def external(location: str, offset: str = "0", length: str = "24") -> Any:
     return made
 
 
+def message(number: int, content: bytes) -> bytes:
+    """A field of a message, as protobuf writes it."""
+    length, tag = len(content), bytes([number << 3 | 2])
+    while length >= 128:
+        tag, length = tag + bytes([length & 0x7F | 0x80]), length >> 7
+    return tag + bytes([length]) + content
+
+
 def test_a_model_that_is_not_hostile_is_read_and_computes() -> None:
     assert np.array_equal(run(simple([ADD], w=W), X)["y"], X + W)
 
@@ -79,6 +87,24 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     assert codes(refused(data)) == ["AOTC-E843"]
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x08" + b"\xff" * 10 + b"\x01",
+        b"\x08\xff",
+        b"\x3a\x05",
+        b"\x0b",
+        b"\x0d\x00\x00",
+        b"\x3a\x02\x0d\x00\x00\x00\x00",
+        message(2, b"a\xff"),
+    ],
+    ids=["long number", "number", "length", "kind", "field", "field in a message", "text"],
+)
+def test_the_walk_finds_what_is_wrong_without_the_parser(data: bytes) -> None:
+    with pytest.raises(wire.DamagedError):
+        wire.walk(data, ModelProto.DESCRIPTOR)
+
+
 def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,14 +115,6 @@ def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
     error = refused(data)
     assert codes(error) == ["AOTC-E843"]
     assert "fields" in error.findings[0].found
-
-
-def message(number: int, content: bytes) -> bytes:
-    """A field of a message, as protobuf writes it."""
-    length, tag = len(content), bytes([number << 3 | 2])
-    while length >= 128:
-        tag, length = tag + bytes([length & 0x7F | 0x80]), length >> 7
-    return tag + bytes([length]) + content
 
 
 @pytest.mark.parametrize("levels", [20, 1000])
