@@ -13,9 +13,9 @@ from aotc.frontends.onnx.tensors import to_array
 from aotc.frontends.protocol import Array
 
 ONNX, ML, PREVIEW = "", "ai.onnx.ml", "ai.onnx.preview"
-OPSETS = {ONNX: (7, 28), ML: (1, 5), PREVIEW: (1, 1)}
-"""Versions of operator sets that the table was written for, both included. A newer one may change
-what an operator of the same name computes."""
+OPSETS = {ONNX: (7, min(28, defs.onnx_opset_version())), ML: (1, 5), PREVIEW: (1, 1)}
+"""Versions of operator sets that the table was written for and the installed onnx knows, both
+included. A newer one may change what an operator of the same name computes."""
 
 NODES = 200_000
 """The most nodes of a model with its functions expanded, and the most that one call evaluates."""
