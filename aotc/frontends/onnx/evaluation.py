@@ -263,11 +263,11 @@ class Call:
         """Whether somebody takes this output."""
         return len(self.node.outputs) > output and bool(self.node.outputs[output])
 
-    def lacks(self, found: str, **words: Any) -> Never:
+    def lacks(self, found: str, **words: str) -> Never:
         """Raise that there is no function for this call: AOTC-E844."""
         raise lacking(self.where, found, **words)
 
-    def damaged(self, found: str, **words: Any) -> Never:
+    def damaged(self, found: str, **words: str) -> Never:
         """Raise that the operator accepts no such call: AOTC-E843."""
         raise damaged(self.where, found, **words)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +13,15 @@ from aotc.frontends.onnx.tensors import to_array
 from aotc.frontends.protocol import Array
 
 ONNX, ML, PREVIEW = "", "ai.onnx.ml", "ai.onnx.preview"
-OPSETS = {ONNX: (7, 28), ML: (1, 5), PREVIEW: (1, 1)}
-"""Versions of operator sets that the table was written for, both included. A newer one may change
-what an operator of the same name computes."""
+OPSETS = {ONNX: (7, min(28, defs.onnx_opset_version())), ML: (1, 5), PREVIEW: (1, 1)}
+"""Versions of operator sets that the table was written for and the installed onnx knows, both
+included. A newer one may change what an operator of the same name computes."""
 
 NODES = 200_000
 """The most nodes of a model with its functions expanded, and the most that one call evaluates."""
 
 DEPTH = 64
-"""The most functions and graphs within each other."""
+"""The most functions within each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,8 @@ class Reader:
     beside: Callable[[str], bytes]
     functions: Mapping[Key, Any] = field(default_factory=dict)
 
-    def graph(self, message: Any, outer: frozenset[str] = frozenset(), depth: int = 0) -> Graph:
+    def graph(self, message: Any, outer: Set[str] = frozenset()) -> Graph:
         """A graph. outer: the names that are defined around it."""
-        if depth > DEPTH:
-            raise damaged(self.where, f"graphs nested more than {DEPTH} deep")
         if message.sparse_initializer:
             raise lacking(self.where, "an initializer that is sparse")
         initializers: dict[str, Array] = {}
@@ -109,8 +107,8 @@ class Reader:
         if len(set(every)) < len(every) or "" in every:
             raise damaged(self.where, "inputs without a name or with the same one")
         kept = [value for value in message.input if value.name not in initializers]
-        defined = outer | set(every) | set(initializers)
-        nodes = tuple(self._nodes(message.node, defined, {*every, *initializers}, depth))
+        defined = {*outer, *every, *initializers}
+        nodes = tuple(self._nodes(message.node, defined, {*every, *initializers}))
         outputs = tuple(self._name(value.name, "an output") for value in message.output)
         known = defined.union(*(node.outputs for node in nodes))
         for name in outputs:
@@ -129,7 +127,7 @@ class Reader:
         inputs = tuple(self._name(name, "an input") for name in message.input)
         if len(set(inputs)) < len(inputs):
             raise damaged(self.where, f"the function {shown(message.name)} names an input twice")
-        nodes = tuple(body._nodes(message.node, frozenset(inputs), set(inputs), 0))
+        nodes = tuple(body._nodes(message.node, frozenset(inputs), set(inputs)))
         outputs = tuple(message.output)
         known = set(inputs).union(*(node.outputs for node in nodes))
         for name in outputs:
@@ -137,7 +135,7 @@ class Reader:
                 raise damaged(self.where, f"the output {shown(name)}, which no node computes")
         defaults: dict[str, Any] = dict.fromkeys(message.attribute)
         for attribute in message.attribute_proto:
-            defaults[attribute.name] = body._value(attribute, frozenset(), 0, self.where)
+            defaults[attribute.name] = body._value(attribute, frozenset(), self.where)
         return Function(inputs, outputs, nodes, defaults)
 
     def _name(self, name: str, what: str) -> str:
@@ -145,9 +143,7 @@ class Reader:
             raise damaged(self.where, f"{what} with the name {shown(name)}")
         return name
 
-    def _nodes(
-        self, messages: Sequence[Any], outer: frozenset[str] | set[str], taken: set[str], depth: int
-    ) -> Iterator[Node]:
+    def _nodes(self, messages: Sequence[Any], outer: Set[str], taken: set[str]) -> Iterator[Node]:
         defined = set(outer)
         for message in messages:
             named = message.name or next((name for name in message.output if name), "")
@@ -165,19 +161,19 @@ class Reader:
                     raise damaged(
                         f"{self.where}: {label}", f"the output {shown(name)}, which is there twice"
                     )
-            yield self._node(message, label, frozenset(defined) if depth < DEPTH else None, depth)
+            yield self._node(message, label, defined)
             outputs = [name for name in message.output if name]
             taken.update(outputs)
             defined.update(outputs)
 
-    def _node(self, message: Any, label: str, defined: Any, depth: int) -> Node:
+    def _node(self, message: Any, label: str, defined: Set[str]) -> Node:
         where = f"{self.where}: {label}"
         domain = ONNX if message.domain == "ai.onnx" else message.domain
         attributes: dict[str, Any] = {}
         for attribute in message.attribute:
             if attribute.name in attributes:
                 raise damaged(where, f"the attribute {shown(attribute.name)} twice")
-            attributes[attribute.name] = self._value(attribute, defined, depth, where)
+            attributes[attribute.name] = self._value(attribute, defined, where)
         schema, version = None, 0
         overload = getattr(message, "overload", "")
         if (domain, message.op_type, overload) not in self.functions and domain in OPSETS:
@@ -192,7 +188,7 @@ class Reader:
                 version = schema.since_version
                 for name, stated in sorted(schema.attributes.items()):
                     if name not in attributes and stated.default_value.name:
-                        attributes[name] = self._value(stated.default_value, frozenset(), 0, where)
+                        attributes[name] = self._value(stated.default_value, frozenset(), where)
                     elif name not in attributes and stated.required:
                         raise damaged(where, f"no attribute {shown(name)}")
         return Node(
@@ -207,7 +203,7 @@ class Reader:
             message,
         )
 
-    def _value(self, attribute: Any, defined: frozenset[str], depth: int, where: str) -> Any:
+    def _value(self, attribute: Any, defined: Set[str], where: str) -> Any:
         if attribute.ref_attr_name:
             return Reference(attribute.ref_attr_name)
         kind = attribute.type
@@ -220,7 +216,7 @@ class Reader:
         if kind == AttributeProto.TENSOR:
             return to_array(attribute.t, self.beside, where)
         if kind == AttributeProto.GRAPH:
-            return self.graph(attribute.g, frozenset(defined), depth + 1)
+            return self.graph(attribute.g, defined)
         if kind == AttributeProto.FLOATS:
             return tuple(attribute.floats)
         if kind == AttributeProto.INTS:

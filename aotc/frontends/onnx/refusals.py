@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from aotc.errors import finding, refusal
+from aotc.errors import CaptureError, finding, refusal
 from aotc_runtime.errors import AotcError, Finding
 
 LONGEST = 80
@@ -17,18 +15,28 @@ def shown(name: str) -> str:
     return ascii(cut) if not cut.isprintable() else f"'{cut}'"
 
 
-def damaged(where: str, found: str, **words: Any) -> AotcError:
+def damaged(
+    where: str, found: str, *, expected: str = "an ONNX model", hint: str | None = None
+) -> AotcError:
     """AOTC-E843: what the file holds is no model."""
-    return refusal(
-        "AOTC-E843", where, found, expected=words.pop("expected", None) or "an ONNX model", **words
-    )
+    if hint is None:
+        return refusal("AOTC-E843", where, found, expected=expected)
+    return refusal("AOTC-E843", where, found, expected=expected, hint=hint)
 
 
-def lacks(where: str, found: str, **words: Any) -> Finding:
+def lacks(
+    where: str,
+    found: str,
+    *,
+    expected: str | None = None,
+    hint: str = "docs/frontends.md says what is read; export the model without it",
+) -> Finding:
     """AOTC-E844, to be raised with others."""
-    return finding("AOTC-E844", where, found, **words)
+    if expected is None:
+        return finding("AOTC-E844", where, found, hint=hint)
+    return finding("AOTC-E844", where, found, expected=expected, hint=hint)
 
 
-def lacking(where: str, found: str, **words: Any) -> AotcError:
+def lacking(where: str, found: str, **words: str) -> AotcError:
     """AOTC-E844: the model has something that there is no function for."""
-    return refusal("AOTC-E844", where, found, **words)
+    return CaptureError(lacks(where, found, **words))

@@ -55,7 +55,7 @@ def read(
     made: Any, *, x64: bool = False, beside: Mapping[str, bytes] | None = None, **options: Any
 ) -> Model:
     """Read a model, or its bytes."""
-    files = beside or {}
+    files = {} if beside is None else beside
 
     def find(name: str) -> bytes:
         if name not in files:

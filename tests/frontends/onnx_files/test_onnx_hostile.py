@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-frontend` installs it")
 
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, SparseTensorProto, TensorProto, helper
 
 from aotc.frontends.onnx import graphs, wire
 from tests.frontends.onnx_files.making import (
@@ -48,6 +48,14 @@ def external(location: str, offset: str = "0", length: str = "24") -> Any:
     return made
 
 
+def message(number: int, content: bytes) -> bytes:
+    """A field of a message, as protobuf writes it."""
+    length, tag = len(content), bytes([number << 3 | 2])
+    while length >= 128:
+        tag, length = tag + bytes([length & 0x7F | 0x80]), length >> 7
+    return tag + bytes([length]) + content
+
+
 def test_a_model_that_is_not_hostile_is_read_and_computes() -> None:
     assert np.array_equal(run(simple([ADD], w=W), X)["y"], X + W)
 
@@ -79,6 +87,24 @@ def test_what_is_no_model_is_refused(data: bytes) -> None:
     assert codes(refused(data)) == ["AOTC-E843"]
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x08" + b"\xff" * 10 + b"\x01",
+        b"\x08\xff",
+        b"\x3a\x05",
+        b"\x0b",
+        b"\x0d\x00\x00",
+        b"\x3a\x02\x0d\x00\x00\x00\x00",
+        message(2, b"a\xff"),
+    ],
+    ids=["long number", "number", "length", "kind", "field", "field in a message", "text"],
+)
+def test_the_walk_finds_what_is_wrong_without_the_parser(data: bytes) -> None:
+    with pytest.raises(wire.DamagedError):
+        wire.walk(data, ModelProto.DESCRIPTOR)
+
+
 def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,14 +115,6 @@ def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
     error = refused(data)
     assert codes(error) == ["AOTC-E843"]
     assert "fields" in error.findings[0].found
-
-
-def message(number: int, content: bytes) -> bytes:
-    """A field of a message, as protobuf writes it."""
-    length, tag = len(content), bytes([number << 3 | 2])
-    while length >= 128:
-        tag, length = tag + bytes([length & 0x7F | 0x80]), length >> 7
-    return tag + bytes([length]) + content
 
 
 @pytest.mark.parametrize("levels", [20, 1000])
@@ -173,6 +191,7 @@ def test_external_data_beyond_their_file_are_refused(offset: str, length: str) -
         tensor(dims=(1 << 60,), raw_data=bytes(4)),
         tensor(dims=(1 << 60, 1 << 60, 1 << 60), raw_data=bytes(4)),
         tensor(dims=(-1, 3), raw_data=bytes(24)),
+        tensor(dims=(-2, -3), raw_data=bytes(24)),
         tensor(raw_data=bytes(20)),
         tensor(float_data=[1.0] * 5),
         tensor(dims=(1 << 60,)),
@@ -192,6 +211,19 @@ def test_tensors_whose_bytes_are_not_those_of_their_shape_are_refused(wrong: Any
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_tensors_in_forms_that_are_not_read_are_refused() -> None:
+    parts = tensor(raw_data=W.tobytes())
+    parts.segment.begin = 0
+    assert codes(refused(simple([ADD], w=parts))) == ["AOTC-E844"]
+    sparse = SparseTensorProto(dims=[2, 3])
+    made = simple([ADD], w=W)
+    made.graph.sparse_initializer.append(sparse)
+    assert codes(refused(made)) == ["AOTC-E844"]
+    node = helper.make_node("Constant", [], ["y"])
+    node.attribute.append(helper.make_attribute("sparse_value", sparse))
+    assert codes(refused(simple([node]))) == ["AOTC-E844"]
 
 
 def test_texts_as_tensors_are_refused() -> None:
@@ -221,6 +253,58 @@ def test_edges_that_lead_nowhere_and_names_that_are_no_text_are_refused(nodes: l
     error = refused(simple(nodes, w=W))
     assert codes(error) == ["AOTC-E843"]
     assert str(error).isprintable() or "\x1b" not in str(error)
+
+
+def _twice(field: str) -> Any:
+    def change(made: Any) -> None:
+        held = getattr(made.graph, field)
+        held.append(held[0])
+
+    return change
+
+
+def _attribute(**fields: Any) -> Any:
+    def change(made: Any) -> None:
+        made.graph.node[0].attribute.add(**fields)
+
+    return change
+
+
+def _attribute_twice(made: Any) -> None:
+    for _ in range(2):
+        made.graph.node[0].attribute.add(name="a", type=2, i=1)
+
+
+def _function(change: str) -> Any:
+    def apply(made: Any) -> None:
+        made.CopyFrom(doubling(1))
+        if change == "input":
+            made.functions[0].input.append(made.functions[0].input[0])
+        elif change == "output":
+            made.functions[0].output[0] = "nothing"
+        else:
+            made.functions.append(made.functions[0])
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _twice("input"),
+        _twice("initializer"),
+        _attribute(name="a"),
+        _attribute_twice,
+        _function("input"),
+        _function("output"),
+        _function("function"),
+    ],
+    ids=["input", "initializer", "type", "attribute", "parameter", "result", "function"],
+)
+def test_what_is_there_twice_or_lacks_in_a_graph_or_a_function_is_refused(change: Any) -> None:
+    made = simple([ADD], w=W)
+    change(made)
+    assert codes(refused(made)) == ["AOTC-E843"]
 
 
 def bomb(node: Any, **given: Any) -> Any:
