@@ -84,7 +84,9 @@ def test_the_good_file_is_read_and_so_is_one_that_was_packed_anew() -> None:
     assert set(read(GOOD).weights) == set(read(zipped(members())).weights)
 
 
-@pytest.mark.parametrize("length", [0, 3, 22, 100, len(GOOD) // 2, len(GOOD) - 100, len(GOOD) - 1])
+@pytest.mark.parametrize(
+    "length", [0, 3, 4, 10, 22, 100, len(GOOD) // 2, len(GOOD) - 100, len(GOOD) - 1]
+)
 def test_a_truncated_file_is_refused(length: int) -> None:
     assert code(GOOD[:length]) == "AOTC-E843"
 
@@ -389,8 +391,13 @@ def test_a_program_of_very_many_values_is_refused_before_any_is_made(
     assert code(GOOD) == "AOTC-E843"
 
 
-def test_too_many_members_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MEMBERS_MAX", 3)
+@pytest.mark.parametrize("limit", ["MEMBERS_MAX", "DIRECTORY_BYTES_MAX"])
+def test_as_many_members_as_allowed_are_read(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, size, count = archive._directory(GOOD)
+    most = count if limit == "MEMBERS_MAX" else size
+    monkeypatch.setattr(archive, limit, most)
+    assert read(GOOD).weights
+    monkeypatch.setattr(archive, limit, most - 1)
     assert code(GOOD) == "AOTC-E843"
 
 
