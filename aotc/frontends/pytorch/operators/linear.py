@@ -32,7 +32,7 @@ def inner(self: Array, other: Array) -> Array:
     return jnp.inner(self, other)
 
 
-@op("mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
+@op("mm.default", "bmm.default", "mv.default", "dot.default")
 def product(
     self: Array, mat2: Any = None, vec: Any = None, tensor: Any = None, other: Any = None
 ) -> Array:

@@ -174,6 +174,24 @@ def test_an_entry_of_the_directory_that_lies_is_refused(at: int, layout: str, va
     assert code(patched(at, layout, value)) == "AOTC-E843"
 
 
+@pytest.mark.parametrize("at", [4, 6, 8, 10, 12, 16, 20])
+def test_numbers_at_the_end_that_lie_are_refused(at: int) -> None:
+    data = bytearray(zipped(members()))
+    data[len(data) - 22 + at] ^= 1
+    assert code(bytes(data)) == "AOTC-E843"
+
+
+def test_bytes_between_the_directory_and_the_end_are_refused() -> None:
+    data = zipped(members())
+    assert code(data[:-22] + b"hidden" + data[-22:]) == "AOTC-E843"
+
+
+def test_an_end_that_overlaps_the_record_of_64_bits_is_refused() -> None:
+    end = bytearray(b"PK\x05\x06" + bytes(18))
+    end[7:11] = b"PK\x06\x07"
+    assert code(b"PK\x03\x04-" + bytes(end)) == "AOTC-E843"
+
+
 def test_sizes_beyond_the_file_are_refused_also_where_both_are_the_same() -> None:
     data = bytearray(patched(20, "<L", 2**30))
     (start,) = struct.unpack_from("<L", data, len(data) - 6)
