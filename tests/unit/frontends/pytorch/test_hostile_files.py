@@ -186,6 +186,13 @@ def test_bytes_between_the_directory_and_the_end_are_refused() -> None:
     assert code(data[:-22] + b"hidden" + data[-22:]) == "AOTC-E843"
 
 
+def test_an_entry_that_reaches_beyond_the_directory_is_refused() -> None:
+    data = bytearray(zipped(members()))
+    here, count, size = struct.unpack_from("<HHL", data, len(data) - 14)
+    struct.pack_into("<HHL", data, len(data) - 14, here + 1, count + 1, size + 4)
+    assert code(bytes(data[:-22]) + b"PK\x01\x02" + bytes(data[-22:])) == "AOTC-E843"
+
+
 def test_an_end_that_overlaps_the_record_of_64_bits_is_refused() -> None:
     end = bytearray(b"PK\x05\x06" + bytes(18))
     end[7:11] = b"PK\x06\x07"
