@@ -34,6 +34,7 @@ JSON_READERS = (
     "statement",
     "certificate",
     "registry_manifest",
+    "pt2_program",
     "recipe",
     "claim",
     "evidence",

@@ -4,7 +4,9 @@ bundles say that nobody has verified yet, and of files that people hand on.
 
 from __future__ import annotations
 
+import io
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -24,6 +26,8 @@ from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
+from aotc.frontends.protocol import ModelFile
+from aotc.frontends.pytorch.frontend import PyTorch
 from aotc.locations import read_locations
 from aotc.processes import StoppedError
 from aotc.review.reading import Claim
@@ -206,6 +210,28 @@ def target(data: bytes) -> None:
         read_target(path.name, path.parent, "x")
 
 
+PT2 = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files" / "tied.pt2"
+
+
+@cache
+def _members() -> Mapping[str, bytes]:
+    with zipfile.ZipFile(PT2) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def pt2_archive(data: bytes) -> None:
+    PyTorch().read(ModelFile("x.pt2", data, None, lambda _: b"", False))
+
+
+def pt2_program(data: bytes) -> None:
+    """The graph of an archive that is good otherwise."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        for name, member in _members().items():
+            file.writestr(name, data if name.endswith("models/model.json") else member)
+    pt2_archive(made.getvalue())
+
+
 READERS: Mapping[str, Callable[[bytes], object]] = {
     reader.__name__: reader
     for reader in (
@@ -226,5 +252,7 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         host,
         build_manifest,
         target,
+        pt2_archive,
+        pt2_program,
     )
 }

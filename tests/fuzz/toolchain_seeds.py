@@ -29,7 +29,7 @@ from aotc_runtime.schema.manifest import Cost, MeasuredCandidate, Memory, Tuned
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.examine import read_unverified
 
-from .toolchain import DATA, ECDSA, KEY, NAME, TRUSTING
+from .toolchain import DATA, ECDSA, KEY, NAME, PT2, TRUSTING, _members
 
 CODE = b"machine code"
 EXECUTABLE = Executable(
@@ -124,6 +124,10 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "traffic": [*_logs()],
         "host": [_json(host_document(detect_all()))],
         "build_manifest": [MANIFEST],
+        "pt2_archive": [PT2.read_bytes()],
+        "pt2_program": [
+            data for name, data in _members().items() if name.endswith("models/model.json")
+        ],
         "target": [(builtin_folder() / f"{NAME}.toml").read_bytes()],
     }
 

@@ -126,6 +126,8 @@ def as_dtype(value: Any, dtype: Any) -> jax.Array:
     if not is_tensor(value):
         if isinstance(value, float) and category(dtype) == 1:
             value = int(value)
+        if isinstance(value, int) and np.issubdtype(dtype, np.unsignedinteger):
+            value %= 1 << 8 * dtype.itemsize
         return jnp.asarray(value, dtype)
     if category(value.dtype) == 2 and dtype == np.dtype(np.uint8):
         # By way of a signed integer: -1.0 becomes 255, as on the processors that torch runs on.

@@ -62,7 +62,12 @@ def pytorch_image(name: str, size: int = 64, **options: Any) -> None:
 
 
 def settled(model: nn.Module) -> nn.Module:
-    """Statistics of normalization as after some training, not 0 and 1."""
+    """Statistics of normalization as after some training, not 0 and 1; no weight that hides what
+    came before.
+    """
+    for parameter in model.parameters():
+        if not parameter.detach().any():
+            nn.init.normal_(parameter, 0, 0.05)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is not None:
             module.running_mean.normal_(0, 0.1)

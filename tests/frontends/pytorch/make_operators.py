@@ -193,7 +193,6 @@ def own_calls() -> Iterator[Callable[[], Any]]:
         "relu6",
         "sigmoid",
         "silu",
-        "gelu",
         "softplus",
         "hardswish",
         "hardsigmoid",

@@ -65,6 +65,17 @@ AREAS = (
         attacks=True,
     ),
     Area(TOOLCHAIN, ("workshops/remote/seal.py",), ("tests/unit/workshops/remote/test_seal.py",)),
+    Area(
+        TOOLCHAIN,
+        (
+            "frontends/pytorch/archive.py",
+            "frontends/pytorch/plan.py",
+            "frontends/pytorch/results.py",
+            "frontends/pytorch/schema.py",
+            "frontends/pytorch/weights.py",
+        ),
+        ("tests/unit/frontends/pytorch/test_hostile_files.py",),
+    ),
     Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
     Area(
         TOOLCHAIN,

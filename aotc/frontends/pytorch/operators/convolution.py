@@ -156,6 +156,8 @@ def im2col(
     self: Array, kernel_size: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
 ) -> Array:
     """What nn.Unfold does: windows as columns, the channel's elements together."""
+    if 0 in self.shape:
+        raise Unsupported("windows of a tensor without elements")
     batched = self if self.ndim == 4 else self[None]
     made = lax.conv_general_dilated_patches(
         batched,

@@ -87,13 +87,20 @@ def _float_functions() -> None:
 _float_functions()
 
 
+def _sign(x: Array) -> Array:
+    """0 of NaN, as in torch."""
+    if category(x.dtype) in (0, 3):
+        return x if x.dtype == bool else jnp.sign(x)
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
 def _same_dtype() -> None:
     """Functions that leave integers integers."""
     for name, function in {
         "abs": jnp.abs,
         "neg": jnp.negative,
-        "sgn": jnp.sign,
-        "sign": jnp.sign,
+        "sgn": _sign,
+        "sign": _sign,
         "square": jnp.square,
         "relu": lambda x: jnp.maximum(x, 0),
         "relu6": lambda x: jnp.clip(x, 0, 6),

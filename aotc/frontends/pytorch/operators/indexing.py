@@ -178,6 +178,8 @@ def index_put(
 
 
 def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
+    if x.ndim == 0:
+        raise Unsupported("a tensor without axes")
     return (slice(None),) * axis_of(x, dim) + (index.reshape(-1),)
 
 

@@ -27,7 +27,12 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     return made if bias is None else made + bias
 
 
-@op("mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default", "inner.default")
+@op("inner.default")
+def inner(self: Array, other: Array) -> Array:
+    return jnp.inner(self, other)
+
+
+@op("mm.default", "bmm.default", "mv.default", "dot.default")
 def product(
     self: Array, mat2: Any = None, vec: Any = None, tensor: Any = None, other: Any = None
 ) -> Array:

@@ -142,7 +142,10 @@ def ravel(self: Array) -> Array:
 
 @op("squeeze.default", "squeeze.dim", "squeeze.dims", memory=VIEW)
 def squeeze(self: Array, dim: Any = None) -> Array:
-    axes = range(self.ndim) if dim is None else axes_of(self, dim)
+    if dim is None:
+        axes = tuple(range(self.ndim))
+    else:
+        axes = () if not isinstance(dim, int) and not len(dim) else axes_of(self, dim)
     return jnp.squeeze(self, tuple(axis for axis in axes if _is_one(self.shape[axis])))
 
 

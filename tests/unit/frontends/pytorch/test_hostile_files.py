@@ -84,7 +84,9 @@ def test_the_good_file_is_read_and_so_is_one_that_was_packed_anew() -> None:
     assert set(read(GOOD).weights) == set(read(zipped(members())).weights)
 
 
-@pytest.mark.parametrize("length", [0, 3, 22, 100, len(GOOD) // 2, len(GOOD) - 100, len(GOOD) - 1])
+@pytest.mark.parametrize(
+    "length", [0, 3, 4, 10, 22, 100, len(GOOD) // 2, len(GOOD) - 100, len(GOOD) - 1]
+)
 def test_a_truncated_file_is_refused(length: int) -> None:
     assert code(GOOD[:length]) == "AOTC-E843"
 
@@ -170,6 +172,31 @@ def patched(at: int, layout: str, value: int) -> bytes:
 )
 def test_an_entry_of_the_directory_that_lies_is_refused(at: int, layout: str, value: int) -> None:
     assert code(patched(at, layout, value)) == "AOTC-E843"
+
+
+@pytest.mark.parametrize("at", [4, 6, 8, 10, 12, 16, 20])
+def test_numbers_at_the_end_that_lie_are_refused(at: int) -> None:
+    data = bytearray(zipped(members()))
+    data[len(data) - 22 + at] ^= 1
+    assert code(bytes(data)) == "AOTC-E843"
+
+
+def test_bytes_between_the_directory_and_the_end_are_refused() -> None:
+    data = zipped(members())
+    assert code(data[:-22] + b"hidden" + data[-22:]) == "AOTC-E843"
+
+
+def test_an_entry_that_reaches_beyond_the_directory_is_refused() -> None:
+    data = bytearray(zipped(members()))
+    here, count, size = struct.unpack_from("<HHL", data, len(data) - 14)
+    struct.pack_into("<HHL", data, len(data) - 14, here + 1, count + 1, size + 4)
+    assert code(bytes(data[:-22]) + b"PK\x01\x02" + bytes(data[-22:])) == "AOTC-E843"
+
+
+def test_an_end_that_overlaps_the_record_of_64_bits_is_refused() -> None:
+    end = bytearray(b"PK\x05\x06" + bytes(18))
+    end[7:11] = b"PK\x06\x07"
+    assert code(b"PK\x03\x04-" + bytes(end)) == "AOTC-E843"
 
 
 def test_sizes_beyond_the_file_are_refused_also_where_both_are_the_same() -> None:
@@ -389,8 +416,13 @@ def test_a_program_of_very_many_values_is_refused_before_any_is_made(
     assert code(GOOD) == "AOTC-E843"
 
 
-def test_too_many_members_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MEMBERS_MAX", 3)
+@pytest.mark.parametrize("limit", ["MEMBERS_MAX", "DIRECTORY_BYTES_MAX"])
+def test_as_many_members_as_allowed_are_read(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, size, count = archive._directory(GOOD)
+    most = count if limit == "MEMBERS_MAX" else size
+    monkeypatch.setattr(archive, limit, most)
+    assert read(GOOD).weights
+    monkeypatch.setattr(archive, limit, most - 1)
     assert code(GOOD) == "AOTC-E843"
 
 
