@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from unit.runtime.samples import host
 
-from aotc.compat.host_files import read_hosts
+from aotc.compat.host_files import SIZE_BYTES_MAX, read_hosts
 from aotc.errors import UsageError
 from aotc_runtime.formats.host_facts import host_document
 
@@ -82,6 +82,12 @@ def test_every_bad_file_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "no.json").write_bytes(b"\xff{")
     bad = [tmp_path / "gone.json", tmp_path / "no.json", tmp_path / "b", double]
     assert refusals(good, *bad) == [("AOTC-E053", str(path)) for path in bad]
+
+
+def test_a_description_may_be_as_large_as_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(host_document(FACTS)).ljust(SIZE_BYTES_MAX), "utf-8")
+    assert list(read_hosts([path])) == ["a"]
 
 
 @pytest.mark.parametrize("kind", ["a larger file", "no regular file"])

@@ -322,6 +322,7 @@ def test_a_bundle_is_held_to_its_traffic(aotc: Run, folder: Path, built: Path) -
     assert checked["uncovered"][0]["sizes"] == {"batch": 65}
     assert [o["sizes"]["batch"] for o in checked["padded"]] == [9, 30]
     assert aotc(*command).exit_code == 0
+    assert aotc(*command, "--target", "cpu-x86-64-v3").exit_code == 0
     failed = aotc(*command, "--min-coverage", "0.999", "--max-padding", "0.15")
     assert (failed.exit_code, failed.codes) == (9, ["AOTC-E971", "AOTC-E972"])
     assert "batch=9  30 times to batch=64" in failed.stdout

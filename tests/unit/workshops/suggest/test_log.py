@@ -66,6 +66,12 @@ def test_every_form_of_a_log_says_the_same(tmp_path: Path, text: str | bytes) ->
     assert counted(written(tmp_path, text)) == EXPECTED
 
 
+def test_sizes_may_be_as_large_as_a_bundle_holds(tmp_path: Path) -> None:
+    line = '{"batch": 1, "seq": 9223372036854775807}\n'
+    traffic = read_traffic(written(tmp_path, line), "encode", NAMES)
+    assert (traffic.requests, traffic.bad_lines) == (1, 0)
+
+
 def test_blocks_end_where_they_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "BLOCK_BYTES", 64)
     bad = LINES * 20 + "oops\n" + LINES
