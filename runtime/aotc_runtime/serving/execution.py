@@ -73,7 +73,9 @@ class Execution:
                         else:
                             buffer = leaf.claimed() if is_claimed else leaf.buffer()
                     else:
-                        buffer = put(np.ascontiguousarray(leaf), aval)
+                        buffer = put(
+                            np.asarray(leaf, order="C"), aval
+                        )  # which keeps scalars without axes
                     buffers[argument] = buffer
                 arguments.append(buffer)
             else:
