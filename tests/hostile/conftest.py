@@ -18,7 +18,8 @@ from aotc_runtime.schema.facts import HostFacts
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.trust import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
-from tests.engines.conftest import has_iree
+from tests.engines.conftest import ENGINES as OTHERS
+from tests.engines.conftest import has
 
 from .tampering import (
     Documents,
@@ -30,7 +31,9 @@ from .tampering import (
 )
 from .weakening import Arms
 
-ENGINES = ["xla", pytest.param("iree", marks=pytest.mark.iree)] if has_iree() else ["xla"]
+ENGINES = (
+    ["xla", pytest.param("iree", marks=pytest.mark.iree)] if has(OTHERS["iree"][1]) else ["xla"]
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from aotc.errors import refusal
 from aotc.packing.attestations import with_attestations
 from aotc.packing.files import tidy
 from aotc.processes import Processes
@@ -20,12 +21,7 @@ from aotc.signing.certificates import certificate_by
 from aotc.signing.signer import Signer
 from aotc.workshops.certify.environments import Environments
 from aotc.workshops.certify.isolated import Job, Trial, run, runtime_copy
-from aotc_runtime.errors import (
-    Finding,
-    IncompatibleHostError,
-    ResourceError,
-    refusal,
-)
+from aotc_runtime.errors import Finding, IncompatibleHostError, ResourceError
 from aotc_runtime.formats.certificate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label

@@ -34,7 +34,7 @@ def numbers(
     spec = EntryPointSpec(
         function="m:f",
         bind={},
-        inputs={each.path: InputLeaf(shape=each.shape, dtype=each.dtype) for each in tensors},
+        inputs={each.path: InputLeaf(each.shape, each.dtype) for each in tensors},
         static={},
         donate=(),
         profiles=(),

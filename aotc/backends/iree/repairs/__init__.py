@@ -58,7 +58,7 @@ _SECOND: Repairs = {
 def repair(module: Any) -> None:
     """Repair a module in place. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
-        order.require_alone(module)
+        order.number_sorts(module)
         for repairs in (_FIRST, _SECOND):
             for operation in _found(module, repairs):
                 repairs[operation.name](operation)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.backends.iree.repairs.words import UnrepairableError, cloned, like
+from aotc.backends.iree.repairs.words import (
+    BITS,
+    FLOAT_BITS,
+    UnrepairableError,
+    cloned,
+    like,
+    put,
+)
+
+NUMBER = "aotc.number"
+"""The attribute with the number of a sort, until it is repaired."""
 
 
 def composite(operation: Any) -> None:
@@ -24,7 +35,10 @@ def composite(operation: Any) -> None:
 
 
 def sort(operation: Any) -> None:
-    """Let the place decide between equals, since IREE keeps no order of them."""
+    """Let the place decide between equals, since IREE keeps no order of them; sort copies, since it
+    sorts in place: arguments, weights, and what other operations read.
+    """
+    number = ir.IntegerAttr(operation.attributes[NUMBER]).value
     old = operation.regions[0].blocks[0]
     operands, count = list(operation.operands), len(operation.operands)
     dimension = operation.attributes["dimension"]
@@ -37,10 +51,11 @@ def sort(operation: Any) -> None:
             results=[ir.RankedTensorType.get(first.shape, place)],
             attributes={"iota_dimension": dimension},
         ).result
+        copies = [_copy(operation, value, number) for value in (*operands, places)]
         sort = ir.Operation.create(
             "stablehlo.sort",
-            results=[value.type for value in (*operands, places)],
-            operands=[*operands, places],
+            results=[value.type for value in copies],
+            operands=copies,
             attributes={
                 name: operation.attributes[name]
                 for name in ("dimension", "is_stable")
@@ -76,41 +91,49 @@ def _create(name: str, type_: Any, *operands: Any) -> Any:
     return ir.Operation.create(name, results=[type_], operands=operands).result
 
 
-def require_alone(module: Any) -> None:
-    """Raises UnrepairableError for a sort of what is used elsewhere, and for several: IREE sorts in
-    place, and other uses of an array, or of the indices that two sorts share, see the sorted one.
+def _copy(operation: Any, value: Any, number: int) -> Any:
+    """A copy that IREE makes: zeros that only the numbers' bits tell are added, by steps that no
+    other sort shares. It takes out what it sees to be the same as its operand.
     """
-    sorts: list[Any] = []
-    calls: dict[str, list[Any]] = {}
-    places: list[Any] = []
+    tensor = ir.RankedTensorType(value.type)
+    element, given = str(tensor.element_type), str(value.type)
+    if element == "i1":
+        kind = like(given, "i8")
+        begin, bits = f"%b = stablehlo.convert %a0 : ({given}) -> {kind}", 8
+        end = f"""%n = stablehlo.constant dense<0> : {kind}
+        %r = stablehlo.compare NE, %x, %n : ({kind}, {kind}) -> {given}"""
+    elif element in FLOAT_BITS:
+        bits = FLOAT_BITS[element]
+        kind = like(given, f"i{bits}")
+        begin = f"%b = stablehlo.bitcast_convert %a0 : ({given}) -> {kind}"
+        end = f"%r = stablehlo.bitcast_convert %x : ({kind}) -> {given}"
+    elif element in BITS:
+        kind, bits = given, BITS[element]
+        begin = f"%b = stablehlo.reshape %a0 : ({given}) -> {given}"
+        end = f"%r = stablehlo.reshape %x : ({given}) -> {given}"
+    else:
+        raise UnrepairableError(f"stablehlo.sort of {element}")
+    if number >= bits:
+        raise UnrepairableError(f"more than {bits - 1} stablehlo.sort in one program")
+    body = f"""{begin}
+    %c0 = stablehlo.constant dense<{bits - 1}> : {kind}
+    %c1 = stablehlo.constant dense<{number}> : {kind}
+    %s0 = stablehlo.shift_right_logical %b, %c0 : {kind}
+    %s1 = stablehlo.shift_right_logical %s0, %c1 : {kind}
+    %x = stablehlo.xor %b, %s1 : {kind}
+    {end}"""
+    (made,) = put(operation, body, [value], [given])
+    return made
+
+
+def number_sorts(module: Any) -> None:
+    """Give each sort a number from 1, by which its copies differ from those of others."""
+    numbers = itertools.count(1)
 
     def visit(operation: Any) -> Any:
         if operation.name == "stablehlo.sort":
-            sorts.append(operation)
-        elif operation.name == "stablehlo.iota":
-            places.extend(operation.results)
-        elif operation.name == "func.call":
-            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-            calls.setdefault(callee, []).append(operation)
+            kind = ir.IntegerType.get_signless(64)
+            operation.attributes[NUMBER] = ir.IntegerAttr.get(kind, next(numbers))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    if len(sorts) > 1:
-        raise UnrepairableError("several stablehlo.sort in one program")
-    for sort in sorts:
-        values, function = list(sort.operands), sort.parent
-        kinds = {like(str(value.type), "i32") for value in values}
-        if any(str(each.type) in kinds and each not in values for each in places):
-            # They become one with the indices that the repair adds.
-            raise UnrepairableError("stablehlo.sort beside indices of its shape")
-        while True:
-            if any(len(list(value.uses)) > 1 for value in values):
-                raise UnrepairableError("stablehlo.sort of an array that is used elsewhere")
-            while function.name != "func.func":
-                function = function.parent
-            callers = calls.get(ir.StringAttr(function.attributes["sym_name"]).value, [])
-            if len(callers) > 1:
-                raise UnrepairableError("several stablehlo.sort in one program")
-            if not callers:
-                break
-            values, function = list(callers[0].operands), callers[0].parent

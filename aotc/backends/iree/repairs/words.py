@@ -21,7 +21,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 BITS = {f"{sign}i{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 """Of integers."""
 
-_FLOAT_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+FLOAT_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 
 
 class UnrepairableError(Exception):
@@ -127,7 +127,7 @@ def constants(kind: str, **values: str) -> str:
 
 def is_negative(value: str, name: str, kind: str, element: str) -> str:
     """Lines that say whether a float has a sign, be it zero or no number."""
-    bits = like(kind, f"i{_FLOAT_BITS[element]}")
+    bits = like(kind, f"i{FLOAT_BITS[element]}")
     return f"""    {name}_bits = stablehlo.bitcast_convert {value} : ({kind}) -> {bits}
     {name}_none = stablehlo.constant dense<0> : {bits}
     {name} = stablehlo.compare LT, {name}_bits, {name}_none, SIGNED : {pair(bits)}
