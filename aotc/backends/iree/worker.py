@@ -53,7 +53,7 @@ def compile_job(job: Job) -> Result:
         operations = private.operations(module)
         cost = private.module_cost(private.cpu_client(), module)
         require_supported(module)
-        repair(module)
+        repair(module, job.weights)
     except (
         private.XlaError,
         private.MlirError,

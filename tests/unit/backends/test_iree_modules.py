@@ -146,16 +146,27 @@ def test_an_operation_is_put_in_other_words(function: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "copies"),
     [
-        lambda x: (jnp.argsort(x), jnp.argsort(x + 1)),
-        lambda x: (jnp.sort(x), x),
-        lambda x: (jnp.argsort(x), jnp.arange(5) * x.astype(int)),
+        (lambda x: (jnp.argsort(x), jnp.argsort(x + 1)), 6),
+        (lambda x: (jnp.sort(x), x), 2),
+        (lambda x: x.at[1].set(0.0), 1),
+        (lambda x: x + 1, 0),
     ],
 )
-def test_a_sort_of_what_others_use_is_refused(function: object) -> None:
-    with pytest.raises(repairs.UnrepairableError, match=r"stablehlo\.sort"):
-        repairs.repair(module_of(function, jnp.ones(5)))
+def test_what_iree_would_change_in_place_is_copied(function: object, copies: int) -> None:
+    text = repaired(function, jnp.ones(5))
+    assert text.count("stablehlo.xor") == copies
+
+
+def test_what_callers_give_up_and_weights_are_not_copied() -> None:
+    donated = jax.jit(lambda x: x.at[1].set(0.0), donate_argnums=0)
+    lowered = donated.trace(jnp.ones(5)).lower(lowering_platforms=("cpu",))
+    module = private.read_artifact(portable(lowered.compiler_ir("stablehlo")).artifact)
+    repairs.repair(module)
+    weights = module_of(lambda x: x.at[1].set(0.0), jnp.ones(5))
+    repairs.repair(weights, weights=(0,))
+    assert "stablehlo.xor" not in str(module) + str(weights)
 
 
 def test_products_of_small_floats_are_summed_in_float32() -> None:

@@ -6,7 +6,7 @@ plain JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -55,13 +55,18 @@ _SECOND: Repairs = {
 }
 
 
-def repair(module: Any) -> None:
-    """Repair a module in place. Raises UnrepairableError."""
+def repair(module: Any, weights: Collection[int] = ()) -> None:
+    """Repair a module in place. weights: places of bound parameters. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
+        order.keep_arguments(module, weights)
+        _put_in_other_words(module, _FIRST)
         order.number_sorts(module)
-        for repairs in (_FIRST, _SECOND):
-            for operation in _found(module, repairs):
-                repairs[operation.name](operation)
+        _put_in_other_words(module, _SECOND)
+
+
+def _put_in_other_words(module: Any, repairs: Repairs) -> None:
+    for operation in _found(module, repairs):
+        repairs[operation.name](operation)
 
 
 def _found(module: Any, repairs: Repairs) -> list[Any]:

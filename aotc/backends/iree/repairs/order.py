@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -15,6 +16,12 @@ from aotc.backends.iree.repairs.words import (
     like,
     put,
 )
+
+WRITING = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
+"""Operations whose result IREE may write over their operand."""
+
+DONATED = ("tf.aliasing_output", "jax.buffer_donor")
+"""Attributes of arguments that their callers give up."""
 
 NUMBER = "aotc.number"
 """The attribute with the number of a sort, until it is repaired."""
@@ -112,7 +119,7 @@ def _copy(operation: Any, value: Any, number: int) -> Any:
         begin = f"%b = stablehlo.reshape %a0 : ({given}) -> {given}"
         end = f"%r = stablehlo.reshape %x : ({given}) -> {given}"
     else:
-        raise UnrepairableError(f"stablehlo.sort of {element}")
+        raise UnrepairableError(f"a copy of {element}, which IREE would write to")
     if number >= bits:
         raise UnrepairableError(f"more than {bits - 1} stablehlo.sort in one program")
     body = f"""{begin}
@@ -126,8 +133,81 @@ def _copy(operation: Any, value: Any, number: int) -> Any:
     return made
 
 
+def _separated(module: Any) -> bool:
+    """Give the second caller of a function that sorts a function of its own, if there is one."""
+    functions: dict[str, Any] = {}
+    sorting: set[str] = set()
+    calls: list[tuple[Any, str, str]] = []
+    for function in module.body.operations:
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        functions[name] = function.operation
+
+        def visit(operation: Any, name: str = name) -> Any:
+            if operation.name == "stablehlo.sort":
+                sorting.add(name)
+            elif operation.name == "func.call":
+                callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+                calls.append((operation, name, callee))
+            return ir.WalkResult.ADVANCE
+
+        function.operation.walk(visit)
+    for _ in functions:
+        sorting |= {caller for _, caller, callee in calls if callee in sorting}
+    known: set[str] = set()
+    for call, _, callee in calls:
+        if callee in sorting and callee in known:
+            copy = functions[callee].clone(ip=ir.InsertionPoint(module.body))
+            name = f"{callee}.{len(functions)}"
+            copy.attributes["sym_name"] = ir.StringAttr.get(name)
+            call.attributes["callee"] = ir.FlatSymbolRefAttr.get(name)
+            return True
+        known.add(callee)
+    return False
+
+
+def keep_arguments(module: Any, weights: Collection[int]) -> None:
+    """Let the module update copies of its arguments, but for those that callers give up: IREE
+    writes what a scatter or an update changes into the argument itself, if nothing else reads it.
+
+    weights: places of parameters that IREE holds as globals, which it does not write to.
+    """
+    written: set[str] = set()
+
+    def visit(operation: Any) -> Any:
+        if operation.name in WRITING:
+            # Scatters of complex numbers are refused.
+            kinds = {str(_element(value)) for value in operation.operands}
+            is_scatter = operation.name == "stablehlo.scatter"
+            written.update(k for k in kinds if not (is_scatter and "complex" in k))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    main = ir.SymbolTable(module.operation)["main"]
+    block = main.regions[0].blocks[0]
+    attributes = (
+        [*ir.ArrayAttr(main.attributes["arg_attrs"])] if "arg_attrs" in main.attributes else []
+    )
+    for place, value in enumerate(block.arguments):
+        known = ir.DictAttr(attributes[place]) if attributes else ()
+        given_up = any(name in known for name in DONATED)
+        if place in weights or given_up or str(_element(value)) not in written:
+            continue
+        readers = [(use.owner, use.operand_number) for use in value.uses]
+        copy = _copy(block.operations[0], value, 1)
+        for reader, number in readers:
+            reader.operands[number] = copy
+
+
+def _element(value: Any) -> Any:
+    return ir.RankedTensorType(value.type).element_type
+
+
 def number_sorts(module: Any) -> None:
-    """Give each sort a number from 1, by which its copies differ from those of others."""
+    """Give each sort a number from 1, by which its copies differ from those of others; a function
+    with a sort in it that several call becomes one for each of them.
+    """
+    while _separated(module):
+        pass
     numbers = itertools.count(1)
 
     def visit(operation: Any) -> Any:

@@ -1,0 +1,85 @@
+"""IREE sorts, scatters and updates in place: nobody else may see it, within a program or after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from aotc.backends.iree.compile import IreeBackend
+from aotc.backends.targets import read_target
+from aotc.lowering.stablehlo import portable
+from aotc.pipeline.engines import candidates
+from aotc.stages import CompileJob
+from aotc_runtime.digest import sha256
+from aotc_runtime.engines.device import Aval, Stored
+from aotc_runtime.engines.iree import engine
+from aotc_runtime.verification.verify import VerifiedBlob
+
+X = np.random.default_rng(0).normal(size=37).astype(np.float32)
+ROWS = X[:36].reshape(4, 9)
+PLACES = np.arange(37, dtype=np.int32)
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "an argument": (jnp.sort, (X,)),
+    "rows of an argument": (jnp.sort, (ROWS,)),
+    "columns of an argument": (lambda x: jnp.sort(x, axis=0), (ROWS,)),
+    "the largest": (lambda x: lax.top_k(x, 5), (X,)),
+    "two arguments": (lambda x, y: (jnp.argsort(x), jnp.argsort(y)), (X, X[::-1].copy())),
+    "one twice": (lambda x: (jnp.sort(x), jnp.argsort(-x), jnp.argsort(x)), (X,)),
+    "what is returned too": (lambda x: (lambda z: (jnp.sort(z), z))(x * 2), (X,)),
+    "keys and values": (lambda x, y: lax.sort_key_val(x, y), (X, PLACES)),
+    "beside indices": (lambda x: (jnp.argsort(x), jnp.arange(37) * 2, jnp.arange(37)), (X,)),
+    "in a loop": (
+        lambda x: lax.fori_loop(0, 3, lambda _, c: jnp.sort(c) + jnp.flip(c), x),
+        (np.round(X),),
+    ),
+    "in a branch": (lambda x: lax.cond(x[0] > 0, jnp.sort, lambda v: v, x) + x, (X,)),
+    "five": (lambda x: [jnp.sort(x + i) for i in range(5)], (np.round(X),)),
+    "a constant": (lambda x: jnp.sort(jnp.asarray(PLACES)[::-1]) + x, (PLACES,)),
+    "booleans": (lambda x: (jnp.argsort(x), jnp.sort(x), x), (X > 0,)),
+    "bytes": (lambda x: (jnp.argsort(x), jnp.sort(x), x), ((X * 50).astype(np.int8),)),
+    "set at a constant": (lambda x: x.at[3].set(7.0), (X,)),
+    "set at places": (lambda x, i: x.at[i].set(7.0), (X, PLACES[3:6])),
+    "added at places": (lambda x, i: x.at[i].add(7.0), (X, PLACES[3:6])),
+    "added to rows": (lambda x, i: x.at[i].add(1.0), (ROWS, PLACES[1:3])),
+    "the larger at places": (lambda x, i: x.at[i].max(0.5), (X, PLACES[3:6])),
+    "updated": (
+        lambda x, i: lax.dynamic_update_slice(x, jnp.ones(3), (i,)),
+        (X, np.asarray(5, np.int32)),
+    ),
+    "updated twice": (
+        lambda x, i: (lax.dynamic_update_slice(x, jnp.ones(3), (i,)), x.at[i].set(0.0)),
+        (X, np.asarray(5, np.int32)),
+    ),
+    "updated in a loop": (lambda x: lax.fori_loop(0, 3, lambda i, c: c.at[i].add(c[i]), x), (X,)),
+    "halves": (lambda x: (jnp.argsort(x), jnp.sort(x), x), (X.astype(np.float16),)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_neither_arguments_change_nor_what_others_read(name: str) -> None:
+    function, inputs = PROGRAMS[name]
+    expected = [np.asarray(each) for each in jax.tree.leaves(jax.jit(function)(*inputs))]
+    lowered = jax.jit(function, keep_unused=True).trace(*inputs)
+    module = portable(lowered.lower(lowering_platforms=("cpu",)).compiler_ir("stablehlo"))
+    (target,) = candidates(read_target("cpu-x86-64-v3", Path()), ["iree"], "here")
+    made = IreeBackend().compile(CompileJob("sorts", module, target))
+    device = engine.start("iree", None, None)
+    avals = [Aval(array.shape, array.dtype) for array in expected]
+    blob = VerifiedBlob(sha256(made.serialized), memoryview(made.serialized))
+    (executable,) = device.deserialize([Stored(blob, avals, name)], (0,), ())
+    kinds = [Aval(array.shape, array.dtype) for array in inputs]
+    buffers = [device.put(array, kind) for array, kind in zip(inputs, kinds, strict=True)]
+    for _ in range(2):
+        given = device.execute(executable, buffers)
+        for buffer, aval, wanted in zip(given, avals, expected, strict=True):
+            np.testing.assert_array_equal(device.to_numpy(buffer, aval), wanted)
+        for buffer, kind, passed in zip(buffers, kinds, inputs, strict=True):
+            np.testing.assert_array_equal(device.to_numpy(buffer, kind), passed)
