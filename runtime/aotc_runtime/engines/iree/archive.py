@@ -2,7 +2,8 @@
 which a few bytes were changed IREE 3.13.0 loaded some, and some ended the process.
 
 Its compiler writes an archive (ZIP64, nothing compressed; PKWARE's APPNOTE, 4.3): `module.fb`, the
-virtual machine's code, and perhaps a library for the processor, whose name ends in `.so`.
+virtual machine's code, and perhaps large constants, whose names end in `.bin`, and a library for
+the processor, whose name ends in `.so`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-MODULE, LIBRARY = b"module.fb", b".so"
+MODULE, CONSTANTS, LIBRARY = b"module.fb", b".bin", b".so"
 
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """By the system's name of an architecture, the number that ELF has for it."""
@@ -32,7 +33,7 @@ def require_module(data: memoryview, architecture: str) -> None:
         raise ValueError("no module of IREE")
     try:
         members = list(_members(data))
-        others = [name for name, _ in members if not name.endswith(LIBRARY)]
+        others = [name for name, _ in members if not name.endswith((CONSTANTS, LIBRARY))]
         found = {_ELF.unpack_from(code) for name, code in members if name.endswith(LIBRARY)}
     except (struct.error, OverflowError) as error:
         raise ValueError("a module that is cut") from error

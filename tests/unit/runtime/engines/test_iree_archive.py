@@ -70,6 +70,12 @@ def test_a_whole_module_is_taken_where_its_code_runs(architecture: str, machine:
     assert refused(data, architecture) == ""
 
 
+def test_a_module_may_have_large_constants_beside_its_code() -> None:
+    members = [("module.fb", CODE), ("_const.bin", bytes(80)), ("a.so", library())]
+    assert refused(module(members)) == ""
+    assert refused(module(members[1:])) == "an archive that is no module"
+
+
 def test_a_module_without_code_for_a_processor_is_taken_anywhere() -> None:
     assert refused(module([("module.fb", CODE)]), "riscv64") == ""
 
