@@ -13,6 +13,7 @@ from aotc.backends.iree.repairs.words import (
     FLOAT_BITS,
     UnrepairableError,
     cloned,
+    kind_of,
     like,
     put,
 )
@@ -102,8 +103,7 @@ def _copy(operation: Any, value: Any, number: int) -> Any:
     """A copy that IREE makes: zeros that only the numbers' bits tell are added, by steps that no
     other sort shares. It takes out what it sees to be the same as its operand.
     """
-    tensor = ir.RankedTensorType(value.type)
-    element, given = str(tensor.element_type), str(value.type)
+    given, element = kind_of(value)
     if element == "i1":
         kind = like(given, "i8")
         begin, bits = f"%b = stablehlo.convert %a0 : ({given}) -> {kind}", 8
@@ -176,7 +176,7 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
     def visit(operation: Any) -> Any:
         if operation.name in WRITING:
             # Scatters of complex numbers are refused.
-            kinds = {str(_element(value)) for value in operation.operands}
+            kinds = {kind_of(value)[1] for value in operation.operands}
             is_scatter = operation.name == "stablehlo.scatter"
             written.update(k for k in kinds if not (is_scatter and "complex" in k))
         return ir.WalkResult.ADVANCE
@@ -190,16 +190,12 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
     for place, value in enumerate(block.arguments):
         known = ir.DictAttr(attributes[place]) if attributes else ()
         given_up = any(name in known for name in DONATED)
-        if place in weights or given_up or str(_element(value)) not in written:
+        if place in weights or given_up or kind_of(value)[1] not in written:
             continue
         readers = [(use.owner, use.operand_number) for use in value.uses]
         copy = _copy(block.operations[0], value, 1)
         for reader, number in readers:
             reader.operands[number] = copy
-
-
-def _element(value: Any) -> Any:
-    return ir.RankedTensorType(value.type).element_type
 
 
 def number_sorts(module: Any) -> None:
