@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc_runtime.engines.device import DEVICES_MAX
+from aotc_runtime.engines.device import DEVICES_MAX, Device
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.schema.manifest import Target, engine_name
 
@@ -53,4 +53,26 @@ def no_engine(target: Target, group: str) -> AotcError:
         "none installed",
         expected=f"the engine {engine_name(target)}, which runs executables for {target.platform}",
         hint=f"install the package that brings it (an entry point of {group})",
+    )
+
+
+def other_platform(platform: str, known: str) -> AotcError:
+    """AOTC-E758 for a platform of an engine that has the processor alone, under the known name."""
+    return refusal(
+        "AOTC-E758",
+        platform,
+        "none that this runtime can start",
+        expected=f"the platform {known}, which is this host's processor",
+        hint="update aotc-runtime, or load a bundle for processors",
+    )
+
+
+def other_threads(device: Device, threads: int) -> AotcError:
+    """AOTC-E552 for a number of threads with which an engine was not started."""
+    return refusal(
+        "AOTC-E552",
+        "load",
+        f"{device.threads}, with which {device.engine} was started in this process",
+        expected=f"{threads} threads for {device.engine}",
+        hint="pass `threads` to the first load of the process",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
+from aotc_runtime.engines.asked import other_platform, other_threads
 from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.iree.device import IreeDevice
 from aotc_runtime.engines.iree.names import IREE, RUNTIME
@@ -38,24 +39,12 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     """
     global _device
     if platform != IREE:
-        raise refusal(
-            "AOTC-E758",
-            platform,
-            "none that this runtime can start",
-            expected=f"the platform {IREE}, which is this host's processor",
-            hint="update aotc-runtime, or load a bundle for processors",
-        )
+        raise other_platform(platform, IREE)
     with _lock:
         if _device is None:
             _device = _started(threads)
     if threads is not None and threads != _device.threads:
-        raise refusal(
-            "AOTC-E552",
-            "load",
-            f"{_device.threads}, with which IREE was started in this process",
-            expected=f"{threads} threads for IREE",
-            hint="pass `threads` to the first load of the process",
-        )
+        raise other_threads(_device, threads)
     _device.require_unforked()
     return _device
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import threading
 
+from aotc_runtime.engines.asked import other_platform, other_threads
 from aotc_runtime.engines.device import Device
 from aotc_runtime.engines.onnxruntime.device import OnnxDevice
 from aotc_runtime.engines.onnxruntime.names import ENGINE, RUNTIME
@@ -40,24 +41,12 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     """
     global _device
     if platform != ENGINE:
-        raise refusal(
-            "AOTC-E758",
-            platform,
-            "none that this runtime can start",
-            expected=f"the platform {ENGINE}, which is this host's processor",
-            hint="update aotc-runtime, or load a bundle for processors",
-        )
+        raise other_platform(platform, ENGINE)
     with _lock:
         if _device is None:
             _device = _started(threads)
     if threads is not None and threads != _device.threads:
-        raise refusal(
-            "AOTC-E552",
-            "load",
-            f"{_device.threads}, with which ONNX Runtime was started in this process",
-            expected=f"{threads} threads for ONNX Runtime",
-            hint="pass `threads` to the first load of the process",
-        )
+        raise other_threads(_device, threads)
     _device.require_unforked()
     return _device
 
