@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-torch | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-torch | test-keras | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -23,6 +23,8 @@ CERTIFY := out/certify
 BROWSER := out/browser
 PROGRAMS := out/programs
 TORCH := out/torch
+KERAS := out/keras
+TENSORFLOW := out/tensorflow
 T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
@@ -207,4 +209,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-torch test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
+.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-torch test-keras test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
