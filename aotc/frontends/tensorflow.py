@@ -56,6 +56,7 @@ class _Module(Struct, forbid_unknown_fields=True):
 class _Document(Struct, forbid_unknown_fields=True):
     format: int
     tensorflow: str
+    saved_model: str
     signature: str
     inputs: list[_Input]
     outputs: list[str]
@@ -108,6 +109,7 @@ class TensorFlowFrontend:
             producer={
                 "framework": "TensorFlow",
                 "tensorflow": document.tensorflow[:100],
+                "saved_model": document.saved_model[:100],
                 "signature": document.signature[:200],
                 "converter": f"TensorFlow {document.tensorflow[:100]}, XLA's StableHLO",
             },
@@ -124,9 +126,13 @@ def _document(archive: Archive) -> _Document:
     if found.format != FORMAT:
         raise Damaged(f"format {FORMAT}", f"format {found.format}")
     arrays: list[_Input | _Weight] = [*found.inputs, *found.weights]
-    names = [*(each.name for each in arrays), *found.outputs, found.tensorflow, found.signature]
-    if unfit := next((each for each in names if not each or not each.isprintable()), None):
-        raise Damaged("printable names", ascii(unfit)[:200])
+    names = [each.name for each in arrays] + found.outputs
+    names += [found.tensorflow, found.saved_model, found.signature]
+    axes = [axis for each in found.inputs for axis in each.shape if isinstance(axis, str)]
+    unfit = [name for name in names if not name or not name.isprintable()]
+    unfit += [axis for axis in axes if not axis.isidentifier()]
+    if unfit:
+        raise Damaged("printable names", ascii(unfit[0])[:200])
     for each in arrays:
         sizes = [size for size in each.shape if isinstance(size, int)]
         if each.dtype not in _DTYPES or len(each.shape) > DIMENSIONS_MAX or min([*sizes, 0]) < 0:
