@@ -66,8 +66,8 @@ def import_signature(
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
         status, said = _run([str(python), "-I", str(EXPORTER), str(folder)], folder)
         if (folder / "refused.json").exists():
-            found = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
-            raise CaptureError(*(finding("AOTC-E844", str(saved_model), each) for each in found))
+            refused = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
+            raise CaptureError(*(finding("AOTC-E844", str(saved_model), each) for each in refused))
         if status or not (folder / "model.tfhlo").exists():
             raise refusal(
                 "AOTC-E843",
