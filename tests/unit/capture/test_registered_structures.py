@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.experimental import checkify
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
 
 from aotc.capture import tree
@@ -194,10 +195,34 @@ def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
     assert (found.high, found.low) == ("first", "second")
 
 
+def test_a_named_tuple_registered_by_names_of_its_own_has_those() -> None:
+    described = tree.describe(numbered(Renamed(0, 0)), itertools.count(), "f result")
+    assert described.fields == ("first", "second")  # type: ignore[union-attr]
+
+
 def test_only_children_of_a_registered_named_tuple_are_recorded() -> None:
     described = tree.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
     assert isinstance(described, RecordNode)
     assert described.fields == ("packed",)
+
+
+def test_what_checkify_returns_is_a_record_of_its_errors() -> None:
+    def checked(x: Any) -> Any:
+        checkify.check(x > 0, "negative")
+        return x
+
+    error = jax.eval_shape(checkify.checkify(checked), np.float32(1))[0]
+    described = tree.describe(error, itertools.count(), "f result")
+    assert isinstance(described, RecordNode)
+    assert [type(item) for item in described.items] == [RecordNode] * len(described.items)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "is_number"),
+    [(True, True), (1, True), (1.5, True), (1j, True), (np.float32(1), False), (np.ones(2), False)],
+)
+def test_pythons_own_numbers_are_told_from_arrays(leaf: Any, is_number: bool) -> None:
+    assert tree.is_number(leaf) is is_number
 
 
 def test_an_ordinary_named_tuple_stays_one() -> None:
@@ -235,6 +260,34 @@ jax.tree_util.register_pytree_node(
 )
 
 
+class Growing:
+    """Flattens to one child more each time."""
+
+    counts: Iterator[int] = itertools.count(1)
+
+    def __init__(self, *items: Any) -> None:
+        self.item = items[0]
+
+
+jax.tree_util.register_pytree_node(
+    Growing, lambda v: ([v.item] * next(Growing.counts), None), lambda _, c: Growing(*c)
+)
+
+
+class Renamed(NamedTuple):
+    """Registered by names that its fields do not have."""
+
+    low: Any
+    high: Any
+
+
+jax.tree_util.register_pytree_with_keys(
+    Renamed,
+    lambda v: ((*zip((GetAttrKey("first"), GetAttrKey("second")), v, strict=True),), None),
+    lambda _, c: Renamed(*c),
+)
+
+
 class Doubled(NamedTuple("Doubled", [("low", Any), ("high", Any)])):
     """An ordinary named tuple to jax, with a property in place of a field."""
 
@@ -269,12 +322,13 @@ for map_ in (IntMap, TextMap):
         (OrderedDict([(1, 0), ("1", 0)]), "1, 1"),
         (Logarithm(0), "an attribute that is something else"),
         (Fickle(0, 0, 0), "leaves in another order, one level at a time"),
+        (Growing(0), "leaves in another order, one level at a time"),
         (Doubled(0, 0), "an attribute that is something else"),
         (TextMap({"1": 0, "0": 0}), "an attribute that is something else"),
         ({1: 0, 2**64: 0}, "the key 18446744073709551616 of type int"),
     ],
     ids=[
-        *("tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle"),
+        *("tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle", "growing"),
         *("doubled", "map", "one of two"),
     ],
 )
