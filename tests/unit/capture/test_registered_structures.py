@@ -200,6 +200,11 @@ def test_a_named_tuple_registered_by_names_of_its_own_has_those() -> None:
     assert described.fields == ("first", "second")  # type: ignore[union-attr]
 
 
+def test_children_whose_fields_cannot_be_found_out_are_numbered() -> None:
+    described = tree.describe(numbered(Summed(0, 0)), itertools.count(), "f result")
+    assert described.fields == ("0", "1")  # type: ignore[union-attr]
+
+
 def test_only_children_of_a_registered_named_tuple_are_recorded() -> None:
     described = tree.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
     assert isinstance(described, RecordNode)
@@ -285,6 +290,18 @@ jax.tree_util.register_pytree_with_keys(
     Renamed,
     lambda v: ((*zip((GetAttrKey("first"), GetAttrKey("second")), v, strict=True),), None),
     lambda _, c: Renamed(*c),
+)
+
+
+class Summed(NamedTuple):
+    """Registered without names, as children that it computes with when it is put together."""
+
+    low: Any
+    high: Any
+
+
+jax.tree_util.register_pytree_node(
+    Summed, lambda v: ((v.high, v.low), None), lambda _, c: Summed(c[1] + 0, c[0] + 0)
 )
 
 
