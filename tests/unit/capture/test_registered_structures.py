@@ -265,6 +265,36 @@ jax.tree_util.register_pytree_node(
 )
 
 
+class Swapped:
+    """Registered under each other's names."""
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = low, high
+
+
+jax.tree_util.register_pytree_with_keys(
+    Swapped,
+    lambda v: (((GetAttrKey("low"), v.high), (GetAttrKey("high"), v.low)), None),
+    lambda _, c: Swapped(c[1], c[0]),
+)
+
+
+class Wider:
+    """Registered under a name that holds the child and something else."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = (item, 0)
+
+
+jax.tree_util.register_pytree_with_keys(
+    Wider, lambda v: (((GetAttrKey("item"), v.item[0]),), None), lambda _, c: Wider(c[0])
+)
+
+
+class Text(str):
+    """A string to Python, which sorts among others; another key to a dict's users it is not."""
+
+
 class Growing:
     """Flattens to one child more each time."""
 
@@ -340,13 +370,16 @@ for map_ in (IntMap, TextMap):
         (Logarithm(0), "an attribute that is something else"),
         (Fickle(0, 0, 0), "leaves in another order, one level at a time"),
         (Growing(0), "leaves in another order, one level at a time"),
+        (Swapped(0, 0), "an attribute that is something else"),
+        (Wider(0), "an attribute that is something else"),
+        ({"a": 0, Text("b"): 0}, "the key 'b' of type Text"),
         (Doubled(0, 0), "an attribute that is something else"),
         (TextMap({"1": 0, "0": 0}), "an attribute that is something else"),
         ({1: 0, 2**64: 0}, "the key 18446744073709551616 of type int"),
     ],
     ids=[
         *("tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle", "growing"),
-        *("doubled", "map", "one of two"),
+        *("swapped", "wider", "text", "doubled", "map", "one of two"),
     ],
 )
 def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, found: str) -> None:
@@ -355,6 +388,34 @@ def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, foun
     with pytest.raises(CaptureError, match="AOTC-E833") as refused:
         tree.describe(jax.tree.unflatten(treedef, arrays), itertools.count(), "f result")
     assert found in refused.value.findings[0].found
+
+
+def test_a_property_that_computes_is_refused_where_it_cannot_compute() -> None:
+    structure = Logarithm(jax.ShapeDtypeStruct((2,), np.float32))
+    with pytest.raises(CaptureError, match="AOTC-E833"):
+        tree.describe(structure, itertools.count(), "f result")
+
+
+def test_leaves_of_one_path_are_refused() -> None:
+    tree.check_paths({"a": {"b": 0}, "b": 0}, "f x")
+    with pytest.raises(CaptureError) as refused:
+        tree.check_paths({"a/b": 0, "a": {"b": 0}}, "f x")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where, finding.found) == ("AOTC-E833", "f x", "a/b, 2 times")
+
+
+@pytest.mark.parametrize(
+    ("leaf", "dtype", "weak_type"),
+    [
+        (1.5, np.float32, True),
+        (np.ones((), np.int32), np.int32, False),
+        (jax.ShapeDtypeStruct((), np.int32, weak_type=True), np.int32, True),
+    ],
+    ids=["number", "array", "shape"],
+)
+def test_leaves_are_typed_as_jit_takes_them(leaf: Any, dtype: Any, weak_type: bool) -> None:
+    found = tree.abstract(leaf)
+    assert (found.shape, found.dtype, found.weak_type) == ((), dtype, weak_type)
 
 
 @pytest.mark.parametrize(
