@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from msgspec import DecodeError, Struct, json
+from msgspec import Struct, json
 
 from aotc.errors import finding, raise_if, refusal
 from aotc.frontends.archive import Archive, Damaged, damaged, read_archive
@@ -20,7 +20,7 @@ from aotc.frontends.stablehlo import Called, read_module
 from aotc_runtime.errors import AotcError
 
 FORMAT = 1
-"""As `aotc.workshops.tensorflow.exporter` writes it."""
+"""Of the documents that the import writes."""
 
 DOCUMENT = "model.json"
 DIMENSIONS_MAX = 64
@@ -119,7 +119,7 @@ class TensorFlowFrontend:
 def _document(archive: Archive) -> _Document:
     try:
         found = json.decode(bytes(archive.read(DOCUMENT)), type=_Document)
-    except (DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
         raise Damaged(
             f"{DOCUMENT} as aotc import-tensorflow writes it", str(error)[:200]
         ) from error

@@ -7,9 +7,11 @@ exported.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
+import signal
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,9 @@ import tensorflow as tf
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 FORMAT = 1
+
+PR_SET_PDEATHSIG = 1
+"""Of <sys/prctl.h>."""
 
 BATCH = "batch"
 
@@ -288,5 +293,13 @@ def _cause(error: Exception) -> str:
     return (told or lines or [type(error).__name__])[0][:300]
 
 
+def _end_with_parent() -> None:
+    """Have this process killed when the one that started it ends (prctl(2)), on Linux."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    _end_with_parent()
     main(Path(sys.argv[1]))
