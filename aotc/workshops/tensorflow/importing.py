@@ -64,7 +64,7 @@ def import_signature(
     }
     with temporary_folder(Path(tempfile.gettempdir()), "aotc-tensorflow-", "") as folder:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        status, said = _run([str(python), "-I", str(EXPORTER), str(folder)], folder)
+        status, said = _run([str(python.absolute()), "-I", str(EXPORTER), str(folder)], folder)
         if (folder / "refused.json").exists():
             refused = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
             raise CaptureError(*(finding("AOTC-E844", str(saved_model), each) for each in refused))
