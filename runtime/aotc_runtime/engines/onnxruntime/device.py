@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored
 from aotc_runtime.engines.onnxruntime import names, reading
 from aotc_runtime.errors import AotcError, refusal
@@ -68,7 +69,7 @@ class OnnxExecutable:
     def __init__(self, model: bytes, graph: reading.Graph, where: str) -> None:
         self.model, self.where = model, where
         self.needs, self.pooled = graph.weights, graph.pooled
-        self.results = [names.result(place) for place in range(len(graph.results))]
+        self.results = [graph_names.result(place) for place in range(len(graph.results))]
         self.bound: dict[tuple[int, ...], Bound] = {}
 
 
@@ -112,7 +113,7 @@ class OnnxDevice(Device):
         weights = [(i, each) for i, each in enumerate(arguments) if type(each) is Weight]
         bound = self._session(executable, weights)
         feeds = {
-            names.given(place): each
+            graph_names.given(place): each
             for place, each in enumerate(arguments)
             if type(each) is not Weight
         }
@@ -136,7 +137,7 @@ class OnnxDevice(Device):
         wrap, results = value.ortvalue_from_numpy, executable.results
         # Going through what a call gives as an iterator takes longer than a small call.
         numbers = range(len(results))
-        keys = [names.given(len(weights) + number) for number in range(len(inputs))]
+        keys = [graph_names.given(len(weights) + number) for number in range(len(inputs))]
         if len(inputs) == 1 and inputs[0].dtype.name not in _BITS:
             (key,) = keys
 
@@ -192,7 +193,7 @@ class OnnxDevice(Device):
         lacking = [place for place in executable.needs if place not in weights]
         if lacking:
             raise _not_loaded(executable.where, f"a graph with a weight {lacking[0]} of its own")
-        outside = [names.weight(place) for place in executable.needs]
+        outside = [graph_names.weight(place) for place in executable.needs]
         make = self._package.OrtValue.ortvalue_from_numpy
         values = [make(weights[place].array) for place in executable.needs]
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.backends.onnx.program import DTYPES, Array
+from aotc.backends.onnx_graphs.program import DTYPES, Array
 
 END = 2**63 - 1
 """An end of `Slice` beyond every axis."""

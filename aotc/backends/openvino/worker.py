@@ -1,0 +1,50 @@
+"""`python -m aotc.backends.openvino.worker`: compile the module of a job. Uses jaxlib, which reads
+the module, onnx, which writes the graph, and openvino, which turns it into its own format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from aotc.backends.onnx_graphs import work
+from aotc.backends.onnx_graphs.job import Job
+from aotc.backends.results import Result
+from aotc.evidence import OPENVINO
+from aotc_runtime.engines.openvino.engine import package
+from aotc_runtime.engines.openvino.names import POOLED, SINGLE
+
+_WORDS_MAX = 300
+
+
+def compile_job(job: Job) -> Result:
+    """Translate the module and turn the graph into OpenVINO's own."""
+    return work.compile_job(job, OPENVINO, _taken)
+
+
+def _taken(made: work.Translated) -> work.Taken:
+    from aotc.backends.onnx_graphs.model import model_of
+    from aotc.backends.onnx_graphs.program import UnsupportedError
+    from aotc.backends.openvino.exact import require_exact
+
+    require_exact(made.program, made.graph)
+    openvino = package()
+    try:
+        model = openvino.Core().read_model(model_of(made.graph).SerializeToString(), b"")
+    except Exception as error:
+        raise UnsupportedError(str(error)[-_WORDS_MAX:]) from error
+    with TemporaryDirectory() as folder:
+        xml, constants = Path(folder, "graph.xml"), Path(folder, "graph.bin")
+        openvino.serialize(model, xml, constants)
+        text = xml.read_bytes()
+        begin = POOLED if made.pooled else SINGLE
+        serialized = begin + len(text).to_bytes(8, "little") + text + constants.read_bytes()
+    kinds = Counter(node.get_type_name() for node in model.get_ordered_ops())
+    return work.Taken(serialized, dict(sorted(kinds.items())))
+
+
+if __name__ == "__main__":
+    from aotc.workers.child import answer
+
+    answer(Job, lambda job, progress: compile_job(job))
