@@ -10,15 +10,21 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.engines.asked import other_platform, other_threads
-from aotc_runtime.engines.device import Device
+from aotc_runtime.engines.device import Array, Device
 from aotc_runtime.errors import refusal
 from aotc_runtime.schema.facts import Accelerator
 from aotc_runtime.system import host
 
 _END = ".dist-info"
+
+
+def packed(array: Array) -> Array:
+    """The same numbers one after the other; `ascontiguousarray` gives a number an axis."""
+    return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
 class Library(Struct, frozen=True):

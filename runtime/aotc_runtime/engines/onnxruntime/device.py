@@ -16,6 +16,7 @@ import numpy as np
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored
 from aotc_runtime.engines.onnxruntime import names, reading
+from aotc_runtime.engines.processor import packed
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.rendering import first_line
 
@@ -144,7 +145,7 @@ class OnnxDevice(Device):
             def run_one(leaf: Any) -> list[Buffer]:
                 if type(leaf) is not value:
                     # The value refers to the array without keeping it.
-                    array = leaf if leaf.flags.c_contiguous else _packed(leaf)
+                    array = leaf if leaf.flags.c_contiguous else packed(leaf)
                     leaf = wrap(array, place)
                 try:
                     made = call({key: leaf}, results, None)
@@ -156,7 +157,7 @@ class OnnxDevice(Device):
             return run_one
 
         def run(*leaves: Any) -> list[Buffer]:
-            arrays = [leaf if type(leaf) is value else _packed(_stored(leaf)) for leaf in leaves]
+            arrays = [leaf if type(leaf) is value else packed(_stored(leaf)) for leaf in leaves]
             feeds = {
                 key: each if type(each) is value else wrap(each, place)
                 for key, each in zip(keys, arrays, strict=True)
@@ -240,11 +241,6 @@ def _viewer(aval: Aval) -> Callable[[Buffer], Array]:
         return array
 
     return shown
-
-
-def _packed(array: Array) -> Array:
-    """The same numbers one after the other; `ascontiguousarray` gives a number an axis."""
-    return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
 def _stored(array: Array) -> Array:

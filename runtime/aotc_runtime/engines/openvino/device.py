@@ -16,8 +16,8 @@ import numpy as np
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored
 from aotc_runtime.engines.openvino import names, reading
+from aotc_runtime.engines.processor import packed
 from aotc_runtime.errors import AotcError, refusal
-from aotc_runtime.rendering import first_line
 
 ELEMENTS = {
     "bool": ("BOOL", "boolean"),
@@ -79,7 +79,7 @@ class Compiled:
                 request.set_output_tensor(place, held.tensor)
             request.infer(inputs, True, False)
         except Exception as error:
-            raise OpenvinoError(first_line(error)) from error
+            raise OpenvinoError(last_line(error)) from error
         self._idle.append(request)
 
 
@@ -146,9 +146,7 @@ class OpenvinoDevice(Device):
         empty, tensor = self._empty, self._tensor
 
         def call(*leaves: Any) -> list[Buffer]:
-            arrays = [
-                leaf.array if type(leaf) is Held else np.ascontiguousarray(leaf) for leaf in leaves
-            ]
+            arrays = [leaf.array if type(leaf) is Held else packed(leaf) for leaf in leaves]
             made = [empty(aval) for aval in outputs]
             run({at: tensor(arrays[place]) for at, place in given}, made)
             return made
@@ -195,16 +193,27 @@ class OpenvinoDevice(Device):
                 parameter.output(0).replace(constant.output(0))
                 model.remove_parameter(parameter)
                 kept.append(weight)
+            taken = [each.get_friendly_name() for each in model.get_parameters()]
+            if taken != [graph_names.given(place) for place in graph.given]:
+                raise _not_loaded(executable.where, f"a graph that takes {taken}"[:200])
             properties = {**PROPERTIES, "INFERENCE_NUM_THREADS": threads}
             compiled = self._core.compile_model(model, names.DEVICE, properties)
+        except AotcError:
+            raise
         except Exception as error:
-            raise _not_loaded(executable.where, first_line(error)) from error
+            raise _not_loaded(executable.where, last_line(error)) from error
         return Compiled(compiled, kept)
 
     def to_numpy(self, buffer: Held, aval: Aval) -> Array:
         """A result as numpy: read-only, without a copy."""
         buffer.array.setflags(write=False)
         return buffer.array
+
+
+def last_line(error: Exception) -> str:
+    """What OpenVINO says: the last line, behind those that say where in its sources."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def _read(stored: Stored) -> OpenvinoExecutable:

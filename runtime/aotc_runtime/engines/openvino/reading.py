@@ -8,6 +8,7 @@ refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -105,23 +106,24 @@ def _places(names: list[str], letter: str) -> tuple[int, ...]:
     return tuple(int(name[1:][:9]) for name in names if name[0] == letter)
 
 
-def _results(net: Element, top: dict[str, Element]) -> list[tuple[Shape, str]]:
-    """What each result is, by its name."""
-    found = {}
+def _results(net: Element, top: dict[str, Element]) -> Iterator[tuple[Shape, str]]:
+    """What each result is. Several may have one source, and all of its names."""
     edges = net.find("edges")
     sources = {
         edge.get("to-layer", ""): (edge.get("from-layer", ""), edge.get("from-port", ""))
         for edge in (edges if edges is not None else ())
     }
-    for number, each in top.items():
-        if each.get("type") != "Result":
-            continue
+    results = [number for number, each in top.items() if each.get("type") == "Result"]
+    for place, number in enumerate(results):
+        names = top[number].get("output_names", "").split(",")
+        if graph_names.result(place) not in names:
+            raise GraphError(f"a result {place} called {names}"[:200])
         layer, port = sources.get(number, ("", ""))
-        for output in top[layer].findall("output/port") if layer in top else ():
-            if output.get("id") == port:
-                shape = tuple(int(size.text or "-1") for size in output.findall("dim"))
-                found[each.get("output_names", "")] = shape, output.get("precision", "")
-    names = [graph_names.result(place) for place in range(len(found))]
-    if sorted(found) != sorted(names):
-        raise GraphError(f"results called {sorted(found)}"[:200])
-    return [found[name] for name in names]
+        outputs = top[layer].findall("output/port") if layer in top else ()
+        found = [output for output in outputs if output.get("id") == port]
+        if len(found) != 1:
+            raise GraphError(f"a result {place} of nothing")
+        sizes = [size.text or "" for size in found[0].findall("dim")]
+        if not all(size.isascii() and size.isdecimal() for size in sizes):
+            raise GraphError(f"a result {place} of shape {sizes}"[:200])
+        yield tuple(map(int, sizes)), found[0].get("precision", "")

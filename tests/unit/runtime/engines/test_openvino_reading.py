@@ -23,12 +23,14 @@ XML = """<?xml version="1.0"?>
     <layer id="3" name="Add" type="Add" version="opset1">
       <output><port id="2" precision="FP32" names="r0"><dim>4</dim></port></output>
     </layer>
-    <layer id="4" name="r1" type="Result" version="opset1" output_names="r1" />
-    <layer id="5" name="r0" type="Result" version="opset1" output_names="r0" />
+    <layer id="4" name="r0" type="Result" version="opset1" output_names="c,r0" />
+    <layer id="5" name="r1" type="Result" version="opset1" output_names="r1,r2" />
+    <layer id="6" name="r2" type="Result" version="opset1" output_names="r1,r2" />
   </layers>
   <edges>
     <edge from-layer="2" from-port="0" to-layer="4" to-port="0" />
     <edge from-layer="3" from-port="2" to-layer="5" to-port="0" />
+    <edge from-layer="3" from-port="2" to-layer="6" to-port="0" />
   </edges>
 </net>
 """
@@ -43,7 +45,7 @@ def made(xml: str = XML, constants: bytes = CONSTANTS, begin: bytes = SINGLE) ->
 def test_parameters_and_results_are_found_by_their_names() -> None:
     graph = read(made())
     assert (graph.weights, graph.given, graph.pooled) == ((0,), (1,), False)
-    assert graph.results == (((4,), "FP32"), ((2,), "FP32"))
+    assert graph.results == (((2,), "FP32"), ((4,), "FP32"), ((4,), "FP32"))
     assert graph.constants == CONSTANTS and graph.xml == XML.encode()
     assert read(made(begin=POOLED)).pooled
 
@@ -63,9 +65,12 @@ REFUSED: dict[str, tuple[memoryview[int], str]] = {
     ),
     "a constant of no size": (made(XML.replace(' size="8"', "")), "a constant whose size is ''"),
     "a parameter of another name": (made(XML.replace('"w0"', '"weights"')), "parameter 'weights'"),
-    "a result of another name": (
-        made(XML.replace('output_names="r1"', 'output_names="r7"')),
-        "results called",
+    "a result of another name": (made(XML.replace("r1,r2", "r7")), "a result 1 called"),
+    "results in another order": (made(XML.replace("c,r0", "r1")), "a result 0 called"),
+    "a result of nothing": (made(XML.replace('from-port="2"', 'from-port="9"')), "1 of nothing"),
+    "a result of any size": (
+        made(XML.replace("<dim>2</dim>", "<dim>-1</dim>")),
+        "a result 0 of shape",
     ),
 }
 
