@@ -72,11 +72,12 @@ REFUSED = {
 }
 
 
-@pytest.fixture
-def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
-    monkeypatch.setenv("X64", "0")
-    one = Child("openvino", tmp_path / "said")
-    yield one
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    one = Child("openvino", tmp_path_factory.mktemp("edges") / "said")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("X64", "0")
+        yield one
     one.end()
 
 
