@@ -76,6 +76,11 @@ AREAS = (
         ),
         ("tests/unit/frontends/pytorch/test_hostile_files.py",),
     ),
+    Area(
+        TOOLCHAIN,
+        ("frontends/tensorflow.py",),
+        ("tests/unit/frontends/test_tensorflow_files.py",),
+    ),
     Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
     Area(
         TOOLCHAIN,
