@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-torch | test-keras | test-tensorflow | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# `make` lists the commands. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -12,6 +12,7 @@ STORES := out/stores
 IREE := out/iree
 ARM := out/arm
 ONNX := out/onnx
+OPENVINO := out/openvino
 FOREIGN := out/foreign
 CUDA := out/cuda
 ONNX_FRONTEND := out/onnx-frontend
@@ -113,7 +114,13 @@ test-onnx: ## Compile and run with the engine ONNX Runtime (installs it in out/o
 	$$(scripts/find-python) -m venv $(ONNX)
 	$(ONNX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,onnx]'
-	$(ONNX)/bin/python -m pytest -m onnx tests/engines
+	$(ONNX)/bin/python -m pytest -m onnx tests/engines tests/hostile
+
+test-openvino: ## Compile and run with the engine OpenVINO (installs it in out/openvino, 0.3 GB)
+	$$(scripts/find-python) -m venv $(OPENVINO)
+	$(OPENVINO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,openvino]'
+	$(OPENVINO)/bin/python -m pytest -m openvino tests/engines tests/hostile
 
 test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
 	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
@@ -231,4 +238,5 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-torch test-keras test-tensorflow test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
+# Every command that `make` lists.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))

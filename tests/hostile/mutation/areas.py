@@ -99,10 +99,10 @@ AREAS = (
     # The rest of these engines needs IREE's packages: tests/engines.
     Area(
         RUNTIME,
-        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/iree/facts.py"),
+        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/processor.py"),
         (
             "tests/unit/runtime/engines/test_iree_archive.py",
-            "tests/unit/runtime/engines/test_iree_facts.py",
+            "tests/unit/runtime/engines/test_processor.py",
         ),
         decisions=True,
     ),

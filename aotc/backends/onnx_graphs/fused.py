@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from aotc.backends.onnx import patterns
-from aotc.backends.onnx.graph import Tensor
-from aotc.backends.onnx.program import DTYPES
-from aotc.backends.onnx.rules import Rule, Rules
-from aotc.backends.onnx.sorting import arg_extreme
+from aotc.backends.onnx_graphs import patterns
+from aotc.backends.onnx_graphs.graph import Tensor
+from aotc.backends.onnx_graphs.program import DTYPES
+from aotc.backends.onnx_graphs.rules import Rule, Rules
+from aotc.backends.onnx_graphs.sorting import arg_extreme
 
 
 def _along(operator: str) -> Callable[[Rule], list[Tensor]]:

@@ -1,4 +1,4 @@
-"""What a compile worker of ONNX Runtime is asked for."""
+"""What a worker is asked for that compiles a program as a graph."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from aotc.backends.onnx.graph import END, Graph, Tensor, strip
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.graph import END, Graph, Tensor, strip
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 
 def _broadcast(rule: Rule) -> list[Tensor]:

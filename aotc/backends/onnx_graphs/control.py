@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aotc.backends.onnx.elementwise import compared
-from aotc.backends.onnx.graph import Graph, Tensor
-from aotc.backends.onnx.program import Block
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.elementwise import compared
+from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.program import Block
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 
 def _while(rule: Rule) -> list[Tensor]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from aotc.backends.onnx.graph import Graph, Tensor
-from aotc.backends.onnx.program import Block, Operation
+from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.program import Block, Operation
 
 type Evaluate = Callable[[Graph, Block, Sequence[Tensor]], list[Tensor]]
 """Puts a block into a graph, for these arguments; what the block gives."""

@@ -7,11 +7,11 @@ from math import inf, prod
 
 import numpy as np
 
-from aotc.backends.onnx.elementwise import FLOATS, computed, extreme
-from aotc.backends.onnx.graph import Attribute, Graph, Tensor
-from aotc.backends.onnx.layout import padded
-from aotc.backends.onnx.program import DTYPES, Block, UnsupportedError
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.elementwise import FLOATS, computed, extreme
+from aotc.backends.onnx_graphs.graph import Attribute, Graph, Tensor
+from aotc.backends.onnx_graphs.layout import padded
+from aotc.backends.onnx_graphs.program import DTYPES, Block, UnsupportedError
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 _POSITIONS_MAX = 128
 """Places of a window that are taken one after the other."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from aotc.backends.onnx.elementwise import FLOATS, compared, computed, order_key
-from aotc.backends.onnx.graph import Graph, Tensor
-from aotc.backends.onnx.program import Block, Operation, UnsupportedError, Value
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.elementwise import FLOATS, compared, computed, order_key
+from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.program import Block, Operation, UnsupportedError, Value
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 
 def _sort(rule: Rule) -> list[Tensor]:

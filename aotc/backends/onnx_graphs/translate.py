@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from aotc.backends.onnx import (
+from aotc.backends.onnx_graphs import (
     control,
     elementwise,
     fused,
@@ -15,10 +15,10 @@ from aotc.backends.onnx import (
     reductions,
     sorting,
 )
-from aotc.backends.onnx.graph import Graph, Tensor
-from aotc.backends.onnx.program import Block, Operation, UnsupportedError, Value
-from aotc.backends.onnx.rules import Rule, Rules
-from aotc_runtime.engines.onnxruntime import names
+from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.program import Block, Operation, UnsupportedError, Value
+from aotc.backends.onnx_graphs.rules import Rule, Rules
+from aotc_runtime.engines import graph_names
 
 RULES: Rules = {
     **control.RULES,
@@ -44,7 +44,7 @@ def translate(program: Block, weights: Collection[int]) -> Graph:
     graph = Graph()
     known: dict[int, Tensor] = {}
     for place, value in enumerate(program.arguments):
-        name = names.weight(place) if place in weights else names.given(place)
+        name = graph_names.weight(place) if place in weights else graph_names.given(place)
         if place in weights:
             graph.names.fixed.add(name)
         outside = graph.input(name, value.shape, _OUTSIDE.get(value.element, value.element))
@@ -52,7 +52,7 @@ def translate(program: Block, weights: Collection[int]) -> Graph:
     found = _Translation(known).block(graph, program)
     for place, (tensor, value) in enumerate(zip(found, program.returned, strict=True)):
         passed = elementwise.bit_cast(graph, tensor, _OUTSIDE.get(value.element, value.element))
-        graph.output(passed, value.shape, names.result(place))
+        graph.output(passed, value.shape, graph_names.result(place))
     graph.prune()
     return graph
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import isclose, pi, prod, sqrt
 
-from aotc.backends.onnx.program import Block, Operation, Value
-from aotc.backends.onnx.reductions import body_of
+from aotc.backends.onnx_graphs.program import Block, Operation, Value
+from aotc.backends.onnx_graphs.reductions import body_of
 
 SOFTMAX, LOG_SOFTMAX = "aotc.softmax", "aotc.log_softmax"
 GELU, TANH_GELU = "aotc.gelu", "aotc.tanh_gelu"
@@ -556,7 +556,7 @@ def _arg_extreme(operation: Operation) -> bool:
 
 
 def _is_lowest(start: float, value: Value, name: str) -> bool:
-    from aotc.backends.onnx.reductions import neutral
+    from aotc.backends.onnx_graphs.reductions import neutral
 
     which = "stablehlo.maximum" if name == ARG_MAX else "stablehlo.minimum"
     least = neutral(which, value.element)

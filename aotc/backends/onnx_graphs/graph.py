@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc.backends.onnx.program import DTYPES, Array
+from aotc.backends.onnx_graphs.program import DTYPES, Array
 
 END = 2**63 - 1
 """An end of `Slice` beyond every axis."""
@@ -62,7 +62,8 @@ class Node:
 class Names:
     """What all graphs of a model have in common. constants: by what they hold.  fixed: values that
     depend on weights and constants alone, which ONNX Runtime computes at load.  convolved: results
-    of convolutions, scaled or shifted by such values at most.  sizes: bytes of each node's outputs.
+    of convolutions, scaled or shifted by such values at most.  sizes, shapes: bytes and shape of
+    each node's outputs.
     """
 
     count: int = 0
@@ -71,6 +72,7 @@ class Names:
     fixed: set[str] = field(default_factory=set)
     convolved: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     origin: str = ""
 
 
@@ -101,6 +103,7 @@ class Graph:
         self._add("Identity", [self.full(tensor, shape)], (name,), {})
         self.outputs.append(Tensor(name, tuple(shape), tensor.element))
         self.names.sizes[name] = 0  # counted as what it is identical to
+        self.names.shapes[name] = tuple(shape)
 
     def constant(self, value: Any, element: str) -> Tensor:
         """An array that is part of the model, whatever graph uses it."""
@@ -140,6 +143,7 @@ class Graph:
         """The outputs of an operator, of these shapes and elements."""
         made = [Tensor(self._name(), tuple(shape), element) for shape, element in outputs]
         self.names.sizes.update({each.name: each.size_bytes for each in made})
+        self.names.shapes.update({each.name: each.shape for each in made})
         self._add(operator, inputs, tuple(each.name for each in made), attributes)
         return made
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from aotc.backends.onnx.elementwise import FLOATS, compared
-from aotc.backends.onnx.graph import Tensor
-from aotc.backends.onnx.layout import padded, reverse
-from aotc.backends.onnx.program import UnsupportedError
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.elementwise import FLOATS, compared
+from aotc.backends.onnx_graphs.graph import Tensor
+from aotc.backends.onnx_graphs.layout import padded, reverse
+from aotc.backends.onnx_graphs.program import UnsupportedError
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 _MULTIPLIED = {
     "f16": "f32",

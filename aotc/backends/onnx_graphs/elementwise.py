@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from aotc.backends.onnx.graph import Graph, Tensor
-from aotc.backends.onnx.program import DTYPES, UnsupportedError
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.program import DTYPES, UnsupportedError
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 _HALVES = ("f16", "bf16")

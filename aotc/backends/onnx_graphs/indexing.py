@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from aotc.backends.onnx.elementwise import compared
-from aotc.backends.onnx.graph import Graph, Tensor
-from aotc.backends.onnx.layout import start_within
-from aotc.backends.onnx.program import UnsupportedError
-from aotc.backends.onnx.reductions import body_of
-from aotc.backends.onnx.rules import Rule, Rules
+from aotc.backends.onnx_graphs.elementwise import compared
+from aotc.backends.onnx_graphs.graph import Graph, Tensor
+from aotc.backends.onnx_graphs.layout import start_within
+from aotc.backends.onnx_graphs.program import UnsupportedError
+from aotc.backends.onnx_graphs.reductions import body_of
+from aotc.backends.onnx_graphs.rules import Rule, Rules
 
 
 def _gather(rule: Rule) -> list[Tensor]:
@@ -208,7 +208,7 @@ def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
 
 
 def _limit(graph: Graph, highest: int, like: Tensor) -> Tensor:
-    from aotc.backends.onnx.program import DTYPES
+    from aotc.backends.onnx_graphs.program import DTYPES
 
     most = np.iinfo(DTYPES[like.element]).max
     return graph.constant(min(max(highest, 0), int(most)), like.element)
