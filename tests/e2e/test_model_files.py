@@ -16,6 +16,7 @@ from aotc.errors import ParityError
 from aotc.pipeline.build import Built, build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc_runtime.errors import AotcError
 
 MANIFEST = """
 schema = 1
@@ -80,3 +81,40 @@ def test_results_that_the_framework_did_not_give_are_refused(folder: Path) -> No
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E950", "f[n=4] result")
     assert finding.found.startswith("1 of 20 elements differ")
+
+
+COUNTER = """
+schema = 1
+name = "counter"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[entry_points.start]
+source = "counter.pt2"
+signature = "initial_state"
+
+[entry_points.step]
+source = "counter.pt2"
+donate = ["state"]
+"""
+
+
+def test_a_buffer_is_a_state_that_calls_take_and_return(tmp_path: Path) -> None:
+    files = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files"
+    (tmp_path / "counter.pt2").write_bytes((files / "counter.pt2").read_bytes())
+    (tmp_path / "counter.toml").write_text(COUNTER)
+    signer, recorded = LocalSigner.ephemeral(), np.load(files / "counter.npz")
+    build(tmp_path / "counter.toml", output=tmp_path / "counter.aotb", signer=signer)
+    (tmp_path / "trust.toml").write_text(policy_text("counter", [signer.public_pem()]))
+    loaded = aotc_runtime.load(tmp_path / "counter.aotb", trust=tmp_path / "trust.toml")
+    state = loaded["start"].on_device()
+    for step in range(3):
+        before = state["count"]
+        made = loaded["step"].on_device(recorded[f"in{step}/000"], state)
+        np.testing.assert_allclose(np.asarray(made["result"]), recorded[f"out{step}/"], rtol=1e-6)
+        state = made["state"]
+        assert np.array_equal(np.asarray(state["count"]), recorded[f"state{step}/count"])
+        with pytest.raises(AotcError) as used_up:
+            np.asarray(before)
+        assert used_up.value.code == "AOTC-E631"
+    loaded.close()

@@ -27,10 +27,10 @@ FIXED = "call model.eval() before exporting"
 WIDE = {8: "float64", 11: "complex128"}
 
 
-def findings(plan: Plan, outside: Mapping[str, str], where: str, enable_x64: bool) -> list[Finding]:
+def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
     """One for each operator and reason, with the first line of the model that has it."""
     grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
-    for refused in _refused(plan, outside, enable_x64):
+    for refused in _refused(plan, {}, enable_x64):
         grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
     return [
         finding("AOTC-E844", _where(where, steps), f"{target}: {reason}", hint=hint)

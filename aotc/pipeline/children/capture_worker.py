@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         except AotcError as error:
             failed += _collected(error, job)
             continue
-        plans[name] = traced.plan
+        plans[name] = replace(traced.plan, initial=models.initial(name))
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
         scratch.write_entry_point(captured[name])
         progress.finished(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -61,7 +62,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = {
         name: PlainJax(
-            plan_call(name, manifest, models.resolve),
+            replace(plan_call(name, manifest, models.resolve), initial=models.initial(name)),
             partial(flat_call, weights=_described(weights), manifest=manifest),
             partial(plain_jax.Function, spec, resolved, weights, compiling=compiling),
         )
