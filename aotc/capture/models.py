@@ -47,11 +47,13 @@ NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtyp
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A model file that was read. files: it and those beside it, by name as the manifest would
-    write them, to their digests.
+    write them, to their digests.  orders: of the axes of weights that are not stored as the file
+    has them, by name.
     """
 
     model: Model
     files: Mapping[str, str]
+    orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Models:
             expected = ExpectedWithin(file.text, repr(held.rtol), repr(held.atol))
         producer = dict(sorted(model.producer.items()))
         narrowed = tuple(sorted(model.narrowed))
-        return ModelOrigin(spec.function, producer, narrowed, expected)
+        orders = dict(sorted(self.opened[name].orders.items()))
+        return ModelOrigin(spec.function, producer, narrowed, orders, expected)
 
     def initial(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
         """By path: inputs of an entry point that have values in its model file, as states do."""
