@@ -14,6 +14,7 @@ import click
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Build": (
         "aotc.workshops.init.command:init",
+        "aotc.workshops.operators.command:operators",
         "aotc.cli.build:build",
         "aotc.workshops.reproduce.command:reproduce",
         "aotc.cli.cache:cache",

@@ -9,7 +9,7 @@ from typing import Any
 from aotc.errors import finding
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.memory import DECOMPOSE, Refused, is_identity, sharing
-from aotc.frontends.pytorch.operators import OPERATORS, REFUSED
+from aotc.frontends.pytorch.operators import FAMILIES, REFUSED
 from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Memory
 from aotc.frontends.pytorch.plan import DTypeNumber, Plan, Ref, Step, arguments, refs
@@ -122,6 +122,7 @@ def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
             )
 
 
-def operators() -> list[str]:
-    """Names of all operators of torch that are had."""
-    return sorted([*OPERATORS, *FUNCTIONS, CONDITION, LOOP])
+def operators() -> dict[str, list[str]]:
+    """Names of all operators of torch that are had, by family; those in place are as the others."""
+    families = {title: [name for name, _ in family] for title, family in FAMILIES.items()}
+    return {**families, "sizes and control flow": [*FUNCTIONS, CONDITION, LOOP]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotc.errors import raise_if, refusal
@@ -42,6 +42,10 @@ class PyTorch:
             expected = "another signature: calls of this model change nothing that it owns"
             raise refusal("AOTC-E845", file.text, states.INITIAL, expected=expected)
         return states.initial_state(model) if initial else model
+
+    def operators(self) -> Mapping[str, Sequence[str]]:
+        """See `aotc.frontends.protocol.HasOperators`."""
+        return check.operators()
 
 
 def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
