@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.operators import OPERATORS
+from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Operator
 from aotc.frontends.pytorch.refusals import Damaged
 from aotc.frontends.pytorch.schema import Argument, Graph, NameOr, Node, TensorMeta
@@ -341,16 +342,22 @@ def _check_names(made: Plan) -> None:
 
 
 def _needed(made: Plan) -> Plan:
-    """Without the steps that nothing needs. What writes in place counts as needed."""
+    """Without the steps that nothing needs. What may do more than return values is needed."""
     wanted = set(refs(made.outputs))
     kept: list[Step] = []
     for step in reversed(made.steps):
-        if step.target in NOTHING_DONE:
-            continue
-        if step.in_place is not None or wanted & set(refs(step.outputs)):
+        if not _only_returns(step) or wanted & set(refs(step.outputs)):
             kept.append(step)
             wanted |= set(used(step))
     return replace(made, steps=tuple(reversed(kept)))
+
+
+def _only_returns(step: Step) -> bool:
+    """Whether a step does nothing but return values: of ATen the names tell, of others nothing."""
+    if step.target in NOTHING_DONE or step.target in FUNCTIONS:
+        return True
+    writes = step.in_place is not None or step.target.endswith("out")
+    return step.target.startswith("aten.") and bool(step.outputs) and not writes
 
 
 def dtype_of(meta: TensorMeta) -> Any:
