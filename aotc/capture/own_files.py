@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from aotc.capture import libraries
+from aotc.capture.file_digests import digest_of
 from aotc_runtime.digest import sha256
-from aotc_runtime.system.passing import digest_of_file
 
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of packages that are not the program, even where an environment lies beside it."""
@@ -82,7 +82,7 @@ def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str,
             continue
         below = path.relative_to(above)
         if GIT not in below.parts and path.resolve() not in manifest:
-            found[(folders[above] / below).as_posix()] = digest_of_file(path)
+            found[(folders[above] / below).as_posix()] = digest_of(path)
     return dict(sorted(found.items()))
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from aotc.capture.file_digests import digest_of_open
 from aotc.capture.source_files import changed_meanwhile, state_of
 from aotc.config.build_manifest import SourceFile
 from aotc.errors import CaptureError, refusal
-from aotc_runtime.digest import sha256_of
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.system.passing import PIECE_BYTES, pass_file
@@ -50,7 +50,7 @@ class WeightsFile:
 
     def digest(self) -> str:
         """Of the whole file. Raises OSError, CaptureError (AOTC-E840)."""
-        found = sha256_of(self.read(0, self.size))
+        found = digest_of_open(self._file)
         self.require_unchanged()
         return found
 

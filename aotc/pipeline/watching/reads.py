@@ -16,11 +16,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.cache.keys import Parts
+from aotc.capture.file_digests import digest_of
 from aotc.constants import EVERYTHING
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.watching.import_places import path_at, path_of, place, place_of, stated_path
 from aotc_runtime.digest import sha256
-from aotc_runtime.system.passing import digest_of_file
 
 NATIVE_PREFIXES = (
     "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_", "LC_",
@@ -117,7 +117,7 @@ class Looking:
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
             try:
-                self._digests[path] = digest_of_file(path)
+                self._digests[path] = digest_of(path)
             except OSError:
                 self._digests[path] = FOLDER if path.is_dir() else ABSENT
         return self._digests[path]

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from mmap import ALLOCATIONGRANULARITY as PAGE
 from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
 
-from aotc_runtime.digest import sha256_of
-from aotc_runtime.system.store import MappedBundle, map_file, open_bundle, open_regular
+from aotc_runtime.system.store import MappedBundle, map_file, open_bundle
 
 PIECE_BYTES = 2 * 2**20
 """In memory of each thread that reads; hashing it takes far longer than giving it back."""
@@ -45,12 +43,6 @@ def _address(view: memoryview) -> int:
 def pass_file(path: Path) -> memoryview:
     """The file's bytes, mapped read-only to be passed through. Raises OSError."""
     return map_file(path, PassedMap)
-
-
-def digest_of_file(path: Path) -> str:
-    """The digest of a regular file, however large. Raises OSError."""
-    with open_regular(path) as file:
-        return sha256_of(iter(partial(file.read, PIECE_BYTES), b""))
 
 
 def look_into(path: str | os.PathLike[str]) -> MappedBundle:
