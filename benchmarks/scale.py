@@ -39,7 +39,7 @@ BUILD_GOAL = (1.1, 0.75)
 COMMAND_GOAL = 0.25
 """GiB of memory that any other command may take, but for `load`, which maps the weights."""
 
-NO_GOAL = ("cp", "hash", "load", "four loads", "verify, four forks")
+NO_GOAL = ("cp", "hash", "load", "four loads", "verify and four forks")
 
 PROGRAM = '''"""Two functions that use every matrix of a file."""
 
@@ -210,7 +210,7 @@ def commands() -> dict[str, list[str]]:
         "inspect": [*aotc, "inspect", "both.aotb"],
         "load": [sys.executable, "-c", LOAD, *loading],
         "four loads": [sys.executable, "-c", WORKERS, "each", *loading],
-        "verify, four forks": [sys.executable, "-c", WORKERS, "verified", *loading],
+        "verify and four forks": [sys.executable, "-c", WORKERS, "verified", *loading],
         "report": [*aotc, "report", "both.aotb", "-o", "page.html"],
         "sign": [*aotc, "sign", "both.aotb", "--key", "ci.key"],
         "extract": [*aotc, "extract", "both.aotb", "--target", FIRST, "-o", "one.aotb"],
