@@ -102,8 +102,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    for name in manifest.weights:
-        if (read := weights[name].file) is not None:
+    for loaded in weights.values():
+        for read in loaded.files:
             _note(files, read.source.text, read.digest())
     # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
     for name, entry_point in [*captured.items()]:
@@ -129,8 +129,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             written = read_shards(scratch.weights(name))
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
     for loaded in weights.values():
-        if loaded.file is not None:
-            loaded.file.require_unchanged()
+        for read in loaded.files:
+            read.require_unchanged()
     scratch.write_program(
         CapturedProgram(
             entry_points=captured,
