@@ -42,7 +42,6 @@ WRITERS = {
 """Everything that outlives a command is written by these."""
 
 SCRATCH = {
-    "aotc/pipeline/memory_limits.py": "the build's scratch folder: removes what was measured",
     "aotc/workshops/reproduce/toolchain_copy.py": "a temporary folder of its own: the toolchain",
     "aotc/workers/parent.py": "the folder of one job",
     "aotc/workers/child.py": "that folder, and its stdout, under another number",
@@ -50,7 +49,6 @@ SCRATCH = {
     "aotc/backends/cuda/disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
     "aotc/workshops/certify/isolated.py": "a temporary folder of its own: the runtime, for one run",
-    "aotc/pipeline/parity_check.py": "the build's scratch folder: makes room in it",
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/provisional.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",
