@@ -62,8 +62,11 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
 
 
 def _summary(path: Path, state: PolicyState) -> str:
-    valid, wanted = len(state.valid()), state.policy.threshold
-    return f"ok       {path}: {wanted} of {valid} valid keys have to sign {state.policy.name}"
+    valid, wanted = state.valid(), state.policy.threshold
+    holders = {key.holder for key in valid}
+    are_keys = all(key.holder == key.id for key in valid)
+    counted = f"{len(valid)} valid keys" if are_keys else f"{len(holders)} holders of valid keys"
+    return f"ok       {path}: {wanted} of {counted} have to sign {state.policy.name}"
 
 
 def _bundle_document(bundle: Path, verdict: Verdict, accepted: bool) -> dict[str, Any]:
