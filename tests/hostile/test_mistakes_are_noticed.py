@@ -100,8 +100,8 @@ ALWAYS = {
     ),
     "weights have each other's names": Mistake(
         f"{CAPTURE}/weights.py",
-        'tensors = {path or "value": np.asarray(leaf) for path, leaf in named}',
-        "tensors = {p: np.asarray(leaf) for (p, _), (_, leaf) in zip(named, named[::-1])}",
+        'made = {path or "value": np.asarray(leaf) for path, leaf in named}',
+        "made = {p: np.asarray(leaf) for (p, _), (_, leaf) in zip(named, named[::-1])}",
         "AOTC-E959",
     ),
     "Python numbers are strongly typed": Mistake(
