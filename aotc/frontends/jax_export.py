@@ -15,7 +15,9 @@ from jaxlib.mlir.dialects import stablehlo
 from aotc import private
 from aotc.errors import refusal
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
-from aotc.frontends.stablehlo import lift_constants, model_of
+from aotc.frontends.stablehlo import lift_constants, model_of, refused_as_damaged
+
+EXPECTED = "what `jax.export.export(...)(...).serialize()` returns"
 
 
 class JaxExportFrontend:
@@ -29,7 +31,11 @@ class JaxExportFrontend:
         Raises CaptureError: AOTC-E843 for another file, E844 for effects, several devices and
         dtypes that are no arrays', E845 for a signature.
         """
-        exported = _read(file)
+        with refused_as_damaged(file, EXPECTED):
+            return self._read(file)
+
+    def _read(self, file: ModelFile) -> Model:
+        exported = jax.export.deserialize(bytearray(file.data))
         if file.signature is not None:
             expected = "no signature: a file of jax.export holds one function"
             raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
@@ -64,21 +70,6 @@ class JaxExportFrontend:
             {"jax.export": f"calling convention {exported.calling_convention_version}"},
             partial(jax.tree.unflatten, exported.out_tree),
         )
-
-
-def _read(file: ModelFile) -> Any:
-    try:
-        return jax.export.deserialize(bytearray(file.data))
-    except ImportError:
-        raise
-    except Exception as error:
-        # Nothing is promised of what it raises for another file: struct.error, ValueError, …
-        raise refusal(
-            "AOTC-E843",
-            file.text,
-            f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
-            expected="what `jax.export.export(...)(...).serialize()` returns",
-        ) from error
 
 
 def _name(steps: Any) -> str:

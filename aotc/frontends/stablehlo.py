@@ -6,7 +6,8 @@ they lie in the bundle once and not in every executable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,6 +36,7 @@ CONSTANT_BYTES_MIN = 33
 """Constants of so many bytes become weights; jax keeps smaller ones in its modules, too."""
 
 MAIN = "main"
+EXPECTED = f"a StableHLO module of at most version {stablehlo.get_current_version()}"
 
 
 class StablehloFrontend:
@@ -77,7 +79,7 @@ def read_module(file: ModelFile) -> Called:
     """A module's function, `main` unless the signature names another. Raises CaptureError as
     `StablehloFrontend.read`.
     """
-    with mlir.make_ir_context():
+    with mlir.make_ir_context(), refused_as_damaged(file, EXPECTED):
         module = parse(file)
         main = _entry(module, file)
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
@@ -115,23 +117,32 @@ def model_of(
     return Model(function, tuple(inputs), weights, {}, producer)
 
 
+@contextmanager
+def refused_as_damaged(file: ModelFile, expected: str) -> Iterator[None]:
+    """Refuse a file for whatever the libraries that read it raise: of damaged ones they promise
+    nothing, neither struct.error nor KeyError. Raises CaptureError (AOTC-E843).
+    """
+    try:
+        yield
+    except (AotcError, ImportError):
+        raise
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        found = "; ".join([type(error).__name__, *lines[:2]])
+        raise refusal("AOTC-E843", file.text, found, expected=expected) from error
+
+
 def parse(file: ModelFile) -> Any:
     """The MLIR module in a file, verified. Raises CaptureError (AOTC-E843)."""
     is_portable = file.data.startswith(BYTECODE) and PORTABLE in file.data[:64]
-    try:
+    with refused_as_damaged(file, EXPECTED):
         if is_portable:
             module = stablehlo.deserialize_portable_artifact(_context(), file.data)
         else:
+            if not file.data.startswith(BYTECODE):
+                file.data.decode("utf-8")  # MLIR ends the process where it has to quote other bytes
             module = ir.Module.parse(file.data, context=_context())
         module.operation.verify()
-    except Exception as error:
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
-        raise refusal(
-            "AOTC-E843",
-            file.text,
-            "; ".join(line.strip() for line in lines[:2]) or type(error).__name__,
-            expected=f"a StableHLO module of at most version {stablehlo.get_current_version()}",
-        ) from error
     return module
 
 

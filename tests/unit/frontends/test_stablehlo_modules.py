@@ -200,6 +200,25 @@ def test_what_jax_did_not_export_is_refused(data: bytes) -> None:
     assert refused.value.code == "AOTC-E843"
 
 
+def test_an_exported_function_whose_module_lost_its_name_or_an_operation_is_refused(
+    exported: Any,
+) -> None:
+    data = bytes(exported.serialize())
+    for old, new in ((b"main\0", b"mail\0"), (b"\0tanh", b"\0tang"), (b"tanh_v1", b"tang_v1")):
+        if old in data:
+            with pytest.raises(CaptureError) as refused:
+                JaxExportFrontend().read(file(data.replace(old, new), "model.jax"))
+            assert {each.code for each in refused.value.findings} == {"AOTC-E843"}
+    assert b"main\0" in data
+
+
+def test_a_text_that_is_not_utf_8_is_refused_and_the_process_lives(exported: Any) -> None:
+    data = FORMS["text.mlir"](exported).replace(b"stablehlo.tanh", b"stablehlo.\xe2anh")
+    with pytest.raises(CaptureError) as refused:
+        StablehloFrontend().read(file(data, "text.mlir"))
+    assert [each.code for each in refused.value.findings] == ["AOTC-E843"]
+
+
 def test_an_exported_function_has_no_signatures(exported: Any) -> None:
     with pytest.raises(CaptureError) as refused:
         JaxExportFrontend().read(file(bytes(exported.serialize()), "x.jax", "main"))

@@ -127,10 +127,8 @@ def one_hot(call: Call, index: Value, depth: Value, values: Value) -> Value:
     index, values = call.traced(index), call.traced(values)
     axis = axis_of(call, call.attribute("axis"), index.ndim + 1)
     call.shaped([*index.shape, count])
-    if jnp.issubdtype(index.dtype, jnp.floating) or jnp.issubdtype(
-        index.dtype, jnp.unsignedinteger
-    ):
-        index = index.astype(jnp.int32)
+    if not jnp.issubdtype(index.dtype, jnp.signedinteger):
+        index = index.astype(call.computed(np.int64))
     index = jnp.expand_dims(_from_front(index, count), axis)
     places = jnp.expand_dims(
         lax.iota(index.dtype, count), tuple(i for i in range(index.ndim) if i != axis)

@@ -174,7 +174,7 @@ def _resized(
     mode = call.attribute("mode")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     transform = call.attribute("coordinate_transformation_mode", "asymmetric")
-    nearest = call.attribute("nearest_mode", "floor")
+    nearest = call.attribute("nearest_mode")
     a = call.attribute("cubic_coeff_a", -0.75)
     exclude = bool(call.attribute("exclude_outside", 0))
     antialias = bool(call.attribute("antialias", 0))
@@ -187,7 +187,9 @@ def _resized(
         if size > LARGEST_AXIS or old > LARGEST_AXIS:
             call.lacks(f"an axis of more than {LARGEST_AXIS} elements")
         if mode == "nearest":
-            weights = _nearest(nearest)
+            # before version 11 no mode is stated: the standard's tests and onnxruntime take the
+            # next element where an axis shrinks
+            weights = _nearest(nearest or ("ceil" if scale < 1 else "floor"))
         elif antialias:
             weights = _antialiased(mode, scale, a)
         else:
@@ -226,7 +228,8 @@ def resize(
         factors = [f for i, f in enumerate(factors) if i not in kept]
         old = [size for i, size in enumerate(old) if i not in kept]
         _require_numbers(call, old)
-        new = [math.floor(size * f) for size, f in zip(old, factors, strict=True)]
+        # in float32, as ONNX's shape inference has it: 10 times 0.7 is 7 there, and less in float64
+        new = [int(np.float32(size) * np.float32(f)) for size, f in zip(old, factors, strict=True)]
     elif sizes is not None:
         stated = call.ints(sizes, "sizes")
         if len(stated) != len(axes):
