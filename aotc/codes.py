@@ -143,6 +143,14 @@ USAGE = {
         expected="TOML that can be changed in place",
         hint="change the policy in an editor (docs/trust.md lists its keys); nothing was written",
     ),
+    "AOTC-E025": Code(
+        "`aotc trust`: a key without `--holder`, where the threshold is above 1 or others have one",
+        "name its holder",
+        expected="--holder with each key: a threshold of {threshold} counts holders, and two keys "
+        "of one holder count once",
+        hint="name who holds it, such as ci; for a key that takes another's place, the same "
+        "holder as that one",
+    ),
     "AOTC-E030": Code(
         "not a readable tuning file",
         "correct the path, or tune again",

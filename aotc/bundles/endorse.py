@@ -20,7 +20,7 @@ from aotc.signing.signer import Signer
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
@@ -54,10 +54,12 @@ def endorse(
     E058 more attestations than readers take, and what the signer raises).
     """
     tidy(path.resolve())
-    source = open_bundle(path)
+    source = look_into(path)
     asked = policy and _without(policy, signer)
     read = opened(source, asked, (now or datetime.now(UTC)).timestamp())
     earlier = read.signers if read.verified else _claimed(read.envelopes)
+    if policy is not None:
+        raise_if(_check_others(policy, signer, earlier, str(path)))
     raise_if(_check_whole(path, read.contents))
     attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
     added = not any(_is_attested(envelope, attestation, signer) for envelope in read.envelopes)
@@ -72,6 +74,26 @@ def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:
     """
     one_fewer = policy.threshold - (signer.key_id in policy_keys(policy))
     return msgspec.structs.replace(policy, threshold=max(1, one_fewer))
+
+
+def _check_others(
+    policy: TrustPolicy, signer: Signer, earlier: Iterable[str], where: str
+) -> Iterator[Finding]:
+    """AOTC-E304: with this signature the policy has enough. A signer's other keys are the signer's,
+    and this one is one holder's, whatever signed before.
+    """
+    keys = policy_keys(policy)
+    if signer.key_id not in keys:
+        return
+    mine = keys[signer.key_id].holder
+    others = {keys[id].holder for id in earlier} - {mine}
+    if len(others) + 1 < policy.threshold:
+        yield finding(
+            "AOTC-E304",
+            where,
+            f"{len(others)} beside the holder of {signer.key_id[:16]}",
+            expected=f"signatures by keys of {policy.threshold - 1} other holders",
+        )
 
 
 def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +12,10 @@ from aotc.errors import refusal
 from aotc.packing.files import write_atomically
 from aotc.signing.trust_edit import with_key, with_revoked
 from aotc.signing.trust_file import read_public_key
+from aotc.signing.trust_state import holders_in
 from aotc_runtime.digest import is_digest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.trust import (
@@ -25,6 +26,14 @@ from aotc_runtime.verification.trust import (
 )
 
 _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A key that was added. notes: what somebody should know of it, in sentences."""
+
+    key: PublicKey
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +52,15 @@ def add_key(
     not_before: datetime | None,
     not_after: datetime | None,
     table: str = "keys",
-) -> PublicKey:
-    """Add a public key to a policy, in place. table: "keys" or "certifiers".
+    holder: str = "",
+    builders: Sequence[str] | None = None,
+) -> Added:
+    """Add a public key to a policy, in place. table: "keys" or "certifiers".  holder, builders: as
+    a policy states them.
 
     Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
-    lists or revokes, E024; TrustError: AOTC-E308 to E310.
+    lists or revokes, E024, E025 no holder where the threshold counts them; TrustError: AOTC-E308
+    to E310.
     """
     text, policy = _read(path)
     pem, key = read_public_key(key_file)
@@ -62,8 +75,27 @@ def add_key(
                 expected=f"a key that {where} does not list yet",
                 hint="nothing was changed; edit the policy to change what it says of this key",
             )
-    _write(path, with_key(text, pem, name, not_before, not_after, table))
-    return key
+    if table == "keys" and policy.threshold > 1 and not holder:
+        raise refusal("AOTC-E025", str(path), "no holder", threshold=policy.threshold)
+    changed = with_key(text, pem, name, not_before, not_after, table, holder, builders)
+    after = _write(path, changed)
+    return Added(key, tuple(_notes(policy, after, holder)))
+
+
+def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str]:
+    """What the policy says otherwise of its other keys now that one was added."""
+    if after.threshold > 1 and holder not in {key.holder for key in before.keys}:
+        others = holders_in(before)
+        yield (
+            f"{holder} is a holder of its own, beside {', '.join(others)}: its signature and one "
+            f"of theirs are two. If it is one of these, give both keys the same holder"
+        )
+    silent = [key for key in before.keys if key.builders is None]
+    if after.binds_builders() and not before.binds_builders() and silent:
+        yield (
+            "the keys without builders could describe builds of all builders so far; from now on "
+            "they only endorse: name their builders"
+        )
 
 
 def revoke(path: Path, keys: Sequence[str], roots: Sequence[str], blobs: Sequence[str]) -> Changed:
@@ -123,7 +155,7 @@ def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
 def _root(value: str) -> str:
     if is_digest(value):
         return value
-    return read_unverified(open_bundle(Path(value)))[0].root_digest
+    return read_unverified(look_into(Path(value)))[0].root_digest
 
 
 def _blob(value: str) -> str:

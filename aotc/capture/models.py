@@ -93,6 +93,15 @@ class Models:
         named = zip(paths_of(model), model.inputs, strict=True)
         return {path: each.initial for path, each in named if each.initial is not None}
 
+    def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """The weights of the models that share a set."""
+        return {
+            tensor: array
+            for entry_point, each in self.opened.items()
+            if self.manifest.entry_points[entry_point].bind.get(WEIGHTS) == name
+            for tensor, array in each.model.weights.items()
+        }
+
     def load(self, name: str) -> Weights:
         """A weights set, of a model or as `aotc.capture.weights.load` has it."""
         return self.weights[name] if name in self.weights else load(name, self.manifest)

@@ -33,6 +33,8 @@ def _key(key: PublicKey, state: PolicyState) -> dict[str, Any]:
     return {
         "id": key.id,
         "name": key.name or None,
+        "holder": None if key.holder == key.id else key.holder,
+        "builders": None if key.builders is None else [*key.builders],
         "not_before": _time(key.not_before),
         "not_after": _time(key.not_after),
         "state": state.state(key),
@@ -70,7 +72,15 @@ def _key_table(kind: str, keys: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield f"{kind:<{width}}  {'id':<16}  {'state':<13}  window"
     for key in keys:
         name = f"{key['name'] or '-':<{width}}"
-        yield f"{name}  {key['id'][:16]}  {key['state']:<13}  {_window(key)}"
+        yield f"{name}  {key['id'][:16]}  {key['state']:<13}  {_window(key)}{_role(key)}"
+
+
+def _role(key: dict[str, Any]) -> str:
+    """What a policy says of a key beside its window; nothing for most keys."""
+    holder = f", held by {key['holder']}" if key["holder"] else ""
+    if key["builders"] is None:
+        return holder
+    return f"{holder}, speaks for {' and '.join(key['builders']) or 'no builder: endorses'}"
 
 
 def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:

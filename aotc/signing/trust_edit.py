@@ -26,14 +26,18 @@ def with_key(
     not_before: datetime | None,
     not_after: datetime | None,
     table: str = "keys",
+    holder: str = "",
+    builders: Sequence[str] | None = None,
 ) -> str:
     """The policy with one more key, the last of its table. text: a valid policy.  table: "keys" or
-    "certifiers".
+    "certifiers".  holder, builders: as a policy states them.
 
     Raises UsageError (AOTC-E024) where this cannot be done in place.
     """
     stated = {
         "name": name or None,
+        "holder": holder or None,
+        "builders": None if builders is None else [*builders],
         "public_key": f"{pem.strip()}\n",
         "not_before": not_before,
         "not_after": not_after,

@@ -10,29 +10,49 @@ from aotc.errors import refusal
 from aotc.signing.keys import read_key_file
 from aotc.temporaries import create_whole
 from aotc_runtime.verification.keys import PublicKey, load_public_key
+from aotc_runtime.verification.trust import parse_policy, policy_keys
 
 
-def policy_text(name: str, public_keys: Sequence[str], threshold: int = 1) -> str:
-    """The TOML of a policy that trusts these PEM public keys for bundles of this name."""
+def policy_text(
+    name: str, public_keys: Sequence[str], threshold: int = 1, holders: Sequence[str] = ()
+) -> str:
+    """The TOML of a policy that trusts these PEM public keys for bundles of this name. holders: of
+    the keys, in their order; none if nobody says.
+    """
     lines = ["schema = 1", f"name = {json.dumps(name)}", f"threshold = {threshold}"]
-    for pem in public_keys:
-        lines += ["", "[[keys]]", f'public_key = """\n{pem.strip()}\n"""']
+    for pem, holder in zip(public_keys, holders or [""] * len(public_keys), strict=True):
+        lines += ["", "[[keys]]"]
+        if holder:
+            lines += [f"holder = {json.dumps(holder)}"]
+        lines += [f'public_key = """\n{pem.strip()}\n"""']
     return "\n".join(lines) + "\n"
 
 
-def write_policy(path: Path, name: str, key_files: Sequence[Path], threshold: int) -> list[str]:
+def write_policy(
+    path: Path, name: str, key_files: Sequence[Path], threshold: int, holders: Sequence[str] = ()
+) -> list[str]:
     """Write a policy; the ids of its keys. An existing file is not overwritten.
 
-    Raises UsageError: AOTC-E003 not writable, E005 exists, E006 a key file cannot be read, E010
-    fewer keys than the threshold; TrustError (AOTC-E310) for a file that is no public key.
+    holders: of the keys, in their order; none if nobody says. Raises UsageError: AOTC-E003 not
+    writable, E005 exists, E006 a key file cannot be read, E010 fewer keys or holders than the
+    threshold, E025 not a holder for each key; TrustError: AOTC-E310 a file that is no public key,
+    E309 a policy that no reader would take.
     """
     read = [read_public_key(file) for file in key_files]
     pems, ids = [pem for pem, _ in read], [key.id for _, key in read]
     if threshold > len(set(ids)):
         found = f"a threshold of {threshold} with {len(set(ids))} distinct keys"
         raise refusal("AOTC-E010", str(path), found)
+    if holders and len(holders) != len(ids):
+        found = f"{len(ids)} keys, {len(holders)} holders"
+        raise refusal("AOTC-E025", str(path), found, threshold=threshold)
+    if holders and threshold > len(set(holders)):
+        found = f"a threshold of {threshold} with {len(set(holders))} distinct holders"
+        raise refusal("AOTC-E010", str(path), found)
+    text = policy_text(name, pems, threshold, holders)
+    policy_keys(parse_policy(text, path.parent, str(path)), str(path))
     try:
-        create_whole((path, policy_text(name, pems, threshold).encode(), 0o644))
+        create_whole((path, text.encode(), 0o644))
     except FileExistsError as error:
         hint = "choose another with -o, or edit it"
         raise refusal("AOTC-E005", str(path), "an existing one", hint=hint) from error

@@ -37,13 +37,20 @@ def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
     return PolicyState(policy, keys, now, tuple(certifier_keys(policy, where).values()))
 
 
+def holders_in(policy: TrustPolicy) -> list[str]:
+    """Who holds keys of a policy, each once, in its order; keys of nobody by their own names."""
+    ids = policy_keys(policy).values()
+    return [*dict.fromkeys(key.label if key.holder == key.id else key.holder for key in ids)]
+
+
 def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterator[Finding]:
-    """AOTC-E321: as many keys as the threshold count now, and still will after `within`."""
+    """AOTC-E321: keys of as many holders as the threshold count now, and will after `within`."""
     for after, when in ((timedelta(), "now"), (within, f"in {_days(within)}")):
         valid = state.valid(after)
-        if len(valid) < state.policy.threshold:
+        count = len({key.holder for key in valid})
+        if count < state.policy.threshold:
             missing = [key for key in state.keys if key not in valid]
-            found = f"{len(valid)}; not {', '.join(_why(state, key, after) for key in missing)}"
+            found = f"{count}; not {', '.join(_why(state, key, after) for key in missing)}"
             threshold = state.policy.threshold
             yield finding("AOTC-E321", f"{where} threshold", found, threshold=threshold, when=when)
             return
@@ -55,6 +62,7 @@ def warnings(state: PolicyState, within: timedelta) -> Sequence[str]:
 
 
 def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
+    yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
         for key in keys:
@@ -72,6 +80,22 @@ def _warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
                 case "valid" if key.not_after is not None and key.not_after < state.now + within:
                     end = _time(key.not_after)
                     yield f"{kind} {key.label} expires on {end}, within {_days(within)}"
+
+
+def _of_roles(state: PolicyState) -> Iterator[str]:
+    """What nobody says of keys and matters under this policy."""
+    policy = state.policy
+    nobodys = [key.label for key in state.keys if key.holder == key.id]
+    if policy.threshold > 1 and nobodys:
+        yield (
+            f"nobody says whose {', '.join(nobodys)} is: keys without a holder count one by one, "
+            "also where one person or one machine has several; state their holder"
+        )
+    if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
+        yield (
+            "every key may describe a build of any builder: state which builders each key may "
+            "speak for (builders; [] for keys that only endorse)"
+        )
 
 
 def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:

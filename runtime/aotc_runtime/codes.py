@@ -231,7 +231,7 @@ TRUST = {
         hint="the attestation was changed: fetch the bundle again, or sign it again",
     ),
     "AOTC-E304": Code(
-        "signed by fewer distinct keys than the threshold",
+        "signed by keys of fewer distinct holders than the threshold",
         "have another key holder sign",
         hint="have another key holder run `aotc sign BUNDLE --key KEY`",
     ),
@@ -287,7 +287,7 @@ TRUST = {
         hint="deploy a build without it; ask whoever revoked it for the reason",
     ),
     "AOTC-E315": Code(
-        "built before `minimum_build_time`, or at no stated time",
+        "built before `minimum_build_time`, at no stated time, or in the future",
         "deploy a newer build",
         hint="deploy a newer build; an earlier minimum_build_time allows rollback",
     ),
@@ -317,6 +317,12 @@ TRUST = {
         "executables of an engine that is not among the policy's `engines`",
         "deploy a bundle with a target of an accepted engine, or add the engine",
         hint="build a target with an accepted engine, or add this one to the policy's engines",
+    ),
+    "AOTC-E323": Code(
+        "a build described by a key that may not speak for its builder",
+        "deploy what the builder's own key describes, or add the builder to the key's `builders`",
+        hint="have the builder's own key sign its provenance (`aotc build --key`), or add the "
+        "builder to this key's builders in the policy; other keys endorse with `aotc sign`",
     ),
 }
 

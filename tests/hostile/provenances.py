@@ -87,12 +87,9 @@ def attested(
     return put_together(documents)
 
 
-def key_of(
-    signer: LocalSigner, *, not_before: datetime | None = None, not_after: datetime | None = None
-) -> TrustedKey:
-    """A policy's entry for a signer."""
-    pem = signer.public_pem()
-    return TrustedKey(public_key=pem, not_before=not_before, not_after=not_after)
+def key_of(signer: LocalSigner, **stated: Any) -> TrustedKey:
+    """A policy's entry for a signer. stated: its other fields."""
+    return TrustedKey(public_key=signer.public_pem(), **stated)
 
 
 def declaring(documents: Documents, fallback: str) -> BundleManifest:

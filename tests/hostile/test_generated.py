@@ -7,27 +7,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import aotc_runtime
-from aotc.cli.group import run_command
-from aotc.cli.signals import Stops
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
-from aotc_runtime.__main__ import main as runtime_main
-from aotc_runtime.errors import AotcError
 
 from .archives import on_disk
+from .doors import READY, Capture, at_every_door, loaded
 from .generator import CASES, Case, Kit
 from .tampering import MemoryBundle, signed, take_apart
-
-Answer = tuple[str, int]
-"""Code and exit code."""
-
-Capture = pytest.CaptureFixture[str]
 
 IN_EVERY_FORM = [(case, form) for case in CASES for form in case.forms]
 EVERY_FORM = pytest.mark.parametrize(
@@ -47,27 +37,6 @@ def trust(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def loaded(path: Path, trust: Path) -> Answer:
-    try:
-        aotc_runtime.load(path, trust=trust).close()
-    except AotcError as error:
-        return error.code, error.exit_code
-    return "ready", 0
-
-
-def commanded(main: Callable[[list[str]], int], arguments: list[str], capfd: Capture) -> Answer:
-    """Code and exit code of the first finding in the document that a command prints."""
-    exit_code = main(arguments)
-    printed = capfd.readouterr()
-    document = json.loads(printed.out)
-    assert (document["ok"], document["exit_code"], printed.err) == (False, exit_code, "")
-    return document["findings"][0]["code"], exit_code
-
-
-def toolchain(arguments: list[str]) -> int:
-    return run_command(arguments, Stops())
-
-
 @EVERY_FORM
 def test_a_bad_bundle_is_refused_at_every_door(
     case: Case,
@@ -79,17 +48,14 @@ def test_a_bad_bundle_is_refused_at_every_door(
 ) -> None:
     path = case.make(kit, tmp_path, form)
     wanted = (case.code, case.exit_code)
-    arguments = ["verify", str(path), "--trust", str(trust), "--json"]
-    assert commanded(toolchain, arguments, capfd) == wanted
-    assert commanded(runtime_main, arguments, capfd) == wanted
-    assert loaded(path, trust) == wanted
+    assert at_every_door(path, trust, capfd) == [wanted] * 3
 
 
 @pytest.mark.parametrize("form", ["archive", "folder"])
 def test_the_good_one_that_they_are_made_of_becomes_ready(
     form: str, kit: Kit, trust: Path, tmp_path: Path
 ) -> None:
-    assert loaded(on_disk(kit.bundle, form, tmp_path), trust) == ("ready", 0)
+    assert loaded(on_disk(kit.bundle, form, tmp_path), trust) == READY
 
 
 @pytest.mark.xla  # Of another engine's, a device of XLA's is wrong for one reason.

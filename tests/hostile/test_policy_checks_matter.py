@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import raise_if
 from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification import (
@@ -130,11 +131,54 @@ def another_engines_target(arms: Arms) -> str:
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
 
 
-def another_window(arms: Arms) -> str:
-    """One key, listed as valid and as expired."""
-    listed = (key_of(arms.ours), key_of(arms.ours, not_after=NOW - DAY))
-    policy = TrustPolicy(schema=1, name="digits", keys=listed)
+def under_keys(**stated: Any) -> Attack:
+    """A good bundle under a policy whose one key is stated like this."""
+
+    def attack(arms: Arms) -> str:
+        policy = TrustPolicy(schema=1, name="digits", keys=(key_of(arms.ours, **stated),))
+        return code_of(attested(arms.documents, (arms.ours, a_build())), policy, arms.host)
+
+    return attack
+
+
+def twice(**stated: Any) -> Attack:
+    """One key, listed plainly and like this."""
+
+    def attack(arms: Arms) -> str:
+        listed = (key_of(arms.ours, **stated), key_of(arms.ours))
+        policy = TrustPolicy(schema=1, name="digits", keys=listed)
+        return code_of(attested(arms.documents, (arms.ours, a_build())), policy, arms.host)
+
+    return attack
+
+
+def a_certifier_with_a_role(arms: Arms) -> str:
+    policy = policy_for(arms.ours, certifiers=(key_of(arms.stranger, builders=()),))
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def one_holder_twice(arms: Arms) -> str:
+    """Two keys of CI have signed, and nobody else."""
+    other = LocalSigner.ephemeral()
+    listed = (
+        key_of(arms.ours, holder="ci"),
+        key_of(arms.stranger, holder="ci"),
+        key_of(other, holder="release"),
+    )
+    policy = TrustPolicy(schema=1, name="digits", keys=listed, threshold=2)
+    return code_of(signed(arms.documents, arms.ours, arms.stranger), policy, arms.host)
+
+
+def spoken_for(build: dict[str, Any]) -> Attack:
+    """A build that a key describes which may speak for one builder."""
+
+    def attack(arms: Arms) -> str:
+        policy = TrustPolicy(
+            schema=1, name="digits", keys=(key_of(arms.ours, builders=(BUILDER,)),)
+        )
+        return code_of(attested(arms.documents, (arms.ours, build)), policy, arms.host)
+
+    return attack
 
 
 def a_certificate_instead(arms: Arms) -> str:
@@ -155,8 +199,10 @@ def an_expired_report(arms: Arms) -> str:
 
 
 FIRST, LAST = datetime(1999, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
+FUTURE = LAST
 CLOCK = 'keys[id].state(now) == "valid"'
 BLOBS = "rules.check_revoked_blobs(roles, policy)"
+BUILDS = "provenance.check_builds(signed.vouchers, policy, where, signed.now)"
 ROLES = [
     ("root", '{root_digest: "root index"}', "{}"),
     ("attestation", 'dict.fromkeys(attested, "attestation")', "{}"),
@@ -171,7 +217,7 @@ RULES = [
           ("raise_if(rules.check_revoked_root(framed.root_digest, policy, source.name))", "pass"),
           a_revoked_root, "AOTC-E313"),
     Check(verify.check_policy, (BLOBS, "()"), revoked_blob("executable"), "AOTC-E314"),
-    Check(verify.check_policy, ("provenance.check_builds(signed.vouchers, policy, where)", "()"),
+    Check(verify.check_policy, (BUILDS, "()"),
           under(accepts=Accepts(builders=("x",))), "AOTC-E316"),
     Check(verify.judge, ("rules.check_runtime(facts, policy, engines)", "()"),
           under(accepts=Accepts(aotc_runtime=("0.0.0",))), "AOTC-E318"),
@@ -202,8 +248,33 @@ RULES = [
           windowed(not_after=FIRST), "AOTC-E311"),
     Check(trust._distinct, ("revoked=key.id in policy.revoked.keys", "revoked=False"),
           by_a_revoked_key, "AOTC-E312"),
-    Check(trust._distinct, ("!= (key.not_before, key.not_after)", "is None"), another_window,
+    *(Check(trust._distinct, ("_role(other) != _role(key)", "False"), twice(**stated), "AOTC-E309")
+      for stated in ({"not_after": LAST}, {"not_before": FIRST}, {"holder": "x"})),
+    *(Check(trust._role, (f"key.{field}", "None"), twice(**{field: value}), "AOTC-E309")
+      for field, value in (("not_before", FIRST), ("not_after", LAST), ("holder", "x"))),
+    Check(trust._role, ("key.builders", "None"), twice(builders=(BUILDER,)), "AOTC-E309"),
+    Check(trust._check_fields, ('table == "certifiers"', "False"), a_certifier_with_a_role,
           "AOTC-E309"),
+    Check(trust._check_fields, ("not any(key.builders for key in policy.keys)", "False"),
+          under_keys(builders=()), "AOTC-E309", "AOTC-E323"),
+    Check(trust._distinct, ("stated.holder or key.id", "key.id"), one_holder_twice, "AOTC-E304"),
+    Check(trust._distinct, ("builders=stated.builders", "builders=None"),
+          spoken_for(a_build()), ACCEPTED, "AOTC-E323"),
+    Check(provenance.check_builds, ("yield from _check_speaker(provenance, voucher)", "pass"),
+          spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
+    Check(provenance._check_speaker, ("builder not in voucher.builders", "False"),
+          spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
+    Check(signatures.builders_of, ("not policy.binds_builders()", "True"),
+          spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
+    Check(TrustPolicy.asks_about_builds, ("or self.binds_builders()", ""),
+          spoken_for(a_build(builder="https://x.org")), "AOTC-E323"),
+    Check(TrustPolicy.binds_builders, ("key.builders is not None", "False"),
+          spoken_for(ENDORSEMENT), "AOTC-E316"),
+    Check(provenance.check_builds,
+          ("yield from _check_clock(provenance, voucher.where, now)", "pass"),
+          built(a_build(finished=FUTURE), minimum_build_time=NOW), "AOTC-E315"),
+    Check(provenance._check_clock, ("finished.timestamp() > now + CLOCKS_DIFFER", "False"),
+          built(a_build(finished=FUTURE), accepts=Accepts(builders=(BUILDER,))), "AOTC-E315"),
     Check(trust._check_fields, ("key.not_before > key.not_after", "False"),
           windowed(not_before=LAST, not_after=FIRST), "AOTC-E309", "AOTC-E311"),
     Check(rules.check_revoked_root, ("root_digest in policy.revoked.roots", "False"),

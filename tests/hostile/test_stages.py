@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +25,7 @@ from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification import contents, rules, verify
 from aotc_runtime.verification.examine import examine
 from aotc_runtime.verification.verify import VerifiedBlob, fit, vouch
+from tests.conftest import ROOT
 
 from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
 
@@ -188,6 +192,23 @@ STAGES = {
     verify.Fitting.finish: "VerifiedBundle",
 }
 """The one maker of each stage, in their order."""
+
+
+def test_a_load_does_what_the_page_says_in_its_order() -> None:
+    """docs/trust.md, When what happens."""
+    page = (ROOT / "docs" / "trust.md").read_text("utf-8")
+    section = page[page.index("### When what happens") : page.index("### Stages in the code")]
+    stated = re.findall(r"^\| (\w) \| `(\w+)` \|", section, re.MULTILINE)
+    assert "".join(letter for letter, _ in stated) == "abcdefgh"
+    calls = [name for _, name in stated]
+    assert calls[1:4:2] == ["vouch", "fit"] and calls.index("finish") < calls.index("make_ready")
+    source = inspect.getsource(importlib.import_module("aotc_runtime.load")._load)
+    made = [
+        (node.lineno, node.col_offset, getattr(node.func, "id", getattr(node.func, "attr", "")))
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+    ]
+    assert [name for _, _, name in sorted(made) if name in calls] == calls
 
 
 def calls_in(node: ast.AST) -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, print_notes
 
 
 def _instant(context: click.Context, option: click.Parameter, value: str | None) -> datetime | None:
@@ -34,6 +34,15 @@ def _instant(context: click.Context, option: click.Parameter, value: str | None)
 )
 @click.option("--certifier", is_flag=True, help="Trust its certificates, and nothing else of it.")
 @click.option("--name", default="", help="What messages call it.")
+@click.option("--holder", default="", help="Whose key it is; keys of one holder count once.")
+@click.option(
+    "--builder",
+    "builders",
+    multiple=True,
+    metavar="ID",
+    help="A builder whose builds it may describe; may be given several times.",
+)
+@click.option("--endorses-only", is_flag=True, help="It may describe no build.")
 @click.option("--not-before", callback=_instant, metavar="TIME", help="Does not count before.")
 @click.option("--not-after", callback=_instant, metavar="TIME", help="Does not count after.")
 @command
@@ -43,20 +52,33 @@ def add_key(
     key: Path,
     certifier: bool,
     name: str,
+    holder: str,
+    builders: tuple[str, ...],
+    endorses_only: bool,
     not_before: datetime | None,
     not_after: datetime | None,
 ) -> None:
     """Trust one more public key; the rest of the policy stays as it is.
 
     \b
-    aotc trust add-key trust.toml --key ci-2027.pub --name ci-2027 --not-after 2028-01-01
+    aotc trust add-key trust.toml --key ci-2027.pub --name ci-2027 --holder ci \\
+      --not-after 2028-01-01
     """
     from aotc.bundles import trust_files
 
+    if certifier and (holder or builders or endorses_only):
+        raise click.UsageError("--holder, --builder and --endorses-only are not for certifiers")
+    if builders and endorses_only:
+        raise click.UsageError("--builder or --endorses-only, not both")
     table = "certifiers" if certifier else "keys"
-    added = trust_files.add_key(policy, key, name, not_before, not_after, table)
+    speaks_for = builders if builders or endorses_only else None
+    added = trust_files.add_key(policy, key, name, not_before, not_after, table, holder, speaks_for)
     trusts = "trusts certificates of" if certifier else "trusts"
-    out.result(
-        {"policy": str(policy), "key": added.id, "name": name or None, "table": table},
-        lambda: print(f"{policy} {trusts} {added.id}"),
-    )
+
+    def text() -> None:
+        print(f"{policy} {trusts} {added.key.id}")
+        print_notes(added.notes)
+
+    document = {"policy": str(policy), "key": added.key.id, "name": name or None, "table": table}
+    stated = {"holder": holder or None, "builders": speaks_for and [*speaks_for]}
+    out.result({**document, **stated, "notes": [*added.notes]}, text)

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.common import Output, command
+from aotc.cli.common import Output, command, print_notes
 
+_UNHELD = (
+    "nobody says who holds these keys, so each counts by itself: name their holders (--holder, or "
+    "holder in the policy) before a key of somebody who has one is added"
+)
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,128}\Z")
 
 
@@ -38,7 +42,15 @@ def _name(context: click.Context, option: click.Parameter, value: str) -> str:
     callback=_name,
     help='The bundle name, or a glob such as "team-*".',
 )
-@click.option("--threshold", default=1, type=click.IntRange(min=1), help="Keys that must sign.")
+@click.option(
+    "--threshold", default=1, type=click.IntRange(min=1), help="Holders of keys that must sign."
+)
+@click.option(
+    "--holder",
+    "holders",
+    multiple=True,
+    help="Who holds the key; once for each --key, in their order.",
+)
 @click.option(
     "-o",
     "--output",
@@ -48,16 +60,29 @@ def _name(context: click.Context, option: click.Parameter, value: str) -> str:
     help="The policy to write; an existing file is never overwritten.",
 )
 @command
-def init(out: Output, keys: tuple[Path, ...], name: str, threshold: int, output: Path) -> None:
+def init(
+    out: Output,
+    keys: tuple[Path, ...],
+    name: str,
+    threshold: int,
+    holders: tuple[str, ...],
+    output: Path,
+) -> None:
     """Write a policy that trusts these public keys for bundles of this name.
 
     \b
     aotc trust init --key ci.pub --name digits
+    aotc trust init --key ci.pub --holder ci --key release.pub --holder release --threshold 2 \\
+      --name digits
     """
     from aotc.signing.trust_file import write_policy
 
-    ids = write_policy(output, name, keys, threshold)
-    out.result(
-        {"policy": str(output), "name": name, "threshold": threshold, "keys": ids},
-        lambda: print(f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}"),
-    )
+    ids = write_policy(output, name, keys, threshold, holders)
+    notes = [_UNHELD] if threshold > 1 and not holders else []
+
+    def text() -> None:
+        print(f"wrote {output}: trusts {', '.join(k[:16] for k in ids)} for {name}")
+        print_notes(notes)
+
+    document = {"policy": str(output), "name": name, "threshold": threshold, "keys": ids}
+    out.result({**document, "holders": [*holders], "notes": notes}, text)

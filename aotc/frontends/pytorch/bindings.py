@@ -10,12 +10,11 @@ import numpy as np
 from msgspec import UNSET
 
 from aotc.errors import finding
+from aotc.frontends.archive import Archive, Damaged
 from aotc.frontends.protocol import Array, ModelFile, ModelInput
 from aotc.frontends.pytorch import states
-from aotc.frontends.pytorch.archive import Archive
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.plan import Plan, Ref, refs, used
-from aotc.frontends.pytorch.refusals import Damaged
 from aotc.frontends.pytorch.schema import InputSpec, Signature, TensorMeta
 from aotc.frontends.pytorch.symbols import symbol_of
 from aotc.frontends.pytorch.weights import Stored, payloads, read_tensors

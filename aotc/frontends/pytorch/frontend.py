@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotc.errors import raise_if, refusal
+from aotc.frontends.archive import Archive, Damaged, damaged, in_one_folder, read_archive
 from aotc.frontends.protocol import Model, ModelFile, ModelInput
 from aotc.frontends.pytorch import check, states
-from aotc.frontends.pytorch.archive import Archive, read_archive
 from aotc.frontends.pytorch.bindings import Bindings, bind
 from aotc.frontends.pytorch.interpret import Function, function_of
 from aotc.frontends.pytorch.plan import Plan, plan
-from aotc.frontends.pytorch.refusals import Damaged, damaged
 from aotc.frontends.pytorch.results import Structure, read_structure
 from aotc.frontends.pytorch.schema import (
     MAJOR,
@@ -33,7 +32,7 @@ class PyTorch:
     def read(self, file: ModelFile) -> Model:
         """See `aotc.frontends.protocol.Frontend`. Nothing is unpickled: a graph and raw bytes."""
         try:
-            archive = read_archive(file.data)
+            archive = in_one_folder(read_archive(file.data))
             name, program, initial = _program(archive, file)
             model = _model(file, archive, name, program)
         except Damaged as error:

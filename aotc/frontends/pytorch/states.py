@@ -14,10 +14,11 @@ import numpy as np
 from msgspec import UNSET
 
 from aotc.errors import finding
+from aotc.frontends.archive import Damaged
 from aotc.frontends.protocol import Array, Model
 from aotc.frontends.pytorch.memory import sharing
 from aotc.frontends.pytorch.plan import Plan, Ref, refs
-from aotc.frontends.pytorch.refusals import Damaged, Unsupported
+from aotc.frontends.pytorch.refusals import Unsupported
 from aotc.frontends.pytorch.schema import InputSpec, OutputSpec, Payload, Signature
 from aotc_runtime.errors import Finding
 

@@ -151,7 +151,7 @@ def _weights(name: str, models: Models, scratch: Scratch, functions: plain_jax.F
     """
     spec = models.manifest.weights[name]
     if name in models.weights:
-        return plain_jax.weights_as_made(None, False, models.weights[name].tensors, functions)[0]
+        return plain_jax.weights_as_made(None, False, models.arrays(name), functions)[0]
     recorded = read_shards(scratch.weights(name))
     made, steady = plain_jax.weights_as_made(
         spec.init, spec.source is not None, recorded, functions

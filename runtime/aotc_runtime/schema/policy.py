@@ -37,12 +37,16 @@ class TrustedKey(_Table, frozen=True):
     """A public key (PEM, SubjectPublicKeyInfo; Ed25519 or ECDSA P-256) whose signatures count.
 
     not_before, not_after: while the clock of the checking host shows a time outside, both ends
-    included, they do not.
+    included, they do not.  holder: whose key it is; keys of one holder count once, and one without
+    is a holder of its own.  builders: ids of the builders whose builds it may describe; None for
+    none, or for all of them in a policy where no key says.
     """
 
     public_key: str = ""
     public_key_file: str = ""
     name: str = ""
+    holder: str = ""
+    builders: tuple[Text, ...] | None = None
     not_before: Instant | None = None
     not_after: Instant | None = None
 
@@ -98,7 +102,12 @@ class TrustPolicy(_Table, frozen=True):
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
 
+    def binds_builders(self) -> bool:
+        """Whether keys say which builders they may speak for; else each may speak for all."""
+        return any(key.builders is not None for key in self.keys)
+
     def asks_about_builds(self) -> bool:
         """Whether a rule is about what provenance says."""
         accepts = self.accepts
-        return (self.minimum_build_time, accepts.builders, accepts.sources) != (None, None, None)
+        stated = (self.minimum_build_time, accepts.builders, accepts.sources)
+        return stated != (None, None, None) or self.binds_builders()

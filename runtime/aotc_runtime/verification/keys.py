@@ -40,6 +40,8 @@ class PublicKey(Struct, frozen=True):
     """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
     verify: (signature, message) to whether the signature is this key's.  not_before, not_after:
     both ends of the time in which its signatures count, None for no end.  revoked: they never do.
+    holder: who counts for it; the key itself, by id, where the policy names nobody.  builders: ids
+    of those that it may speak for.
     """
 
     id: str
@@ -48,6 +50,8 @@ class PublicKey(Struct, frozen=True):
     not_before: datetime | None = None
     not_after: datetime | None = None
     revoked: bool = False
+    holder: str = ""
+    builders: tuple[str, ...] | None = None
 
     @property
     def label(self) -> str:

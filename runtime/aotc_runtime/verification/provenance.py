@@ -8,6 +8,7 @@ for the threshold, and neither satisfies nor breaks a rule on builds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 
 from aotc_runtime.canonical import decode_foreign
 from aotc_runtime.errors import Finding, finding
@@ -16,20 +17,24 @@ from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.signatures import Voucher
 
+CLOCKS_DIFFER = 300
+"""Seconds by which a builder's clock may be ahead of this host's."""
+
 Rule = Callable[[Provenance, TrustPolicy, str], Iterable[Finding]]
 
 
-def check_builds(vouchers: Iterable[Voucher], policy: TrustPolicy, where: str) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E315 build time, E316 builder, E317 sources.
+def check_builds(
+    vouchers: Iterable[Voucher], policy: TrustPolicy, where: str, now: float
+) -> Iterator[Finding]:
+    """docs/trust.md 7: AOTC-E323 who may speak for the builder, E315 build time, E316 builder, E317
+    sources. now: the time of checking, seconds since the epoch.
 
-    Provenance is read only where a rule asks for it. Raises BundleFormatError (AOTC-E106) for
-    provenance that is no SLSA provenance v1.
+    Provenance is read only where a policy asks about builds. Raises BundleFormatError (AOTC-E106)
+    for provenance that is no SLSA provenance v1.
     """
     rules = [rule for rule, stated in _stated(policy) if stated]
-    if not rules:
-        return
     builds = [
-        (provenance, voucher.where)
+        (provenance, voucher)
         for voucher in vouchers
         for provenance in (decode_foreign(voucher.predicate, Provenance, where=voucher.where),)
         if provenance.buildDefinition.buildType != SIGN_TYPE
@@ -42,9 +47,11 @@ def check_builds(vouchers: Iterable[Voucher], policy: TrustPolicy, where: str) -
             expected="provenance of the build, which the policy's rules on builds ask about",
             hint="build with --key, so that the builder signs what it did",
         )
-    for provenance, place in builds:
+    for provenance, voucher in builds:
+        yield from _check_speaker(provenance, voucher)
+        yield from _check_clock(provenance, voucher.where, now)
         for rule in rules:
-            yield from rule(provenance, policy, place)
+            yield from rule(provenance, policy, voucher.where)
 
 
 def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
@@ -53,6 +60,34 @@ def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
         (_check_builder, policy.accepts.builders is not None),
         (_check_sources, policy.accepts.sources is not None),
     )
+
+
+def _check_speaker(provenance: Provenance, voucher: Voucher) -> Iterator[Finding]:
+    """What the keys that signed say of a build, they may say of this builder."""
+    builder = provenance.runDetails.builder.id
+    if voucher.builders is not None and builder not in voucher.builders:
+        signers = " and ".join(signer[:16] for signer in sorted(voucher.signers))
+        may = " or ".join(sorted(voucher.builders)) or "none: it only endorses"
+        yield finding(
+            "AOTC-E323",
+            voucher.where,
+            f"a build by {builder or 'nobody'}, described by key {signers}",
+            expected=f"a builder that this key may speak for, by the policy's keys.builders: {may}",
+        )
+
+
+def _check_clock(provenance: Provenance, where: str, now: float) -> Iterator[Finding]:
+    """No build has ended in the future: one that says so would satisfy minimum_build_time later."""
+    finished = provenance.runDetails.metadata.finishedOn
+    if finished is not None and finished.timestamp() > now + CLOCKS_DIFFER:
+        clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+        yield finding(
+            "AOTC-E315",
+            where,
+            finished.isoformat(),
+            expected=f"a build that has ended by {clock}, the time of checking",
+            hint="set the clock of the builder, or of this host, or SOURCE_DATE_EPOCH of the build",
+        )
 
 
 def _check_time(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:

@@ -34,12 +34,14 @@ class SignedPayload(Struct, frozen=True):
 class Voucher(Struct, frozen=True):
     """Provenance that counts: signed by these keys (ids). where: for messages.
 
-    predicate: JSON, not interpreted yet.
+    predicate: JSON, not interpreted yet.  builders: ids of those that these keys may speak for;
+    None for all of them.
     """
 
     signers: frozenset[str]
     predicate: bytes
     where: str
+    builders: frozenset[str] | None
 
 
 def signers_of(vouchers: Iterable[Voucher]) -> tuple[str, ...]:
@@ -125,8 +127,8 @@ def _signatures_error(where: str, expected: str, found: str) -> AotcError:
 def vouchers_for(
     envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> tuple[Voucher, ...]:
-    """docs/trust.md 3, 4: the provenance of this root digest that the policy's keys signed; of at
-    least as many distinct keys as the threshold. now: seconds since the epoch.
+    """docs/trust.md 3, 4: the provenance of this root digest that the policy's keys signed; keys of
+    at least as many distinct holders as the threshold. now: seconds since the epoch.
 
     Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
     by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,
@@ -149,18 +151,26 @@ def vouchers_for(
         # Only now is the payload worth parsing: a key that counts vouches for it.
         statement = _statement(signed, root_digest)
         if statement.predicateType == PROVENANCE_TYPE:
-            vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where))
+            speaks_for = builders_of((keys[id] for id in counted), policy)
+            vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where, speaks_for))
         else:
             silent.setdefault(statement.predicateType, set()).update(counted)
-    # docs/trust.md 4: k distinct keys, not k signatures.
+    # docs/trust.md 4: k distinct holders, not k signatures and not k keys.
     found = signers_of(vouchers)
-    if len(found) < policy.threshold:
+    if len({keys[id].holder for id in found}) < policy.threshold:
         from aotc_runtime.verification import unvouched
 
         others = {type_: signers - {*found} for type_, signers in silent.items()}
         seen = unvouched.Seen(number, found, idle, others, strangers)
         raise TrustError(*unvouched.reasons(seen, keys, policy.threshold, where, now))
     return tuple(vouchers)
+
+
+def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str] | None:
+    """Whose builds these keys may describe, by the ids of builders; None for everybody's."""
+    if not policy.binds_builders():
+        return None
+    return frozenset(itertools.chain.from_iterable(key.builders or () for key in keys))
 
 
 def _signers(

@@ -63,7 +63,9 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
                 continue
             key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
         tables[table].append(key)
-    if not findings and policy.threshold > (most := len({k.public_key for k in tables["keys"]})):
+    if not findings and policy.threshold > (
+        most := len({key.holder or key.public_key for key in tables["keys"]})
+    ):
         findings.append(_threshold(policy, most, _place(where, text, "threshold")))
     raise_if(findings)
     read = {table: tuple(keys) for table, keys in tables.items()}
@@ -125,7 +127,8 @@ def _reason(error: OSError) -> str:
 
 
 def _threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
-    expected = f"at most the number of distinct keys, {most}"
+    counted = "holders of keys" if any(key.holder for key in policy.keys) else "distinct keys"
+    expected = f"at most the number of {counted}, {most}"
     hint = "add keys, or lower the threshold"
     return finding("AOTC-E309", where, str(policy.threshold), expected=expected, hint=hint)
 
@@ -163,6 +166,23 @@ def _check_fields(policy: TrustPolicy, where: str, text: str | None = None) -> I
                 expected="not_before no later than not_after",
                 hint="swap the two, or correct one",
             )
+        if table == "certifiers" and (key.holder or key.builders is not None):
+            yield finding(
+                "AOTC-E309",
+                _key_place(where, text, table, index, key),
+                "holder" if key.holder else "builders",
+                expected="neither holder nor builders: a certifier vouches for no bundle and "
+                "describes no build",
+                hint="remove it; keys have them",
+            )
+    if policy.binds_builders() and not any(key.builders for key in policy.keys):
+        yield finding(
+            "AOTC-E309",
+            _place(where, text, "keys"),
+            "builders = [], everywhere",
+            expected="a key that may speak for a builder, since somebody has to describe the build",
+            hint="name its builders, or leave builders out of all keys",
+        )
     if policy.minimum_version and not _is_version(policy.minimum_version):
         yield finding(
             "AOTC-E309",
@@ -196,8 +216,8 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
     findings = list(_check_fields(policy, where))
     distinct = _distinct(policy, "keys", where, findings)
     raise_if(findings)
-    if policy.threshold > len(distinct):
-        raise TrustError(_threshold(policy, len(distinct), f"{where} threshold"))
+    if policy.threshold > (most := len({key.holder for key in distinct.values()})):
+        raise TrustError(_threshold(policy, most, f"{where} threshold"))
     return distinct
 
 
@@ -231,11 +251,18 @@ def _distinct(
             not_before=stated.not_before,
             not_after=stated.not_after,
             revoked=key.id in policy.revoked.keys,
+            holder=stated.holder or key.id,
+            builders=stated.builders,
         )
         other = distinct.setdefault(key.id, key)
-        if (other.not_before, other.not_after) != (key.not_before, key.not_after):
-            expected = "one not_before and not_after for a key"
+        if _role(other) != _role(key):
+            expected = "one window, one holder and one list of builders for a key"
             hint = "list each key once"
-            found = f"another window than where {key.id[:16]} stands first"
+            found = f"something else than where {key.id[:16]} stands first"
             findings.append(finding("AOTC-E309", place, found, expected=expected, hint=hint))
     return distinct
+
+
+def _role(key: PublicKey) -> tuple[object, ...]:
+    """What a policy says of a key, beside its name."""
+    return (key.not_before, key.not_after, key.holder, key.builders)

@@ -43,11 +43,16 @@ def reasons(
             expected=f"a signature by {_names(keys.values())}",
         )
         return
-    idle = [seen.idle[id] for id in sorted(seen.idle.keys() - {*seen.found})]
+    holders = {keys[id].holder for id in seen.found}
+    # Another key of somebody who has vouched would not make them more.
+    idle = [seen.idle[id] for id in sorted(seen.idle) if seen.idle[id].holder not in holders]
     if idle:
         yield from _idle(where, idle, now)
         return
     names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
+    shared = len(holders) < len(seen.found)
+    if shared:
+        names += f", all of them of {' and '.join(_holders(keys, holders))}"
     # A builder's bill of materials beside its provenance takes nothing away.
     others = [type_ for type_, signers in sorted(seen.silent.items()) if signers]
     more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
@@ -55,8 +60,19 @@ def reasons(
         "AOTC-E304",
         where,
         "; ".join([f"{len(seen.found)} of them{names}", *more]),
-        expected=f"signatures by {threshold} distinct keys of {_names(keys.values())}",
+        expected=f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}",
     )
+
+
+def _wanted(keys: Mapping[str, PublicKey], threshold: int) -> str:
+    if all(key.holder == id for id, key in keys.items()):
+        return f"{threshold} distinct keys"
+    return f"keys of {threshold} distinct holders"
+
+
+def _holders(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list[str]:
+    """Names of holders; of keys that are their own, the key's."""
+    return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 
 
 def _idle(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:

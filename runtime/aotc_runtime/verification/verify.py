@@ -328,5 +328,5 @@ def check_policy(unpacked: Unpacked) -> Iterator[Finding]:
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance
 
-        yield from provenance.check_builds(signed.vouchers, policy, where)
+        yield from provenance.check_builds(signed.vouchers, policy, where, signed.now)
     yield from rules.check_fallbacks(manifests, policy)

@@ -14,6 +14,11 @@ from aotc_runtime.verification.trust import policy_keys, read_policy
 
 Run = Callable[..., Any]
 
+UNHELD = (
+    "nobody says who holds these keys, so each counts by itself: name their holders (--holder, or "
+    "holder in the policy) before a key of somebody who has one is added"
+)
+
 
 @pytest.fixture
 def pair(aotc: Run) -> str:
@@ -34,10 +39,55 @@ def test_the_runtime_reads_the_policy_as_it_was_asked_for(
         "name": "team-*",
         "threshold": 2,
         "keys": [pair, other],
+        "holders": [],
+        "notes": [UNHELD],
     }
     policy = read_policy(tmp_path / "trust.toml")
     assert (policy.name, policy.threshold) == ("team-*", 2)
     assert set(policy_keys(policy)) == {pair, other}
+
+
+INIT = ("trust", "init", "--key", "ci.pub", "--key", "other.pub", "--name", "a")
+HELD = ("--holder", "ci", "--holder", 'the "other"')
+
+
+def test_holders_are_written_beside_their_keys(aotc: Run, tmp_path: Path, pair: str) -> None:
+    other = aotc("keygen", "other", "--plain", "--json").document["key_id"]
+    done = aotc(*INIT, *HELD, "--threshold", "2", "--json")
+    assert (done.document["holders"], done.document["notes"]) == (["ci", 'the "other"'], [])
+    keys = policy_keys(read_policy(tmp_path / "trust.toml"))
+    assert {id: key.holder for id, key in keys.items()} == {pair: "ci", other: 'the "other"'}
+
+
+def test_a_threshold_of_keys_that_nobody_holds_is_noted(aotc: Run, pair: str) -> None:
+    aotc("keygen", "other", "--plain")
+    done = aotc(*INIT, "--threshold", "2")
+    assert (done.exit_code, done.stderr) == (0, f"note: {UNHELD}\n")
+    assert aotc(*INIT, "-o", "one.toml").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("holders", "code"),
+    [
+        (("--holder", "ci"), "AOTC-E025"),
+        ((*HELD, "--holder", "more"), "AOTC-E025"),
+        (("--holder", "ci", "--holder", "ci"), "AOTC-E010"),
+    ],
+)
+def test_holders_are_as_many_as_keys_and_enough_for_the_threshold(
+    aotc: Run, refused: Run, tmp_path: Path, pair: str, holders: tuple[str, ...], code: str
+) -> None:
+    aotc("keygen", "other", "--plain")
+    refused([*INIT, *holders, "--threshold", "2"], 2, code)
+    assert not (tmp_path / "trust.toml").exists()
+
+
+def test_a_key_that_two_are_said_to_hold_is_refused(
+    refused: Run, tmp_path: Path, pair: str
+) -> None:
+    keys = ("--key", "ci.pub", "--key", "ci.pub")
+    refused(["trust", "init", *keys, "--name", "a", *HELD], 5, "AOTC-E309")
+    assert not (tmp_path / "trust.toml").exists()
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,9 @@ def test_a_key_is_added_and_everything_else_stays(
         "key": pems["new"],
         "name": "next",
         "table": "keys",
+        "holder": None,
+        "builders": None,
+        "notes": [],
     }
     after = (tmp_path / "trust.toml").read_text()
     head, tail = before.split("\n[accepts]")

@@ -1,0 +1,172 @@
+"""`aotc trust`: whose keys are whose, and which builders they may speak for."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.verification.trust import policy_keys, read_policy
+
+Run = Callable[..., Any]
+
+BUILDER = "https://ci.example.org/app"
+ADD = ("trust", "add-key", "trust.toml", "--key", "ci-2027.pub")
+
+
+@pytest.fixture
+def ids(aotc: Run) -> dict[str, str]:
+    """Key ids by name; trust.toml asks for two of ci and release."""
+    names = ("ci", "release", "ci-2027")
+    made = {name: aotc("keygen", name, "--plain", "--json").document["key_id"] for name in names}
+    keys = ("--key", "ci.pub", "--holder", "ci", "--key", "release.pub", "--holder", "release")
+    aotc("trust", "init", *keys, "--threshold", "2", "--name", "digits")
+    return made
+
+
+@pytest.fixture
+def bundle(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copyfile(digits_bundle[0], tmp_path / "digits.aotb"))
+
+
+def write(text: str) -> None:
+    Path("trust.toml").write_text(text, "utf-8")
+
+
+def policy() -> str:
+    return Path("trust.toml").read_text("utf-8")
+
+
+def test_the_rotation_of_the_documentation_keeps_two_people(
+    aotc: Run, ids: dict[str, str], bundle: Path, refused: Run
+) -> None:
+    """docs/trust.md, Two keys and Changing keys: CI signs with its old key and with its new one."""
+    assert aotc(*ADD, "--name", "ci-2027", "--holder", "ci").exit_code == 0
+    for name in ("ci", "ci-2027"):
+        assert aotc("sign", str(bundle), "--key", f"{name}.key").exit_code == 0
+    verify = ["verify", str(bundle), "--trust", "trust.toml"]
+    assert "all of them of ci" in refused(verify, 5, "AOTC-E304").stderr
+    assert aotc("sign", str(bundle), "--key", "release.key").exit_code == 0
+    assert aotc(*verify).exit_code == 0
+
+
+def test_add_key_asks_whose_a_key_is_where_a_threshold_counts_holders(
+    refused: Run, ids: dict[str, str]
+) -> None:
+    before = policy()
+    done = refused([*ADD, "--name", "ci-2027"], 2, "AOTC-E025")
+    assert "a threshold of 2 counts holders" in done.stderr
+    assert policy() == before
+
+
+def test_a_certifiers_key_is_nobodys_vote(aotc: Run, refused: Run, ids: dict[str, str]) -> None:
+    for role in (("--holder", "ci"), ("--builder", BUILDER), ("--endorses-only",)):
+        refused([*ADD, "--certifier", *role], 2, "AOTC-E001")
+    assert aotc(*ADD, "--certifier").exit_code == 0
+
+
+def test_a_holder_that_the_policy_does_not_know_is_noted(aotc: Run, ids: dict[str, str]) -> None:
+    done = aotc(*ADD, "--holder", "CI", "--json")
+    (note,) = done.document["notes"]
+    assert note.startswith("CI is a holder of its own, beside ci, release: ")
+    assert done.document["holder"] == "CI"
+
+
+def test_a_key_takes_the_place_of_another_without_a_note(aotc: Run, ids: dict[str, str]) -> None:
+    assert aotc(*ADD, "--holder", "ci", "--json").document["notes"] == []
+
+
+def test_builders_are_written_and_the_first_of_them_is_noted(
+    aotc: Run, ids: dict[str, str]
+) -> None:
+    first = aotc(*ADD, "--holder", "ci", "--builder", BUILDER, "--json").document
+    assert first["builders"] == [BUILDER]
+    assert first["notes"] == [
+        "the keys without builders could describe builds of all builders so far; from now on "
+        "they only endorse: name their builders"
+    ]
+    aotc("keygen", "auditor", "--plain")
+    add = ("trust", "add-key", "trust.toml", "--key", "auditor.pub", "--holder", "release")
+    second = aotc(*add, "--endorses-only", "--json").document
+    assert (second["builders"], second["notes"]) == ([], [])
+    keys = policy_keys(read_policy(Path("trust.toml"))).values()
+    assert [key.builders for key in keys] == [None, None, (BUILDER,), ()]
+
+
+def test_a_key_that_speaks_for_a_builder_does_not_only_endorse(
+    refused: Run, ids: dict[str, str]
+) -> None:
+    refused([*ADD, "--holder", "ci", "--builder", "x", "--endorses-only"], 2, "AOTC-E001")
+
+
+def warnings(aotc: Run) -> list[str]:
+    found: list[str] = aotc("trust", "check", "trust.toml", "--json").document["warnings"]
+    return found
+
+
+def test_check_notes_keys_that_nobody_holds_where_a_threshold_counts_holders(
+    aotc: Run, ids: dict[str, str]
+) -> None:
+    assert warnings(aotc) == []
+    write(policy().replace('holder = "ci"\n', ""))
+    (warning,) = warnings(aotc)
+    assert warning.startswith(f"nobody says whose {ids['ci'][:16]} is")
+    write(policy().replace("threshold = 2", "threshold = 1"))
+    assert warnings(aotc) == []
+
+
+@pytest.mark.parametrize(
+    "rule", [f'accepts.builders = ["{BUILDER}"]', "minimum_build_time = 2026-01-01T00:00:00Z"]
+)
+def test_check_notes_that_every_key_may_speak_for_every_builder(
+    rule: str, aotc: Run, ids: dict[str, str]
+) -> None:
+    write(f"{rule}\n{policy()}")
+    (warning,) = warnings(aotc)
+    assert warning.startswith("every key may describe a build of any builder")
+    bound = policy().replace('holder = "ci"', f'holder = "ci"\nbuilders = ["{BUILDER}"]')
+    write(bound)
+    assert warnings(aotc) == []
+
+
+def test_one_key_speaks_for_everybody_without_a_note(aotc: Run) -> None:
+    aotc("keygen", "ci", "--plain")
+    aotc("trust", "init", "--key", "ci.pub", "--name", "digits")
+    write(f'accepts.builders = ["{BUILDER}"]\n{policy()}')
+    assert warnings(aotc) == []
+
+
+def test_check_counts_holders(aotc: Run, refused: Run, ids: dict[str, str]) -> None:
+    assert aotc(*ADD, "--holder", "ci").exit_code == 0
+    assert (
+        "2 of 2 holders of valid keys have to sign" in aotc("trust", "check", "trust.toml").stdout
+    )
+    assert aotc("trust", "revoke", "trust.toml", "--key", "release.pub").exit_code == 0
+    done = refused(["trust", "check", "trust.toml"], 5, "AOTC-E321")
+    assert f"found     1; not {ids['release'][:16]} (revoked)" in done.stderr
+
+
+def test_show_says_whose_a_key_is_and_for_whom_it_speaks(aotc: Run, ids: dict[str, str]) -> None:
+    aotc(*ADD, "--holder", "ci", "--builder", BUILDER)
+    shown = aotc("trust", "show", "trust.toml").stdout
+    assert f"held by ci, speaks for {BUILDER}" in shown and "held by release\n" in shown
+    keys = aotc("trust", "show", "trust.toml", "--json").document["keys"]
+    assert [(key["holder"], key["builders"]) for key in keys] == [
+        ("ci", None),
+        ("release", None),
+        ("ci", [BUILDER]),
+    ]
+
+
+def test_release_signs_only_what_makes_enough_holders_with_it(
+    aotc: Run, refused: Run, ids: dict[str, str], bundle: Path
+) -> None:
+    """CI's second key would add nothing to its first."""
+    assert aotc(*ADD, "--holder", "ci").exit_code == 0
+    assert aotc("sign", str(bundle), "--key", "ci.key").exit_code == 0
+    sign = ("sign", str(bundle), "--trust", "trust.toml", "--key")
+    refused([*sign, "ci-2027.key"], 5, "AOTC-E304")
+    assert aotc(*sign, "release.key").exit_code == 0
