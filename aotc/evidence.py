@@ -29,6 +29,9 @@ IREE = "IREE"
 ONNX_RUNTIME = "ONNX Runtime"
 """The place of what ONNX Runtime's operators do."""
 
+OPENVINO = "OpenVINO"
+"""The place of what OpenVINO's operators do."""
+
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
 
@@ -42,6 +45,7 @@ PLACES = (
     IREE,
     "LAPACK",
     ONNX_RUNTIME,
+    OPENVINO,
     "Triton",
     "XNN",
     "YNN",

@@ -59,6 +59,8 @@ SCRATCH = {
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
     "aotc/report/arrays.py": "an archive in memory, for write_atomically",
     "aotc/workshops/bench/bench.py": "a temporary folder of its own",
+    "aotc/workshops/tensorflow/exporter.py": "the temporary folder of one import",
+    "aotc/workshops/tensorflow/importing.py": "that folder: the job",
     "aotc/workshops/tune/search.py": "a temporary folder of its own: bundles to start",
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/pipeline/watching/recording.py": "the build's scratch folder: what a process read",

@@ -83,6 +83,11 @@ AREAS = (
             "tests/unit/frontends/pytorch/test_written_files.py",
         ),
     ),
+    Area(
+        TOOLCHAIN,
+        ("frontends/tensorflow.py",),
+        ("tests/unit/frontends/test_tensorflow_files.py",),
+    ),
     Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
     Area(
         TOOLCHAIN,
@@ -101,10 +106,10 @@ AREAS = (
     # The rest of these engines needs IREE's packages: tests/engines.
     Area(
         RUNTIME,
-        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/iree/facts.py"),
+        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/processor.py"),
         (
             "tests/unit/runtime/engines/test_iree_archive.py",
-            "tests/unit/runtime/engines/test_iree_facts.py",
+            "tests/unit/runtime/engines/test_processor.py",
         ),
         decisions=True,
     ),
