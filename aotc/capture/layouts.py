@@ -54,17 +54,9 @@ def laid_out(models: Models, sizes: Mapping[str, Mapping[str, int]]) -> Models:
             if (owner, tensor) in agreed
         }
         opened[name] = replace(each, model=_transposing(each.model, own), orders=own)
-    weights = {
-        owner: in_tree(
-            {
-                tensor: _stored(array, agreed.get((owner, tensor)))
-                for tensor, array in models.arrays(owner).items()
-            },
-            f"weights {owner}",
-        )
-        for owner in models.weights
-    }
-    return replace(models, opened=opened, weights=weights)
+    moved = replace(models, opened=opened)
+    weights = {owner: in_tree(moved.arrays(owner), f"weights {owner}") for owner in models.weights}
+    return replace(moved, weights=weights)
 
 
 def _stored(array: np.ndarray[Any, Any], order: Order | None) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -93,9 +93,14 @@ class Models:
         named = zip(paths_of(model), model.inputs, strict=True)
         return {path: each.initial for path, each in named if each.initial is not None}
 
-    def arrays(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
-        """The tensors of a model's weights set by path: frontends have them as arrays."""
-        return cast("Mapping[str, np.ndarray[Any, Any]]", self.weights[name].tensors)
+    def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """The weights of the models that share a set."""
+        return {
+            tensor: array
+            for entry_point, each in self.opened.items()
+            if self.manifest.entry_points[entry_point].bind.get(WEIGHTS) == name
+            for tensor, array in each.model.weights.items()
+        }
 
     def load(self, name: str) -> Weights:
         """A weights set, of a model or as `aotc.capture.weights.load` has it."""

@@ -60,8 +60,8 @@ def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06") -> bytes:
 
 
 def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
-    found = archive.in_one_folder(archive.read_archive(of_64_bits()))
-    assert found.members.keys() == members().keys()
+    read_again = archive.in_one_folder(archive.read_archive(of_64_bits()))
+    assert read_again.members.keys() == members().keys()
     for bad in (of_64_bits(gap=1), of_64_bits(gap=-56), of_64_bits(magic=b"PK\x06\x00")):
         with pytest.raises(Damaged):
             archive.read_archive(bad)
