@@ -8,7 +8,6 @@ All of the table: `X64=0 python -m tests.engines.search openvino out/edges.jsonl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
