@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-openvino | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-torch | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# `make` lists the commands. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -24,6 +24,8 @@ CERTIFY := out/certify
 BROWSER := out/browser
 PROGRAMS := out/programs
 TORCH := out/torch
+KERAS := out/keras
+TENSORFLOW := out/tensorflow
 T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
@@ -167,6 +169,28 @@ test-torch: $(STAMP) ## Read models that torch exports and compare (installs tor
 	$(TORCH)/venv/bin/python tests/frontends/pytorch/make_models.py $(TORCH)/recorded/models
 	AOTC_TORCH=$(CURDIR)/$(TORCH)/recorded $(BIN)/python -m pytest -m torch -n $(JOBS) tests/frontends/pytorch
 
+# An environment that writes models with TensorFlow, and says what they compute.
+define tensorflow
+$$(scripts/find-python) -m venv $(TENSORFLOW)/venv
+$(TENSORFLOW)/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    -r tests/frontends/keras_files/requirements.txt
+endef
+
+test-keras: ## Read models that Keras saves on TensorFlow and compare (out/keras, out/tensorflow: 3 GB)
+	$(tensorflow)
+	$$(scripts/find-python) -m venv $(KERAS)/venv
+	$(KERAS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,keras]'
+	CUDA_VISIBLE_DEVICES= $(TENSORFLOW)/venv/bin/python tests/frontends/keras_files/make_models.py $(KERAS)/recorded
+	AOTC_KERAS=$(CURDIR)/$(KERAS)/recorded AOTC_TENSORFLOW_PYTHON=$(CURDIR)/$(TENSORFLOW)/venv/bin/python \
+	    $(KERAS)/venv/bin/python -m pytest -m keras tests/frontends/keras_files
+
+test-tensorflow: $(STAMP) ## Import SavedModels and compare them with TensorFlow (installs it in out/tensorflow, 1.5 GB)
+	$(tensorflow)
+	$(TENSORFLOW)/venv/bin/python tests/frontends/tensorflow_files/make_saved_models.py $(TENSORFLOW)/recorded
+	AOTC_TENSORFLOW=$(CURDIR)/$(TENSORFLOW)/recorded AOTC_TENSORFLOW_PYTHON=$(CURDIR)/$(TENSORFLOW)/venv/bin/python \
+	    $(BIN)/python -m pytest -m tensorflow tests/frontends/tensorflow_files
+
 test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
 	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain
 	$(PROGRAMS)/toolchain/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
@@ -214,4 +238,5 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-onnx test-openvino test-arm test-registry test-stores test-torch test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
+# Every command that `make` lists.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))
