@@ -24,7 +24,6 @@ OPERATORS = {
     ("onnxruntime", "train"): {},
     ("openvino", "digits"): {"MatMul": 3, "Relu": 2, "Softmax": 1},
     ("openvino", "vision"): {"Convolution": 21, "Relu": 19},
-    ("openvino", "lm"): {"Gelu": 4, "Softmax": 4},
 }
 """What the first executable of a program has of some operators."""
 

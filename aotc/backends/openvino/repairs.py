@@ -17,6 +17,7 @@ _HIGH, _LOW = -(2**16), 2**16 - 1
 def state_sizes(openvino: Any, model: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Say the sizes of what starts at a place that is not known. shapes: of values, by name."""
     ops = openvino.opset15
+    said: set[tuple[str, int]] = set()
     for _ in model.get_ordered_ops():
         changed = False
         for node in model.get_ordered_ops():
@@ -26,7 +27,8 @@ def state_sizes(openvino: Any, model: Any, shapes: Mapping[str, tuple[int, ...]]
                 continue
             for output in node.outputs():
                 known = [shapes[name] for name in sorted(output.get_names()) if name in shapes]
-                if output.get_partial_shape().is_static or not known:
+                key = node.get_friendly_name(), output.get_index()
+                if output.get_partial_shape().is_static or not known or key in said:
                     continue
                 if kind == "Slice" and 0 in known[0]:
                     continue  # what lies before or behind a place, which Concat puts together
@@ -38,6 +40,7 @@ def state_sizes(openvino: Any, model: Any, shapes: Mapping[str, tuple[int, ...]]
                 for consumer in consumers:
                     consumer.replace_source_output(made.output(0))
                 made.output(0).get_tensor().set_names(output.get_names())
+                said.add(key)
                 changed = True
         if not changed:
             return
