@@ -135,8 +135,9 @@ BUNDLE_FORMAT = {
     "AOTC-E113": Code(
         "`index.json` or the root index does not describe exactly one bundle, or lists something "
         "twice",
-        "fetch or build the bundle again",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "fetch or build the bundle again; one of a later format may need a later `aotc-runtime`",
+        hint="the bundle is damaged, not aotc's, or of a later format: fetch or build it again, or "
+        "update aotc-runtime",
     ),
     "AOTC-E114": Code(
         "an attestation is not one envelope about this root, or has that of another one",
@@ -146,7 +147,7 @@ BUNDLE_FORMAT = {
     "AOTC-E115": Code(
         "a bundle format that this runtime does not read",
         "update `aotc-runtime`, or rebuild the bundle",
-        hint="update aotc-runtime here; a bundle that says nothing new is written as before",
+        hint="update aotc-runtime here, or build with the aotc that it came with",
     ),
     "AOTC-E116": Code(
         "targets of one bundle contradict each other",
