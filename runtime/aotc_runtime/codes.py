@@ -325,6 +325,18 @@ TRUST = {
         hint="have the builder's own key sign its provenance (`aotc build --key`), or add the "
         "builder to this key's builders in the policy; other keys endorse with `aotc sign`",
     ),
+    "AOTC-E324": Code(
+        "a timestamp of a trusted signature that is damaged, of something else or of the future",
+        "fetch the bundle again, or have it signed anew",
+        expected="an RFC 3161 timestamp of this signature",
+        hint="fetch the bundle again; or sign it anew with `aotc sign --timestamp`",
+    ),
+    "AOTC-E325": Code(
+        "a policy with timestamp authorities where rfc3161-client is not installed",
+        "`pip install 'aotc-runtime[timestamps]'`",
+        expected="rfc3161-client, which verifies timestamps for the policy's timestamp_authorities",
+        hint="`pip install 'aotc-runtime[timestamps]'`",
+    ),
 }
 
 RUNTIME = {
