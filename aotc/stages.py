@@ -8,10 +8,10 @@ ends up in a bundle are `aotc_runtime.schema` types, used here directly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from aotc.evidence import ControlFlow, Coverage, ExecutableEvidence, ModelOrigin
 from aotc.locations import EntryPointLines
@@ -34,10 +34,33 @@ from aotc_runtime.schema.manifest import (
 from aotc_runtime.schema.tree import Tree
 
 if TYPE_CHECKING:
+    from numpy import dtype
     from numpy.typing import NDArray
 
 type ByTarget[V] = Mapping[str, Mapping[ExecutableKey, V]]
 """A value for each executable of each target, by the target's name."""
+
+type Chunk = bytes | memoryview
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """A tensor that lies in a file, of which only a piece is in memory at a time."""
+
+    @property
+    def dtype(self) -> dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Its bytes, little-endian and in C order."""
+
+
+type Tensor = NDArray[Any] | Stored
 
 FILE_STEM_MAX = 160
 """Characters; a file name may have 255 bytes, and more is put around the stem."""

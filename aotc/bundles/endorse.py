@@ -21,7 +21,7 @@ from aotc.signing.timestamping import timestamped
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.signatures import is_signed_by, open_envelope
@@ -60,7 +60,7 @@ def endorse(
     E058 more attestations than readers take, and what the signer raises).
     """
     tidy(path.resolve())
-    source = open_bundle(path)
+    source = look_into(path)
     asked = policy and _without(policy, signer)
     read = opened(source, asked, (now or datetime.now(UTC)).timestamp())
     earlier = read.signers if read.verified else _claimed(read.envelopes)

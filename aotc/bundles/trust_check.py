@@ -11,7 +11,7 @@ from aotc.errors import family_of
 from aotc.signing.trust_state import PolicyState, check_reachable, state_of, warnings
 from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import Finding
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import Verdict, examine
 from aotc_runtime.verification.trust import read_policy
 
@@ -51,7 +51,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(open_bundle(bundle), policy, detect_all(), now.timestamp())
+        verdict = examine(look_into(bundle), policy, detect_all(), now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings

@@ -15,7 +15,7 @@ from aotc.signing.trust_file import read_public_key
 from aotc.signing.trust_state import holders_in
 from aotc_runtime.digest import is_digest
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey
 from aotc_runtime.verification.trust import (
@@ -167,7 +167,7 @@ def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
 def _root(value: str) -> str:
     if is_digest(value):
         return value
-    return read_unverified(open_bundle(Path(value)))[0].root_digest
+    return read_unverified(look_into(Path(value)))[0].root_digest
 
 
 def _blob(value: str) -> str:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from aotc.ownership import is_ours
 from aotc.temporaries import PART, locked, remove_abandoned, remove_folder, temporary_file
-from aotc_runtime.digest import sha256_bytes
+from aotc_runtime.digest import pieces, sha256_bytes
 
 MAGIC = b"aotc-entry-1\n"
 DIGEST_BYTES = 32
@@ -61,7 +61,7 @@ class Store(Protocol):
         the data, the remote store may hold other data than the local one.
         """
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
     def notes(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class LocalStore:
         if data is not None:
             yield data
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible; data larger than the whole cache may be is not kept."""
         if len(data) > self.limit:
             return
@@ -254,7 +254,7 @@ class LocalStore:
                         remove_abandoned(folder, found[1])
 
 
-def _digest(key: str, data: bytes) -> bytes:
+def _digest(key: str, data: bytes | memoryview) -> bytes:
     return sha256_bytes(key.encode() + b"\n" + sha256_bytes(data))
 
 
@@ -293,10 +293,11 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _write(path: Path, *chunks: bytes) -> None:
+def _write(path: Path, *chunks: bytes | memoryview) -> None:
     """Write all of a file or nothing. Not synced: what a power cut damages, `get` recognises."""
     with temporary_file(path) as (temporary, descriptor):
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:
-                file.write(chunk)
+                for piece in pieces(chunk):
+                    file.write(piece)
         temporary.replace(path)

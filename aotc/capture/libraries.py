@@ -21,12 +21,21 @@ do not show it (`aotc.pipeline.watching.native_code`)."""
 
 OPENERS: Mapping[str, frozenset[str] | None] = {
     "h5py.h5f": frozenset({"create", "is_hdf5", "open"}),
+    "onnx.onnx_cpp2py_export": frozenset(
+        {
+            *("checker._open_external_data", "checker.check_attribute", "checker.check_function"),
+            *("checker.check_graph", "checker.check_model", "checker.check_model_path"),
+            *("checker.check_node", "checker.check_sparse_tensor", "checker.check_tensor"),
+            "shape_inference.infer_shapes_path",
+        }
+    ),
     "PIL._imaging": frozenset({"grabscreen_x11"}),
     "psutil._psutil_linux": None,
 }
-"""Modules of native code that does reach beyond memory, to the functions by which alone it does;
-None for one that asks the system by all that it has. As long as nobody calls these, it computes in
-memory."""
+"""Modules of native code that does reach beyond memory, to the functions by which alone it does,
+those of modules within a module with both names; None for one that asks the system by all that it
+has. As long as nobody calls these, it computes in memory. Those of onnx are what its sources, which
+lie in the wheel, have of files: a check may look for a tensor's external data."""
 
 OPENED_THROUGH = {"h5py": "h5py.h5f"}
 """Packages all of whose native code opens files through one of these modules."""

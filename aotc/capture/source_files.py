@@ -20,10 +20,10 @@ def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
     Raises OSError, and CaptureError (AOTC-E840) for a file that was written while it was read.
     """
     with open_regular(source.path) as file:
-        before = _state(file.fileno())
+        before = state_of(file.fileno())
         data = file.read()
-        if _state(file.fileno()) != before or len(data) != before[0]:
-            raise CaptureError(_changed(where, f"{source.text} was written while it was read"))
+        if state_of(file.fileno()) != before or len(data) != before[0]:
+            raise CaptureError(changed_meanwhile(where, source.text))
     return data, sha256(data)
 
 
@@ -37,10 +37,16 @@ def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterat
             yield _changed(name, f"{first[name]} at first, and then {digest}")
 
 
+def changed_meanwhile(where: str, file: str) -> Finding:
+    """AOTC-E840 for a file that was written while it was read."""
+    return _changed(where, f"{file} was written while it was read")
+
+
 def _changed(where: str, found: str) -> Finding:
     return finding("AOTC-E840", where, found)
 
 
-def _state(descriptor: int) -> tuple[int, int, int]:
+def state_of(descriptor: int) -> tuple[int, int, int]:
+    """What changes when an open file is written into; its size first."""
     found = os.fstat(descriptor)
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.capture import program, raised, refuse, tree, weights_match
-from aotc.capture.source_files import read_source
+from aotc.capture.stored import StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest, SourceFile
 from aotc.errors import raise_if, refusal
+from aotc.stages import Tensor
 from aotc_runtime.errors import BundleFormatError
-from aotc_runtime.formats.tensors import read_tensors
+from aotc_runtime.formats.tensors import tensor_views
+from aotc_runtime.system.store import map_file
 from aotc_runtime.words import with_article
 
 CLOSURE = "closure"
@@ -26,14 +28,14 @@ CLOSURE = "closure"
 @dataclass(frozen=True, slots=True)
 class Weights:
     """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
-    tensors: by leaf path, in leaf order.  source: digest of the file they were read from, or "".
-    made: what `init` returned, where the tensors are of that.
+    tensors: by leaf path, in leaf order.  file: that they are read from.  made: what `init`
+    returned, where the tensors are of that.
     """
 
     origin: str
     tree: Any
-    tensors: Mapping[str, np.ndarray[Any, Any]]
-    source: str = ""
+    tensors: Mapping[str, Tensor]
+    file: WeightsFile | None = None
     made: Any = None
 
 
@@ -78,8 +80,8 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
-        tensors, digest = _read(spec.source, in_file)
-        return in_tree(tensors, in_file, digest)
+        file, tensors = _opened(spec.source, in_file)
+        return in_tree(tensors, in_file, file)
     where = manifest.where("weights", name, "init")
     init = program.resolve(spec.init, manifest.root, where)
     try:
@@ -107,22 +109,22 @@ def load(name: str, manifest: BuildManifest) -> Weights:
         check_x64(path or "the result", leaf.dtype, where)
     tree.check_paths(values, where)
     if spec.source is None:
-        tensors = {path or "value": np.asarray(leaf) for path, leaf in named}
-        return Weights("init", jax.tree.map(tree.abstract, values), tensors, made=values)
+        made = {path or "value": np.asarray(leaf) for path, leaf in named}
+        return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
-    tensors, digest = _read(spec.source, in_file)
+    file, tensors = _opened(spec.source, in_file)
     weights_match.check(tensors, dict(named), in_file)
-    return Weights("source", structure, {path: tensors[path] for path, _ in named}, digest)
+    return Weights("source", structure, {path: tensors[path] for path, _ in named}, file)
 
 
-def in_tree(tensors: Mapping[str, np.ndarray[Any, Any]], where: str, digest: str = "") -> Weights:
-    """The weights set of a file's tensors. where: for messages.  digest: of the file, if it is of
-    one. Raises CaptureError (AOTC-E828, E830).
+def in_tree(tensors: Mapping[str, Tensor], where: str, file: WeightsFile | None = None) -> Weights:
+    """The weights set of a file's tensors. where: for messages.  file: if they are read from one.
+    Raises CaptureError (AOTC-E828, E830).
     """
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     structure = jax.tree.map(_abstract, nested(tensors, where))
-    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), digest)
+    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), file)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -134,40 +136,28 @@ def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str
     return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
 
 
-def _read(source: SourceFile, where: str) -> tuple[dict[str, np.ndarray[Any, Any]], str]:
-    """The tensors of the file that a manifest names, and its digest.
-
-    Raises CaptureError (AOTC-E828, E830, E840).
-    """
-    data, digest = read_source(source, where)
+def _opened(source: SourceFile, where: str) -> tuple[WeightsFile, dict[str, StoredTensor]]:
+    """The file that a manifest names, and its tensors. Raises CaptureError (AOTC-E828, E830)."""
+    file = WeightsFile(source, where)
     try:
-        arrays = _arrays(data, source.path.name)
+        tensors = file.tensors()
     except BundleFormatError as error:
-        found, hint = weights_match.not_safetensors(data[:256], error.findings[0])
+        start = b"".join(file.read(0, min(256, file.size)))
+        found, hint = weights_match.not_safetensors(start, error.findings[0])
         found = f"{source.text}: {found}"
         raise refusal(
             "AOTC-E830", where, found, expected="a safetensors file", hint=hint
         ) from error
-    for name, array in arrays.items():
-        check_x64(name, array.dtype, where)
-    return arrays, digest
+    for name, tensor in tensors.items():
+        check_x64(name, tensor.dtype, where)
+    return file, tensors
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a safetensors file as read-only arrays over its bytes."""
-    return _arrays(path.read_bytes(), path.name)
+    """The tensors of a safetensors file, as read-only arrays over the mapped file."""
+    return {name: array for name, (array, _) in tensor_views(map_file(path), path.name).items()}
 
 
 def read_shards(paths: Iterable[Path]) -> dict[str, np.ndarray[Any, Any]]:
     """The tensors of a weights set that lies in several files."""
     return {name: array for path in paths for name, array in read_arrays(path).items()}
-
-
-def _arrays(data: bytes, where: str) -> dict[str, np.ndarray[Any, Any]]:
-    view = memoryview(data)
-    return {
-        name: np.frombuffer(view[info.start : info.end], jnp.dtype(info.dtype.value)).reshape(
-            info.shape
-        )
-        for name, info in read_tensors(view, where=where).items()
-    }

@@ -25,7 +25,7 @@ def inspect(out: Output, bundle: Path) -> None:
     from aotc.report.inspect import bundle_report
     from aotc.report.text import print_bundle
     from aotc.review.reading import review
-    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.system.passing import look_into
 
-    report = bundle_report(review(open_bundle(bundle), None, datetime.now(UTC)))
+    report = bundle_report(review(look_into(bundle), None, datetime.now(UTC)))
     out.result(report, lambda: print_bundle(report))

@@ -13,7 +13,7 @@ from aotc.temporaries import locked
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
 from aotc_runtime.formats.oci import Descriptor, Entry
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 
@@ -39,7 +39,7 @@ def with_attestations(
             stack.enter_context(locked(path))
         except OSError as error:
             raise cannot_write(path, error) from error
-        source = open_bundle(path)
+        source = look_into(path)
         contents, there = read_unverified(source)
         old = read_root(source)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}

@@ -44,7 +44,7 @@ from aotc_runtime.formats.oci import (
 )
 from aotc_runtime.formats.tar import BLOCK
 from aotc_runtime.schema.manifest import TYPED_ROOTS, BlobRef, BundleManifest
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import read_envelopes, read_root
 from aotc_runtime.verification.examine import read_unverified
 
@@ -60,15 +60,20 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes with their media type."""
+    """Bytes with their media type. file: one that holds these bytes and nothing else, whose name a
+    layout folder may share; nobody writes into it any more.  known: the digest, where somebody has
+    taken it already. What is packed is read back and hashed, whoever did.
+    """
 
     data: Data
     media_type: str
+    file: Path | None = None
+    known: str = ""
 
     @cached_property
     def digest(self) -> str:
         """The digest of the bytes; computed once, however many documents refer to them."""
-        return sha256(self.data)
+        return self.known or sha256(self.data)
 
     def ref(self) -> BlobRef:
         """The reference a manifest holds."""
@@ -164,7 +169,11 @@ def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[t
     """File names and contents in their order on disk; weights, the large ones, last."""
     yield from files.items()
     for digest in sorted(blobs, key=lambda d: (blobs[d].media_type == oci.WEIGHTS_TYPE, d)):
-        yield oci.BLOB_FOLDER + digest.removeprefix("sha256:"), blobs[digest].data
+        yield _member(digest), blobs[digest].data
+
+
+def _member(digest: str) -> str:
+    return oci.BLOB_FOLDER + digest.removeprefix("sha256:")
 
 
 def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
@@ -255,7 +264,8 @@ def write_files(
     members = _members(files, blobs)
     if form is Form.ARCHIVE:
         return write_atomically(path, _archive(members), check=check, before=before)
-    return write_folder_atomically(path, members, check, before)
+    same = {_member(digest): blob.file for digest, blob in blobs.items() if blob.file is not None}
+    return write_folder_atomically(path, members, check, before, same)
 
 
 def pack(
@@ -282,7 +292,7 @@ def reading_back(root_digest: str, manifests: Mapping[str, BundleManifest]) -> C
     """A check that what was written holds these targets under this root."""
 
     def check(written: Path) -> None:
-        contents, _ = read_unverified(open_bundle(written))
+        contents, _ = read_unverified(look_into(written))
         assert (contents.root_digest, contents.manifests) == (root_digest, manifests), (
             "a bundle reads back as it was written"
         )

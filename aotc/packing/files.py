@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from aotc.errors import refusal
 from aotc.packing.exchange import exchange
@@ -21,6 +22,7 @@ from aotc.temporaries import (
     temporary_folder,
     uninterrupted,
 )
+from aotc_runtime.digest import pieces
 from aotc_runtime.errors import AotcError
 
 OLD = ".old"
@@ -45,6 +47,9 @@ type Check = Callable[[Path], None]
 
 type Before = Callable[[], None]
 """Called when everything was written and checked, and nothing but the renaming is left."""
+
+
+NONE: Mapping[str, Path] = MappingProxyType({})
 
 
 def no_check(written: Path) -> None:
@@ -119,7 +124,8 @@ def _written(
         size = 0
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:
-                size += file.write(chunk)
+                for piece in pieces(chunk):
+                    size += file.write(piece)
         kept = _keep_owner(descriptor, path, FILE_MODE)
         os.fchmod(descriptor, kept if mode is None else mode)
         os.fsync(descriptor)
@@ -131,11 +137,13 @@ def write_folder_atomically(
     members: Iterable[tuple[str, bytes | memoryview]],
     check: Check = no_check,
     before: Before = nothing,
+    same: Mapping[str, Path] = NONE,
 ) -> int:
     """Write a folder under a temporary name, fsync, and put it in place of what was there.
 
-    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
-    cannot be written.
+    check: what was written, before it replaces anything.  same: files that hold what members hold,
+    by the member's name: they get a second name instead of being copied, where the file system
+    allows that. Raises UsageError (AOTC-E003) if the place cannot be written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +153,11 @@ def write_folder_atomically(
             for name, data in members:
                 file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                with file.open("wb") as stream:
-                    size += stream.write(data)
+                is_there = name in same and _share(same[name], file)
+                size += len(data)
+                with file.open("rb" if is_there else "wb") as stream:
+                    for piece in () if is_there else pieces(data):
+                        stream.write(piece)
                     stream.flush()
                     kept = _keep_owner(stream.fileno(), path / name, FILE_MODE)
                     os.fchmod(stream.fileno(), kept)
@@ -159,6 +170,15 @@ def write_folder_atomically(
         sync_folder(path.parent)
         tidy(path)
     return size
+
+
+def _share(file: Path, name: Path) -> bool:
+    """Whether a file could be given a second name."""
+    try:
+        os.link(file, name)
+    except OSError:  # another file system, one without links, or one link too many
+        return False
+    return True
 
 
 def _put_in_place(new: Path, path: Path) -> None:

@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 
 from aotc.errors import refusal
+from aotc.stages import Chunk, Stored, Tensor
 from aotc_runtime.formats.extended_tensors import NAMES, PARTS, STORED_AS
 from aotc_runtime.formats.tensors import ALIGNMENT, DTYPES_KEY
 from aotc_runtime.schema.manifest import DType
 
 type Array = np.ndarray[Any, Any]
-
 SHARD_BYTES = 16 * 2**20
 """How many bytes of tensors a shard holds at most, unless it holds a single one.
 
@@ -30,38 +30,48 @@ Small enough that 2 GiB give 16 cores 8 shards each, and large enough that what 
 """
 
 
-def write_shards(
-    tensors: Mapping[str, Array], *, where: str, limit: int = SHARD_BYTES
-) -> Iterator[bytes]:
-    """A weights set as one or more safetensors files, one at a time.
+def shards(
+    tensors: Mapping[str, Tensor], *, where: str, limit: int = SHARD_BYTES
+) -> Iterator[Iterator[Chunk]]:
+    """A weights set as one or more safetensors files, one at a time, each in chunks.
 
     limit: bytes of tensors in a file; a larger tensor is alone in its file. Tensors keep their
     order over all files, each goes where the one before it went if there is room, and an empty set
     is one file. Raises CaptureError (AOTC-E834).
     """
-    shard: dict[str, Array] = {}
+    shard: dict[str, Tensor] = {}
     size = 0
     for name in _order(tensors):
         if shard and size + tensors[name].nbytes > limit:
-            yield write_tensors(shard, where=where)
+            yield chunks(shard, where=where)
             shard, size = {}, 0
         shard[name] = tensors[name]
         size += tensors[name].nbytes
-    yield write_tensors(shard, where=where)
+    yield chunks(shard, where=where)
 
 
-def write_tensors(tensors: Mapping[str, Array], *, where: str) -> bytes:
-    """A safetensors file; what the format has no name for is stored as the runtime reads it
+def write_tensors(tensors: Mapping[str, Tensor], *, where: str) -> bytes:
+    """A safetensors file, as `chunks` gives it. Raises CaptureError (AOTC-E834)."""
+    return b"".join(chunks(tensors, where=where))
+
+
+def chunks(tensors: Mapping[str, Tensor], *, where: str) -> Iterator[Chunk]:
+    """A safetensors file: its header, then the bytes of each tensor.
+
+    What the format has no name for is stored as the runtime reads it
     (`aotc_runtime.formats.extended_tensors.STORED_AS`). Raises CaptureError (AOTC-E834) for other
     dtypes.
     """
-    arrays = {name: _little_endian(array) for name, array in tensors.items()}
-    order = _order(arrays)
+    known = {
+        name: tensor if isinstance(tensor, Stored) else _little_endian(tensor)
+        for name, tensor in tensors.items()
+    }
+    order = _order(known)
     header: dict[str, Any] = {}
     extended: dict[str, str] = {}
     position = 0
     for name in order:
-        array = arrays[name]
+        array = known[name]
         dtype = _dtype(array.dtype, f"{where} {name}")
         shape = list(array.shape)
         if dtype in STORED_AS:
@@ -78,11 +88,17 @@ def write_tensors(tensors: Mapping[str, Array], *, where: str) -> bytes:
         header = {"__metadata__": {DTYPES_KEY: named}, **header}
     text = msgspec.json.encode(header)
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    parts = [len(text).to_bytes(8, "little"), text, *(arrays[name].tobytes() for name in order)]
-    return b"".join(parts)
+    yield len(text).to_bytes(8, "little") + text
+    for name in order:
+        tensor = known[name]
+        if isinstance(tensor, Stored):
+            yield from tensor.chunks()
+        else:
+            # numpy hands out no buffer of types that it did not bring along.
+            yield memoryview(tensor.reshape(-1).view(np.uint8))
 
 
-def _order(tensors: Mapping[str, Array]) -> list[str]:
+def _order(tensors: Mapping[str, Tensor]) -> list[str]:
     return sorted(tensors, key=lambda name: (tensors[name].nbytes % ALIGNMENT != 0, name))
 
 

@@ -17,7 +17,7 @@ from aotc.pipeline.engines import Fallen
 from aotc.pipeline.evidence import target_evidence
 from aotc.pipeline.policies import EntryProofs, proven_policies
 from aotc.pipeline.requirements import requirements
-from aotc.pipeline.scratch import Scratch
+from aotc.pipeline.scratch import Scratch, digest_of
 from aotc.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
 from aotc_runtime import canonical
 from aotc_runtime.formats import oci
@@ -38,6 +38,7 @@ from aotc_runtime.schema.manifest import (
     WeightSet,
     WeightTensor,
 )
+from aotc_runtime.system.passing import pass_file
 
 NOT_YET = ParityNotRun(reason="parity runs after packing")
 
@@ -158,7 +159,10 @@ def proven(parts: TargetParts, ran: Ran, proofs: EntryProofs) -> TargetParts:
 def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
     """The safetensors files of every weights set, by the name of the set."""
     return {
-        name: tuple(Blob(path.read_bytes(), oci.WEIGHTS_TYPE) for path in scratch.weights(name))
+        name: tuple(
+            Blob(pass_file(path), oci.WEIGHTS_TYPE, path, digest_of(path))
+            for path in scratch.weights(name)
+        )
         for name in sorted(program.weights)
     }
 

@@ -41,6 +41,6 @@ def exceeded(
                 *(provisional.bundle, provisional.policy, target.name, target.threads),
                 *(folder, processes),
             )
-            provisional.bundle.unlink()
+            provisional.remove()
             findings = [*over_limit(part.manifest, override.memory_limit, where, taken)]
         yield from findings

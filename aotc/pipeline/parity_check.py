@@ -27,6 +27,7 @@ from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.workers import Workers
 from aotc.shapes import files
 from aotc.shapes.verdict import At
+from aotc.temporaries import remove_folder
 from aotc_runtime.digest import sha256
 from aotc_runtime.schema.labels import executable_key, label
 from aotc_runtime.schema.manifest import BundleManifest
@@ -74,7 +75,7 @@ class ParityCheck:
 
         Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
         """
-        (self._scratch.folder / BUNDLE).unlink(missing_ok=True)
+        remove_folder(self._scratch.folder / BUNDLE)
         tried = {target: None if ran.not_run else ran.trials for target, ran in found.items()}
         return trials.judge(self._scratch, tried, at)
 

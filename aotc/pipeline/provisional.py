@@ -16,8 +16,10 @@ from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc.temporaries import remove_folder
 
-BUNDLE = "provisional.aotb"
+BUNDLE = "provisional"
+"""A layout folder, which shares the files of the weights with the build's scratch folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class ProvisionalBundle:
     bundle: Path
     policy: Path
 
+    def remove(self) -> None:
+        """Give back its room."""
+        remove_folder(self.bundle)
+
 
 def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalBundle:
     """Write a bundle into a folder, signed with a key that is discarded when this returns."""
@@ -37,7 +43,7 @@ def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalB
     assembled = assemble(parts)
     endorsed = attest(assembled.root.digest, "provisional", endorsement(), signer)
     try:
-        pack(provisional.bundle, Form.ARCHIVE, assembled, [endorsed.envelope])
+        pack(provisional.bundle, Form.LAYOUT, assembled, [endorsed.envelope])
     except UsageError as error:
         if isinstance(error.__cause__, OSError):
             # Nobody has asked for this file: what has no room is the folder.

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
 from aotc.constants import FULL
 from aotc.errors import refusal
-from aotc.stages import CapturedEntryPoint, CapturedProgram, file_stem, fixture_file
+from aotc.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
 from aotc.temporaries import temporary_folder
+from aotc_runtime.digest import cores, pieces, sha256_of
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.labels import ExecutableKey
+from aotc_runtime.system.parallel import map_on_threads
 
 if TYPE_CHECKING:
     # A process that records what a program reads imports this module before it begins to.
@@ -50,6 +52,18 @@ def no_scratch(error: OSError) -> AotcError:
         expected="a folder that can be written, with free space",
         hint="make room there, or set TMPDIR to another folder; nothing was written",
     )
+
+
+def digest_of(shard: Path) -> str:
+    """The digest of a file of a weights set, which its name holds."""
+    return "sha256:" + shard.name.split(".")[1]
+
+
+def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:
+    for chunk in chunks:
+        for piece in pieces(chunk):
+            file.write(piece)
+            yield piece
 
 
 def variables_file(worker: str) -> str:
@@ -105,15 +119,22 @@ class Scratch:
         """
         return self.folder / "unsteady"
 
-    def write_weights(self, name: str, shards: Iterable[bytes]) -> None:
-        """Write the files of a weights set."""
+    def write_weights(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
+        """Write the files of a weights set, each in chunks, and take their digests meanwhile."""
         folder = self._weights(name)
         folder.mkdir()
-        for number, data in enumerate(shards):
-            (folder / f"{number:06}.safetensors").write_bytes(data)
+
+        def write(numbered: tuple[int, Iterable[Chunk]]) -> None:
+            number, chunks = numbered
+            unfinished = folder / f"{number:06}"
+            with unfinished.open("wb") as file:
+                digest = sha256_of(_written(file, chunks))
+            unfinished.rename(folder / f"{number:06}.{digest[7:]}.safetensors")
+
+        map_on_threads(write, list(enumerate(shards)), cores())
 
     def weights(self, name: str) -> list[Path]:
-        """The files of a weights set, in order."""
+        """The files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
 
     def _weights(self, name: str) -> Path:

@@ -16,7 +16,7 @@ from aotc.config.sections import program_sections
 from aotc.errors import raise_if
 from aotc.pipeline.children import child
 from aotc.pipeline.children.recorded import Job
-from aotc.pipeline.scratch import ProgramJob, Scratch, variables_file
+from aotc.pipeline.scratch import ProgramJob, Scratch, digest_of, variables_file
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.tasks.failures import Failures
 from aotc.pipeline.tasks.meter import OnStage
@@ -212,9 +212,7 @@ def _given(scratch: Scratch, program: CapturedProgram) -> Iterator[tuple[str, st
             for name, entry_point in program.entry_points.items()
             for number, key in enumerate(entry_point.by_key, 1)
         ]
-    given += [
-        (f"weights {name}, part {number}", path)
-        for name in program.weights
-        for number, path in enumerate(scratch.weights(name), 1)
-    ]
     yield from ((name, sha256(path.read_bytes())) for name, path in given if path.exists())
+    for name in program.weights:
+        for number, path in enumerate(scratch.weights(name), 1):
+            yield f"weights {name}, part {number}", digest_of(path)

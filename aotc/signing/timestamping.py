@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from aotc.errors import refusal
@@ -85,7 +86,7 @@ def _over_http(query: bytes, url: str) -> bytes:
         request = urllib.request.Request(url, query, kind, method="POST")
         with urllib.request.urlopen(request, timeout=SECONDS) as response:
             answer: bytes = response.read(TIMESTAMP_CHARACTERS_MAX)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise _refused(url, str(error)) from error
     return answer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 
@@ -28,9 +29,27 @@ def sha256(data: bytes | bytearray | memoryview) -> str:
 
 def sha256_bytes(data: bytes | bytearray | memoryview) -> bytes:
     """The 32 bytes of SHA-256 (FIPS 180-4)."""
+    return _sha256_of(pieces(data))
+
+
+def sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> str:
+    """The digest of pieces that follow each other, of which none is kept."""
+    return "sha256:" + _sha256_of(data).hex()
+
+
+def _sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> bytes:
     state = hashes.Hash(_SHA256)
-    state.update(data)
+    for piece in data:
+        state.update(piece)
     return state.finalize()
+
+
+def pieces(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray | memoryview]:
+    """The bytes in one piece; in many where they lie in a map that gives its memory back behind who
+    reads it (`aotc_runtime.system.passing`).
+    """
+    passed: Any = getattr(getattr(data, "obj", None), "pieces", None)
+    return passed(data) if passed else iter((data,))
 
 
 class Hashing:

@@ -16,7 +16,7 @@ from aotc_runtime.errors import Finding, family_of
 from aotc_runtime.formats.host_facts import host_document
 from aotc_runtime.schema.facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.manifest import XLA, BundleManifest, engine_name
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.compatibility import Choice
 from aotc_runtime.verification.examine import Verdict, examine
@@ -47,7 +47,7 @@ def verify_report(bundle: Path, trust: Path, target: str) -> Report:
     read; what is wrong with the bundle itself is in the report.
     """
     policy = read_policy(trust)
-    source = open_bundle(bundle)
+    source = look_into(bundle)
     facts = detect_all()
     verdict = examine(source, policy, facts, time.time(), None if target == HOST else target)
     return report_of(str(bundle), verdict, facts)

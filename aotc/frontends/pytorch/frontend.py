@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from aotc.errors import finding, raise_if, refusal
+from aotc.frontends.archive import Archive, Damaged, damaged, in_one_folder, read_archive
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc.frontends.pytorch import check
-from aotc.frontends.pytorch.archive import Archive, read_archive
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.interpret import Function, function_of
 from aotc.frontends.pytorch.plan import Plan, plan, refs, used
-from aotc.frontends.pytorch.refusals import Damaged, damaged
 from aotc.frontends.pytorch.results import Structure, read_structure
 from aotc.frontends.pytorch.schema import (
     MAJOR,
@@ -68,7 +67,7 @@ class PyTorch:
     def read(self, file: ModelFile) -> Model:
         """See `aotc.frontends.protocol.Frontend`. Nothing is unpickled: a graph and raw bytes."""
         try:
-            archive = read_archive(file.data)
+            archive = in_one_folder(read_archive(file.data))
             model, program = _program(archive, file)
             return _model(file, archive, model, program)
         except Damaged as error:

@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import UNSET
 
+from aotc.frontends.archive import Damaged
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.operators import OPERATORS
 from aotc.frontends.pytorch.operators.table import Operator
-from aotc.frontends.pytorch.refusals import Damaged
 from aotc.frontends.pytorch.schema import Argument, Graph, NameOr, Node, TensorMeta
 
 DEPTH_MAX = 16

@@ -1,17 +1,6 @@
-"""What is refused of a `.pt2` file, in one place each: damage, and what the frontend lacks."""
+"""What the frontend lacks for a program in a `.pt2` file."""
 
 from __future__ import annotations
-
-from aotc.errors import refusal
-from aotc_runtime.errors import AotcError
-
-
-class Damaged(Exception):
-    """Not what `torch.export.save` writes. expected, found: they complete those words."""
-
-    def __init__(self, expected: str, found: str) -> None:
-        super().__init__(expected, found)
-        self.expected, self.found = expected, found
 
 
 class Unsupported(Exception):
@@ -27,8 +16,3 @@ def few(count: int, what: str) -> int:
     if count > PARTS_MAX:
         raise Unsupported(f"more than {PARTS_MAX} {what}")
     return count
-
-
-def damaged(where: str, error: Damaged) -> AotcError:
-    """AOTC-E843 for a file."""
-    return refusal("AOTC-E843", where, error.found, expected=error.expected)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.frontends.pytorch.refusals import Damaged
+from aotc.frontends.archive import Damaged
 from aotc.frontends.pytorch.schema import NamedTupleFields, TreeSpec, decode
 
 DEPTH_MAX = 64

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from aotc.frontends.pytorch.refusals import Damaged
+from aotc.frontends.archive import Damaged
 
 JSON_BYTES_MAX = 128 * 2**20
 MARKS_MAX = 2**23

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from aotc.frontends.archive import Archive, Damaged
 from aotc.frontends.protocol import Array
-from aotc.frontends.pytorch.archive import Archive
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
-from aotc.frontends.pytorch.refusals import Damaged
 from aotc.frontends.pytorch.schema import Payload, Payloads, TensorMeta, decode
 
 RANK_MAX = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.errors import CaptureError, raise_if, refusal
 from aotc.evidence import ModelOrigin
 from aotc.lowering.stablehlo import portable
-from aotc.packing.weights import write_shards, write_tensors
+from aotc.packing.weights import shards, write_tensors
 from aotc.parity import plain_jax
 from aotc.pipeline.children.child import runs_users_code
 from aotc.pipeline.scratch import ProgramJob, Scratch
@@ -41,6 +41,7 @@ from aotc.stages import (
     CapturedProgram,
     CapturedSymbolic,
     Module,
+    Tensor,
 )
 from aotc.workers.child import Progress
 from aotc_runtime.errors import AotcError, Finding
@@ -96,9 +97,9 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    for name, given in manifest.weights.items():
-        if given.source:
-            _note(files, given.source.text, weights[name].source)
+    for name in manifest.weights:
+        if (read := weights[name].file) is not None:
+            _note(files, read.source.text, read.digest())
     # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
     for name, entry_point in [*captured.items()]:
         progress.started(f"making fixtures of {name} ({entry_point.function})")
@@ -110,16 +111,21 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             del captured[name]
     if not captured:
         raise_if(failed)
-    sets = {name: dict(loaded.tensors) for name, loaded in weights.items()}
+    sets: dict[str, Mapping[str, Tensor]] = {
+        name: loaded.tensors for name, loaded in weights.items()
+    }
     origins = {name: loaded.origin for name, loaded in weights.items()}
     if closure := {key: value for name in captured for key, value in closures[name].items()}:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-        scratch.write_weights(name, write_shards(tensors, where=where))
+        scratch.write_weights(name, shards(tensors, where=where))
         if name in weights and weights[name].made is not None:
             written = read_shards(scratch.weights(name))
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
+    for loaded in weights.values():
+        if loaded.file is not None:
+            loaded.file.require_unchanged()
     scratch.write_program(
         CapturedProgram(
             entry_points=captured,

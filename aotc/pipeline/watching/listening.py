@@ -98,10 +98,12 @@ class Imports:
     def _watch(self, module: ModuleType) -> None:
         """Put functions that tell of their calls in the place of those that are watched."""
         functions = self._watched[module.__name__]
-        for key, function in list(vars(module).items()):
-            is_watched = callable(function) and not isinstance(function, type)
-            if is_watched and (functions is None or key in functions):
-                setattr(module, key, self._telling(f"{module.__name__}.{key}", function))
+        for key in sorted(vars(module) if functions is None else functions):
+            within, _, name = key.rpartition(".")
+            holder = getattr(module, within, None) if within else module
+            function = getattr(holder, name, None)
+            if callable(function) and not isinstance(function, type):
+                setattr(holder, name, self._telling(f"{module.__name__}.{key}", function))
         self.heard_in.add(module.__name__)
 
     def _telling(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

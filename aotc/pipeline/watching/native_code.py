@@ -25,7 +25,7 @@ ARITHMETIC = re.compile(r"(libm|libgcc_s)\.so\.")
 
 IN_MEMORY = re.compile(
     r"_*(mem|str|stp|wcs|wmem|wcr|rawmem)\w*|bcmp|bcopy|bzero"
-    r"|malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|malloc_usable_size"
+    r"|malloc|calloc|realloc|reallocarray|free|aligned_alloc|posix_memalign|malloc_(usable_size|trim)"
     r"|mmap(64)?|munmap|mremap|mprotect|madvise"  # a file would have to be opened first
     r"|isw?(alnum|alpha|blank|cntrl|digit|graph|lower|print|punct|space|upper|xdigit)"
     r"|tow?(lower|upper)|towctrans|wctrans|__ctype_\w+|localeconv"

@@ -146,7 +146,8 @@ class Recorder:
         return all(state == _state(path) for path, state in self._opened.items())
 
     def _heard_opener(self, name: str, frame: FrameType) -> None:
-        if libraries.OPENERS[name.rpartition(".")[0]] is not None:
+        (module,) = (each for each in libraries.OPENERS if name.startswith(f"{each}."))
+        if libraries.OPENERS[module] is not None:
             self.refuse(f"it called {name}, which reads files unseen")
         elif self._by_project(frame) and not self._by_start_of_library(frame):
             self.refuse(f"it asked the system: {name}")

@@ -18,6 +18,7 @@ from aotc.cache.tasks import NOT_KEPT, OFF, Done, Tasks
 from aotc.pipeline.watching.reads import Looking, Reads
 from aotc.pipeline.watching.recording import Recording
 from aotc_runtime.digest import sha256
+from aotc_runtime.system.passing import pass_file
 
 RECIPES_KEPT = 16
 """How many lists are kept for one program: enough for somebody who switches between branches."""
@@ -145,7 +146,7 @@ def _keep_files(worker: Worker, tasks: Tasks) -> dict[str, str]:
     found: dict[str, str] = {}
     for pattern in worker.leaves:
         for path in sorted(worker.folder.glob(pattern)):
-            data = path.read_bytes()
+            data = pass_file(path)
             digest = sha256(data)
             tasks.store.put(digest, data)
             found[path.relative_to(worker.folder).as_posix()] = digest

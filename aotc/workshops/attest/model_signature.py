@@ -17,7 +17,8 @@ from aotc.workshops.attest.openssf import (
     verified_files,
 )
 from aotc_runtime.digest import sha256_each
-from aotc_runtime.system.store import MappedBundle, open_bundle, read_file
+from aotc_runtime.system.passing import look_into
+from aotc_runtime.system.store import MappedBundle, read_file
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.verification.keys import PublicKey, load_public_key
 
@@ -41,7 +42,7 @@ def write_model_signature(bundle: Path, output: Path, signer: Signer) -> int:
             "AOTC-E020", str(output), "one inside: a bundle with another file in it is refused"
         )
     require_file_place(output, MODEL_SIGNATURE)
-    source = open_bundle(bundle)
+    source = look_into(bundle)
     contents, _ = read_unverified(source)
     manifest = next(iter(contents.manifests.values()))
     files = _digests(source)
@@ -58,7 +59,7 @@ def require_model_signature(bundle: Path, signature: Path, public_key: Path) -> 
     """
     key = load_public_key(_text(public_key), "", str(public_key))
     signed = verified_files(_bytes(signature), key, str(signature))
-    source = open_bundle(bundle)
+    source = look_into(bundle)
     raise_if(differences(signed, _digests(source), source.name))
     return key
 

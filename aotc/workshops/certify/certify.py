@@ -27,7 +27,7 @@ from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.labels import label
 from aotc_runtime.schema.manifest import XLA, BundleManifest, Parity, engine_name
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.keys import load_public_key
 from aotc_runtime.verification.missing_targets import missing_target
 
@@ -80,7 +80,7 @@ def certify(
     tidy(path.resolve())
     # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
     # this host say of each target is for the worker to find out, which verifies it.
-    read = attributed(open_bundle(path), policy, time.time())
+    read = attributed(look_into(path), policy, time.time())
     root, contents = read.root_digest, read.contents
     manifests = xla_targets(contents.manifests, target, contents.absent)
     trials: list[Trial] = []

@@ -44,10 +44,10 @@ def compat(
     from aotc.review.opened import attributed
     from aotc.workshops.compat.text import compat_document, compat_findings, compat_lines
     from aotc_runtime.engines.survey import detect_all
-    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
-    known, source = known_targets(Path.cwd()), open_bundle(bundle)
+    known, source = known_targets(Path.cwd()), look_into(bundle)
     policy, now = read_policy(trust) if trust else None, time.time()
     read = attributed(source, policy, now)
     named = (*hosts, *facts)

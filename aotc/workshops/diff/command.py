@@ -53,12 +53,12 @@ def diff(
     from aotc.workshops.diff.diff import diff as compare
     from aotc.workshops.diff.rules import parse_rules, violations
     from aotc.workshops.diff.text import diff_document, diff_lines
-    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
     wanted = parse_rules(rules)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    one, two = (review(open_bundle(path), policy, now) for path in (before, after))
+    one, two = (review(look_into(path), policy, now) for path in (before, after))
     found = compare(one, two, lines_max=lines)
     findings = tuple(violations(wanted, found))
     document = diff_document(found)

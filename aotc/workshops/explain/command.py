@@ -54,12 +54,12 @@ def explain(
     from aotc.workshops.explain.explain import Stage, explain_lines, explain_report
     from aotc.workshops.explain.explain import explain as explain_entry_point
     from aotc_runtime.engines.survey import detect_all
-    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
-    read = review(open_bundle(bundle), policy, datetime.now(UTC))
+    read = review(look_into(bundle), policy, datetime.now(UTC))
     explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target, detect_all())
 
     def print_text() -> None:

@@ -41,11 +41,11 @@ def extract(
     from aotc.packing.places import require_other_place
     from aotc.report.copies import copy_lines, copy_report
     from aotc.workshops.extract.extract import extract as extract_targets
-    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.system.passing import look_into
 
     place = output or layout
     assert place is not None, "one of the two was given"
     require_other_place(place, bundle, lost="other targets")
     form = Form.LAYOUT if layout else Form.ARCHIVE
-    report = copy_report(extract_targets(open_bundle(bundle), targets, place, form))
+    report = copy_report(extract_targets(look_into(bundle), targets, place, form))
     out.result(report, lambda: print(*copy_lines(report), sep="\n"))

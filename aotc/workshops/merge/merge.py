@@ -20,7 +20,7 @@ from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.provenance import Provenance
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.signatures import Voucher
 
 
@@ -53,7 +53,7 @@ def merge_bundles(
     inputs: list[Ingredient] = []
     parts: list[TargetPart] = []
     for path in paths:
-        source = open_bundle(path)
+        source = look_into(path)
         read = opened(source, policy, now.timestamp())
         inputs.append(_ingredient(read))
         parts += target_parts_of(source, read.contents)

@@ -58,14 +58,14 @@ def report(
     from aotc.workshops.page.page import page_of
     from aotc.workshops.page.render import render
     from aotc_runtime.digest import sha256
-    from aotc_runtime.system.store import open_bundle
+    from aotc_runtime.system.passing import look_into
     from aotc_runtime.verification.trust import read_policy
 
     require_file_place(output, REPORT)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
     facts = read_hosts(hosts) if hosts else {}
     known = known_targets(Path.cwd()) if hosts else []
-    read = review(open_bundle(bundle), policy, now)
+    read = review(look_into(bundle), policy, now)
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
     asked = Asked(facts, jaxlibs, known, policy, now)
     data = render(page_of(read, asked, rules))

@@ -76,11 +76,11 @@ class RemoteStore:
                     self._refused[data] += 1
         return None
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | memoryview) -> None:
         """Seal and write an entry, if there is a signing key to seal it with."""
         if self._seals.sealer is None or len(data) > self._limit:
             return
-        entry = self._seals.seal(key, data)
+        entry = self._seals.seal(key, bytes(data))
         with suppress(OutageError):
             self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
 
@@ -153,7 +153,7 @@ class SharedStore:
         if data is not None:
             yield data
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes in both stores, if possible."""
         self.local.put(key, data)
         self.remote.put(key, data)

@@ -13,7 +13,7 @@ from aotc.packing.bundle import TargetParts, assemble
 from aotc.pipeline.scratch import scratch_folder
 from aotc.workshops.reproduce.differences import Difference, differences
 from aotc_runtime.errors import Finding
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import Contents
 from aotc_runtime.verification.examine import read_unverified
 
@@ -49,7 +49,7 @@ class BuildAgain:
                 return
             blobs = {digest: memoryview(blob.data) for digest, blob in first.blobs.items()}
             one = Contents(first.root.digest, first.manifests, blobs, {}, ())
-            two, _ = read_unverified(open_bundle(second.bundle.path))
+            two, _ = read_unverified(look_into(second.bundle.path))
             found = differences(one, two, module_text)
         raise_if(findings(found, "the first build", "the second"))
 

@@ -20,7 +20,7 @@ from aotc_runtime.digest import is_digest
 from aotc_runtime.errors import Finding
 from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.signatures import open_envelope
 
 TARGETS_CHARACTERS_MAX = 2**16
@@ -120,7 +120,7 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
     ReproducibilityError: AOTC-E941 no statement describes one build, E945 one that names what no
     build records.
     """
-    read = opened(open_bundle(path), policy, datetime.now(UTC).timestamp())
+    read = opened(look_into(path), policy, datetime.now(UTC).timestamp())
     if read.verified:
         predicates: Iterable[bytes] = (voucher.predicate for voucher in read.vouchers)
     else:

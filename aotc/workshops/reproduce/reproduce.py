@@ -33,7 +33,7 @@ from aotc.workshops.reproduce.source_check import check_files, find_manifest, re
 from aotc.workshops.reproduce.toolchain_copy import toolchain_copy
 from aotc_runtime.errors import AotcError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import read_unverified
 
 OURS = ("aotc", "aotc-runtime")
@@ -128,7 +128,7 @@ def reproduce(
         except AotcError as error:
             raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
-        built, _ = read_unverified(open_bundle(again))
+        built, _ = read_unverified(look_into(again))
         if built.root_digest != read.root_digest:
             on_stage("comparing")
             manifests = built.manifests

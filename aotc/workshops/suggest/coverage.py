@@ -11,7 +11,7 @@ from aotc.workshops.suggest.traffic.log import Traffic, read_traffic
 from aotc.workshops.suggest.traffic.space import space_of_bundle
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BundleManifest
-from aotc_runtime.system.store import open_bundle
+from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.examine import read_unverified
 from aotc_runtime.words import did_you_mean
 
@@ -24,7 +24,7 @@ def check_bundle(
     Raises BundleFormatError, IntegrityError; UsageError: AOTC-E040 and E041 for the log, E042 for
     an entry point, E045 for a target that is not there.
     """
-    contents, _ = read_unverified(open_bundle(bundle))
+    contents, _ = read_unverified(look_into(bundle))
     manifests = contents.manifests
     if target is not None and target not in manifests:
         raise _refusal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from mmap import mmap
 from pathlib import Path
 
 from aotc_runtime import limits
@@ -19,8 +20,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
+def read_folder(folder: Path, shown: str, kind: type[mmap]) -> dict[str, memoryview]:
     """The files of a layout folder, mapped, by their names in it. shown: the folder, for messages.
+    kind: of the maps.
 
     A folder that is replaced meanwhile, such as by one with another signature, is read again: its
     index and its blobs would be of two bundles.
@@ -30,14 +32,14 @@ def read_folder(folder: Path, shown: str) -> dict[str, memoryview]:
     for _ in range(READS_MAX - 1):
         before = _identity(folder)
         try:
-            members = _read_once(folder, shown)
+            members = _read_once(folder, shown, kind)
         except (OSError, BundleFormatError):
             if _identity(folder) == before:
                 raise
         else:
             if _identity(folder) == before:
                 return members
-    return _read_once(folder, shown)
+    return _read_once(folder, shown, kind)
 
 
 def _identity(folder: Path) -> tuple[int, int, int]:
@@ -46,7 +48,7 @@ def _identity(folder: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _read_once(folder: Path, shown: str) -> dict[str, memoryview]:
+def _read_once(folder: Path, shown: str, kind: type[mmap]) -> dict[str, memoryview]:
     if not (folder / oci.LAYOUT_FILE).is_file():
         raise refusal(
             "AOTC-E109",
@@ -77,5 +79,5 @@ def _read_once(folder: Path, shown: str) -> dict[str, memoryview]:
                         expected=f"at most {limits.BLOBS_MAX} files",
                         hint="rebuild",
                     )
-                members[inside] = map_file(path)
+                members[inside] = map_file(path, kind)
     return members

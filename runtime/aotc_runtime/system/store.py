@@ -88,8 +88,8 @@ class MappedBundle(Struct, frozen=True):
         )
 
 
-def map_file(path: Path) -> memoryview:
-    """The file's bytes, mapped read-only. Raises OSError."""
+def map_file(path: Path, kind: type[mmap.mmap] = mmap.mmap) -> memoryview:
+    """The file's bytes, mapped read-only. kind: of the map. Raises OSError."""
     # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -101,14 +101,14 @@ def map_file(path: Path) -> memoryview:
             return memoryview(b"")
         if sys.version_info >= (3, 13):
             # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
-            return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
-        return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+            return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
+        return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ))
     finally:
         os.close(descriptor)
 
 
-def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
-    """Open a bundle: framing only, nothing in it is believed.
+def open_bundle(path: str | os.PathLike[str], kind: type[mmap.mmap] = mmap.mmap) -> MappedBundle:
+    """Open a bundle: framing only, nothing in it is believed. kind: of the maps of its files.
 
     Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
     archive, E109 for a folder that is no OCI layout or holds anything else.
@@ -119,9 +119,9 @@ def open_bundle(path: str | os.PathLike[str]) -> MappedBundle:
         if location.is_dir():
             from aotc_runtime.system.layout_folder import read_folder
 
-            members = read_folder(location, shown)
+            members = read_folder(location, shown, kind)
         else:
-            data = map_file(location)
+            data = map_file(location, kind)
             members = {
                 member.name: data[member.offset : member.offset + member.size]
                 for member in tar.read_members(data, where=shown).values()

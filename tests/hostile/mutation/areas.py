@@ -68,7 +68,7 @@ AREAS = (
     Area(
         TOOLCHAIN,
         (
-            "frontends/pytorch/archive.py",
+            "frontends/archive.py",
             "frontends/pytorch/plan.py",
             "frontends/pytorch/results.py",
             "frontends/pytorch/schema.py",

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.experimental import checkify
 from jax.tree_util import DictKey, GetAttrKey, SequenceKey
 
 from aotc.capture import tree
@@ -194,10 +195,39 @@ def test_a_named_tuple_registered_in_another_order_keeps_its_fields() -> None:
     assert (found.high, found.low) == ("first", "second")
 
 
+def test_a_named_tuple_registered_by_names_of_its_own_has_those() -> None:
+    described = tree.describe(numbered(Renamed(0, 0)), itertools.count(), "f result")
+    assert described.fields == ("first", "second")  # type: ignore[union-attr]
+
+
+def test_children_whose_fields_cannot_be_found_out_are_numbered() -> None:
+    described = tree.describe(numbered(Summed(0, 0)), itertools.count(), "f result")
+    assert described.fields == ("0", "1")  # type: ignore[union-attr]
+
+
 def test_only_children_of_a_registered_named_tuple_are_recorded() -> None:
     described = tree.describe(numbered(Packed([0, 0])), itertools.count(), "f result")
     assert isinstance(described, RecordNode)
     assert described.fields == ("packed",)
+
+
+def test_what_checkify_returns_is_a_record_of_its_errors() -> None:
+    def checked(x: Any) -> Any:
+        checkify.check(x > 0, "negative")
+        return x
+
+    error = jax.eval_shape(checkify.checkify(checked), np.float32(1))[0]
+    described = tree.describe(error, itertools.count(), "f result")
+    assert isinstance(described, RecordNode)
+    assert [type(item) for item in described.items] == [RecordNode] * len(described.items)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "is_number"),
+    [(True, True), (1, True), (1.5, True), (1j, True), (np.float32(1), False), (np.ones(2), False)],
+)
+def test_pythons_own_numbers_are_told_from_arrays(leaf: Any, is_number: bool) -> None:
+    assert tree.is_number(leaf) is is_number
 
 
 def test_an_ordinary_named_tuple_stays_one() -> None:
@@ -235,6 +265,76 @@ jax.tree_util.register_pytree_node(
 )
 
 
+class Swapped:
+    """Registered under each other's names."""
+
+    def __init__(self, low: Any, high: Any) -> None:
+        self.low, self.high = low, high
+
+
+jax.tree_util.register_pytree_with_keys(
+    Swapped,
+    lambda v: (((GetAttrKey("low"), v.high), (GetAttrKey("high"), v.low)), None),
+    lambda _, c: Swapped(c[1], c[0]),
+)
+
+
+class Wider:
+    """Registered under a name that holds the child and something else."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = (item, 0)
+
+
+jax.tree_util.register_pytree_with_keys(
+    Wider, lambda v: (((GetAttrKey("item"), v.item[0]),), None), lambda _, c: Wider(c[0])
+)
+
+
+class Text(str):
+    """A string to Python, which sorts among others; another key to a dict's users it is not."""
+
+
+class Growing:
+    """Flattens to one child more each time."""
+
+    counts: Iterator[int] = itertools.count(1)
+
+    def __init__(self, *items: Any) -> None:
+        self.item = items[0]
+
+
+jax.tree_util.register_pytree_node(
+    Growing, lambda v: ([v.item] * next(Growing.counts), None), lambda _, c: Growing(*c)
+)
+
+
+class Renamed(NamedTuple):
+    """Registered by names that its fields do not have."""
+
+    low: Any
+    high: Any
+
+
+jax.tree_util.register_pytree_with_keys(
+    Renamed,
+    lambda v: ((*zip((GetAttrKey("first"), GetAttrKey("second")), v, strict=True),), None),
+    lambda _, c: Renamed(*c),
+)
+
+
+class Summed(NamedTuple):
+    """Registered without names, as children that it computes with when it is put together."""
+
+    low: Any
+    high: Any
+
+
+jax.tree_util.register_pytree_node(
+    Summed, lambda v: ((v.high, v.low), None), lambda _, c: Summed(c[1] + 0, c[0] + 0)
+)
+
+
 class Doubled(NamedTuple("Doubled", [("low", Any), ("high", Any)])):
     """An ordinary named tuple to jax, with a property in place of a field."""
 
@@ -269,13 +369,17 @@ for map_ in (IntMap, TextMap):
         (OrderedDict([(1, 0), ("1", 0)]), "1, 1"),
         (Logarithm(0), "an attribute that is something else"),
         (Fickle(0, 0, 0), "leaves in another order, one level at a time"),
+        (Growing(0), "leaves in another order, one level at a time"),
+        (Swapped(0, 0), "an attribute that is something else"),
+        (Wider(0), "an attribute that is something else"),
+        ({"a": 0, Text("b"): 0}, "the key 'b' of type Text"),
         (Doubled(0, 0), "an attribute that is something else"),
         (TextMap({"1": 0, "0": 0}), "an attribute that is something else"),
         ({1: 0, 2**64: 0}, "the key 18446744073709551616 of type int"),
     ],
     ids=[
-        *("tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle"),
-        *("doubled", "map", "one of two"),
+        *("tuple", "bool", "float", "wide", "bytes", "twice", "misleading", "fickle", "growing"),
+        *("swapped", "wider", "text", "doubled", "map", "one of two"),
     ],
 )
 def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, found: str) -> None:
@@ -284,6 +388,34 @@ def test_a_structure_that_a_caller_would_misread_is_refused(structure: Any, foun
     with pytest.raises(CaptureError, match="AOTC-E833") as refused:
         tree.describe(jax.tree.unflatten(treedef, arrays), itertools.count(), "f result")
     assert found in refused.value.findings[0].found
+
+
+def test_a_property_that_computes_is_refused_where_it_cannot_compute() -> None:
+    structure = Logarithm(jax.ShapeDtypeStruct((2,), np.float32))
+    with pytest.raises(CaptureError, match="AOTC-E833"):
+        tree.describe(structure, itertools.count(), "f result")
+
+
+def test_leaves_of_one_path_are_refused() -> None:
+    tree.check_paths({"a": {"b": 0}, "b": 0}, "f x")
+    with pytest.raises(CaptureError) as refused:
+        tree.check_paths({"a/b": 0, "a": {"b": 0}}, "f x")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where, finding.found) == ("AOTC-E833", "f x", "a/b, 2 times")
+
+
+@pytest.mark.parametrize(
+    ("leaf", "dtype", "weak_type"),
+    [
+        (1.5, np.float32, True),
+        (np.ones((), np.int32), np.int32, False),
+        (jax.ShapeDtypeStruct((), np.int32, weak_type=True), np.int32, True),
+    ],
+    ids=["number", "array", "shape"],
+)
+def test_leaves_are_typed_as_jit_takes_them(leaf: Any, dtype: Any, weak_type: bool) -> None:
+    found = tree.abstract(leaf)
+    assert (found.shape, found.dtype, found.weak_type) == ((), dtype, weak_type)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from aotc.errors import CaptureError
-from aotc.packing.weights import SHARD_BYTES, write_shards, write_tensors
+from aotc.packing.weights import SHARD_BYTES, shards, write_tensors
 from aotc_runtime.formats.tensors import ALIGNMENT, read_tensors
 
 type Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
@@ -87,7 +88,14 @@ def test_a_dtype_that_the_format_lacks_is_refused_by_tensor(dtype: object) -> No
     assert caught.value.findings[0].where == "weights.params odd"
 
 
-def shards(tensors: dict[str, Array], limit: int) -> list[list[str]]:
+def write_shards(
+    tensors: dict[str, Array], *, where: str, limit: int = SHARD_BYTES
+) -> Iterator[bytes]:
+    """Each shard whole."""
+    return map(b"".join, shards(tensors, where=where, limit=limit))
+
+
+def names(tensors: dict[str, Array], limit: int) -> list[list[str]]:
     """The names of the tensors in each shard."""
     files = write_shards(tensors, where="test", limit=limit)
     return [list(read_tensors(memoryview(data), where="test")) for data in files]
@@ -108,13 +116,13 @@ def test_shards_hold_every_tensor_once_in_the_order_of_one_file(
         name: array.tobytes() for name, array in tensors.items()
     }
     whole = read_tensors(memoryview(write_tensors(tensors, where="test")), where="test")
-    assert [name for names in shards(tensors, limit) for name in names] == list(whole)
+    assert [name for shard in names(tensors, limit) for name in shard] == list(whole)
 
 
 def test_a_shard_is_filled_up_to_the_limit_and_a_larger_tensor_is_alone_in_its_own() -> None:
     sizes = {"a": 64, "b": 64, "c": 192, "d": 64, "e": 64, "f": 128}
     tensors = {name: np.zeros(size, np.uint8) for name, size in sizes.items()}
-    assert shards(tensors, 128) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
+    assert names(tensors, 128) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
 
 
 def test_a_small_set_and_an_empty_one_are_one_file() -> None:

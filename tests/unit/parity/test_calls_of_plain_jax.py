@@ -95,6 +95,7 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (Pair(A, B), (A, B), "the result"),
     (State(A, B), Record("State", {"0": A, "1": B}), "count"),
     (State(A, B), Record("State", {"mean": B, "count": A}), "count"),
+    (Pair(A, B), type("Pair", (), {"_fields": Pair._fields, "low": A, "high": B})(), "the result"),
     (Pair(A, B), Record("Pair", {"low": A, "high": B}), "the result"),
     (State(A, B), Record("State", {"mean": A}), "count"),
     (State(A, None), Record("State", {"mean": A}), "count"),

@@ -32,7 +32,7 @@ PROGRAM = CapturedProgram({"predict": PREDICT}, weights={"model.params": "init"}
 def test_what_the_capture_left_has_names_for_people(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     first, second = (executable_key("predict", sizes) for sizes in SIZES)
-    scratch.write_weights("model.params", [b"first", b"second"])
+    scratch.write_weights("model.params", [[b"fir", b"st"], [b"second"]])
     names = {
         scratch.inputs(first): "fixture inputs of predict, profile 1",
         scratch.results(second): "recorded results of predict, profile 2",

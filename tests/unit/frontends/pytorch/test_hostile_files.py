@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from aotc.errors import CaptureError
+from aotc.frontends import archive
 from aotc.frontends.protocol import Model, ModelFile
-from aotc.frontends.pytorch import archive, plan, results, schema, symbols, weights
+from aotc.frontends.pytorch import plan, results, schema, symbols, weights
 from aotc.frontends.pytorch.frontend import PyTorch
 from aotc.frontends.pytorch.schema import Sym, SymExpr
 

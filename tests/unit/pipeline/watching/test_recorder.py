@@ -147,6 +147,7 @@ def test_what_others_ask_for_the_program_is_asked_by_it(
         ("import safetensors", "safetensors, whose native code may read unseen: "),
         ("import h5py.h5f; h5py.h5f.open('x')", "it called h5py.h5f.open"),
         ("import h5py.reads", "it called h5py.h5f.open"),
+        ("import onnx.checker", "it called onnx.onnx_cpp2py_export.checker.check_model"),
         ("import psutil; psutil.users()", "the system: psutil._psutil_linux.users"),
         ("import psutil; psutil.virtual_memory()", "it read /proc/meminfo"),
         ("import starts_by_chance", "it read /dev/urandom"),
@@ -171,6 +172,12 @@ LIBRARIES = {
     "h5py/__init__.py": "",
     "h5py/h5f.py": "def open(name): return name\ndef kind(): return 'sec2'\n",
     "h5py/reads.py": "from h5py.h5f import open\nopen('data')\n",
+    "onnx/__init__.py": "",
+    "onnx/onnx_cpp2py_export.py": (
+        "class checker:\n  check_model = staticmethod(len)\n"
+        "class defs:\n  get_schema = staticmethod(len)\n"
+    ),
+    "onnx/checker.py": "from onnx.onnx_cpp2py_export import checker\nchecker.check_model('x')\n",
     "starts_by_chance.py": "open('/dev/urandom', 'rb').read(1)\n",
     "reads_by_ctypes.py": "import ctypes\nctypes.CDLL(None).getenv(b'HOME')\n",
     "asks_the_processor.py": "import platform\nplatform.processor()\n",
@@ -199,6 +206,7 @@ STEADY = [
     "import time; time.sleep(0)",
     "import datetime; datetime.date(2026, 1, 1)",
     "import h5py.h5f; h5py.h5f.kind()",
+    "import onnx.onnx_cpp2py_export as native; native.defs.get_schema('x')",
     "import PIL.Image; PIL.Image.new('L', (2, 2)).resize((4, 4))",
     "open('new', 'w').write('x'); open('new').read()",
     "open('/dev/null').read()",

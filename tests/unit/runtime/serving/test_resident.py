@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.packing.weights import write_shards
+from aotc.packing.weights import shards
 from aotc_runtime.digest import sha256
 from aotc_runtime.engines.device import Aval
 from aotc_runtime.engines.registry import detect
@@ -42,7 +42,7 @@ CHOICE = Choice(manifest().target.name, False, (), ())
 
 def sharded(tensors: dict[str, Array], limit: int) -> tuple[VerifiedBundle, WeightSet]:
     """A weights set in several blobs."""
-    files = list(write_shards(tensors, where="test", limit=limit))
+    files = list(map(b"".join, shards(tensors, where="test", limit=limit)))
     blobs = {sha256(data): VerifiedBlob(sha256(data), memoryview(data)) for data in files}
     listed = [item for data in files for item in read_tensors(memoryview(data), where="x").items()]
     weights = WeightSet(

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 import tarfile
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -114,9 +115,9 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
     digest = a_layout(tmp_path / "other", b"new")
     mapped: list[Path] = []
 
-    def map_and_replace(path: Path) -> memoryview:
+    def map_and_replace(path: Path, kind: type[mmap]) -> memoryview:
         mapped.append(path)
-        data = map_file(path)
+        data = map_file(path, kind)
         if len(mapped) == after:
             (tmp_path / "bundle").rename(tmp_path / "replaced")
             (tmp_path / "other").rename(tmp_path / "bundle")
@@ -135,10 +136,10 @@ def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
     digest = a_layout(tmp_path / "bundle", b"old")
     read: list[Path] = []
 
-    def map_and_touch(path: Path) -> memoryview:
+    def map_and_touch(path: Path, kind: type[mmap]) -> memoryview:
         read.append(path)
         (tmp_path / "bundle").chmod(0o700 | len(read) % 2)
-        return map_file(path)
+        return map_file(path, kind)
 
     monkeypatch.setattr(layout_folder, "map_file", map_and_touch)
     assert open_bundle(tmp_path / "bundle").digests() == {digest}

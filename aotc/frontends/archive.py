@@ -1,4 +1,4 @@
-"""The members of a `.pt2` archive: a zip as torch writes it, whose members lie there as they are.
+"""The members of a zip archive as frameworks write models: they lie there as they are.
 
 Nothing is decompressed, so that no member is larger than the file; the bytes of weights are views
 of the file's. https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT has the format.
@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aotc.frontends.pytorch.refusals import Damaged
+from aotc.errors import refusal
+from aotc_runtime.errors import AotcError
 
 MEMBERS_MAX = 1_000_000
 """A weight is a member; the largest models have tens of thousands."""
@@ -31,18 +32,29 @@ NAME = re.compile(r"\A(?!/)(?:(?!\.\.?/)[^/\\\x00-\x1f\x7f]+/)*(?!\.\.?\Z)[^/\\\
 """Neither absolute nor climbing out, and nothing that steers a terminal."""
 
 
+class Damaged(Exception):
+    """Not what a framework writes. expected, found: they complete those words."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(expected, found)
+        self.expected, self.found = expected, found
+
+
+def damaged(where: str, error: Damaged) -> AotcError:
+    """AOTC-E843 for a file."""
+    return refusal("AOTC-E843", where, error.found, expected=error.expected)
+
+
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Members by their name below the archive's one folder, in file order."""
+    """Members by their name, in file order."""
 
     members: Mapping[str, memoryview]
 
     def read(self, name: str) -> memoryview:
         """The bytes of a member. Raises Damaged."""
         if name not in self.members:
-            raise Damaged(
-                f"a member {name}, as torch.export.save of torch 2.9 or newer writes it", "none"
-            )
+            raise Damaged(f"a member {name}", "none")
         return self.members[name]
 
 
@@ -61,16 +73,21 @@ def read_archive(data: bytes) -> Archive:
         found[name] = member
     if at != start + size:
         raise Damaged("a directory of its members alone", f"{start + size - at} further bytes")
-    roots = {name.partition("/")[0] for name in found}
+    return Archive(found)
+
+
+def in_one_folder(archive: Archive) -> Archive:
+    """Members by their name below the archive's one folder. Raises Damaged."""
+    roots = {name.partition("/")[0] for name in archive.members}
     if len(roots) != 1:
         raise Damaged("members in one folder", f"{len(roots)} folders")
-    return Archive({name.partition("/")[2]: member for name, member in found.items()})
+    return Archive({name.partition("/")[2]: each for name, each in archive.members.items()})
 
 
 def _directory(data: bytes) -> tuple[int, int, int]:
     """Where the directory begins, its bytes, and how many entries it has."""
     if not data.startswith(b"PK\x03\x04"):
-        raise Damaged("a zip archive that torch.export.save wrote", "another kind of file")
+        raise Damaged("a zip archive", "another kind of file")
     at = len(data) - _END.size
     if data[at : at + 4] != b"PK\x05\x06":
         raise Damaged("the end of a zip archive", "other bytes: the file is truncated")

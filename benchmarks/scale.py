@@ -1,0 +1,255 @@
+"""What weights cost: time, memory, reads and writes of every command, by the GiB.
+
+`python -m benchmarks.scale [--gib 0.5,1,2] [--commands build,verify,...] [--json FILE]`: for each
+size, makes a safetensors file, builds a program of two entry points with it, and runs each command
+in a process of its own. Memory is the peak of what all processes of a command hold together (Pss:
+pages that processes share count once). Slopes are between the smallest and the largest size. `cp`
+of the file, and hashing it on all cores, stand beside it from the same run: other work on the
+machine changes all of them, so compare within a run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from aotc.packing.weights import write_tensors
+from benchmarks.measure import OUT, machine, verdict
+
+GIB = 2**30
+SIDE = 4096
+TENSOR_BYTES = 4 * SIDE**2
+SAMPLED_SECONDS = 0.1
+
+BUILD_GOAL = (1.1, 0.75)
+"""GiB of memory that a build may take: for each GiB of weights, and besides."""
+
+COMMAND_GOAL = 0.25
+"""GiB of memory that any other command may take, but for `load`, which maps the weights."""
+
+PROGRAM = '''"""Two functions that use every matrix of a file."""
+
+import jax.numpy as jnp
+
+
+def first(params, x):
+    for name in sorted(params):
+        x = jnp.tanh(x @ params[name])
+    return x
+
+
+def second(params, x):
+    return sum(jnp.dot(x, params[name]) for name in sorted(params))
+'''
+
+MANIFEST = """schema = 1
+name = "scale"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[weights.params]
+source = "weights.safetensors"
+"""
+
+ENTRY_POINT = """
+[entry_points.{name}]
+function = "program:{name}"
+bind = {{ params = "params" }}
+inputs.x = {{ shape = [1, {side}], dtype = "float32" }}
+tolerance = {{ rtol = 1e-3, atol = 1e-3 }}
+
+[entry_points.{name}.fixtures]
+seed = 0
+"""
+
+HASH = """
+import sys
+from pathlib import Path
+from aotc_runtime.digest import cores
+from aotc_runtime.system.parallel import map_on_threads
+from cryptography.hazmat.primitives import hashes
+
+path, step = Path(sys.argv[1]), 64 * 2**20
+
+def piece(start):
+    state = hashes.Hash(hashes.SHA256())
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        for _ in range(step // 2**20):
+            state.update(file.read(2**20))
+    return state.finalize()
+
+map_on_threads(piece, range(0, path.stat().st_size, step), cores())
+"""
+
+LOAD = """
+import sys
+import aotc_runtime
+import numpy as np
+
+bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+bundle["first"](np.zeros((1, int(sys.argv[3])), np.float32))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one command. peak_gib: of memory, all of its processes together."""
+
+    seconds: float
+    peak_gib: float
+
+
+def measured(command: Sequence[str], folder: Path) -> Cost:
+    """Run a command to its end. Raises SystemExit if it fails."""
+    log = folder / "log"
+    peak = 0
+    started = time.perf_counter()
+    with log.open("w") as output:
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+        while process.poll() is None:
+            peak = max(peak, sum(map(_pss, _tree(process.pid))))
+            time.sleep(SAMPLED_SECONDS)
+    seconds = time.perf_counter() - started
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {process.returncode}\n{log.read_text()[-2000:]}")
+    return Cost(seconds, peak / GIB)
+
+
+def _tree(root: int) -> Iterator[int]:
+    """A process and all that descend from it, as they are now."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has just ended
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    waiting = [root]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += children.get(found, [])
+
+
+def _pss(pid: int) -> int:
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8")
+    except OSError:
+        return 0
+    line = next((line for line in text.splitlines() if line.startswith("Pss:")), "Pss: 0 kB")
+    return int(line.split()[1]) * 1024
+
+
+def prepare(folder: Path, gib: float) -> None:
+    """The program, two manifests that differ in their target, and weights of this size."""
+    chance = np.random.default_rng(0)
+    count = round(gib * GIB / TENSOR_BYTES)
+    # Small numbers, so that a chain of products stays within what float32 tells apart.
+    tensors = {
+        f"w{number:03}": chance.random((SIDE, SIDE), np.float32) * np.float32(1 / SIDE)
+        for number in range(count)
+    }
+    (folder / "weights.safetensors").write_bytes(write_tensors(tensors, where="weights"))
+    (folder / "program.py").write_text(PROGRAM)
+    entries = "".join(ENTRY_POINT.format(name=name, side=SIDE) for name in ("first", "second"))
+    text = MANIFEST + entries
+    (folder / "scale.toml").write_text(text)
+    (folder / "other.toml").write_text(text.replace("x86-64-v3", "x86-64-v2"))
+
+
+def commands() -> dict[str, list[str]]:
+    """Every command that is measured, in the order in which they need each other."""
+    aotc = [sys.executable, "-P", "-m", "aotc.cli.main"]
+    fresh = ["--key", "ci.key", "--cache", "off"]
+    return {
+        "cp": ["cp", "weights.safetensors", "copy.safetensors"],
+        "hash": [sys.executable, "-c", HASH, "weights.safetensors"],
+        "build": [*aotc, "build", "scale.toml", *fresh, "-o", "one.aotb"],
+        "build other": [*aotc, "build", "other.toml", *fresh, "-o", "two.aotb"],
+        "verify": [*aotc, "verify", "one.aotb", "--trust", "trust.toml"],
+        "inspect": [*aotc, "inspect", "one.aotb"],
+        "load": [sys.executable, "-c", LOAD, "one.aotb", "trust.toml", str(SIDE)],
+        "report": [*aotc, "report", "one.aotb", "-o", "page.html"],
+        "merge": [*aotc, "merge", "one.aotb", "two.aotb", "-o", "both.aotb"],
+        "sign": [*aotc, "sign", "both.aotb", "--key", "ci.key"],
+        "diff": [*aotc, "diff", "one.aotb", "two.aotb", "--fail-on", "none"],
+        "extract": [*aotc, "extract", "both.aotb", "--target", "cpu-x86-64-v2", "-o", "part.aotb"],
+    }
+
+
+def run(folder: Path, gib: float, wanted: Sequence[str]) -> dict[str, Cost]:
+    """The cost of each wanted command with this many GiB of weights."""
+    prepare(folder, gib)
+    for setting_up in (
+        ["keygen", "--plain", "ci"],
+        ["trust", "init", "--key", "ci.pub", "--name", "scale", "--output", "trust.toml"],
+    ):
+        measured([sys.executable, "-P", "-m", "aotc.cli.main", *setting_up], folder)
+    found: dict[str, Cost] = {}
+    for name, command in commands().items():
+        if name in wanted:
+            found[name] = measured(command, folder)
+            os.sync()  # so that nobody pays for what another has written
+            print(f"{gib:g} GiB  {name}: {found[name].seconds:.1f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def table(found: Mapping[float, Mapping[str, Cost]]) -> Iterator[str]:
+    """Seconds and peak memory at each size, and what another GiB of weights adds."""
+    sizes = sorted(found)
+    least, most = sizes[0], sizes[-1]
+    heads = [f"{size:g} GiB" for size in sizes]
+    yield "| command | " + " | ".join(heads) + " | s per GiB | GiB per GiB | memory goal |"
+    yield "|---" * (len(sizes) + 4) + "|"
+    for name, large in found[most].items():
+        cells = [f"{found[s][name].seconds:.1f} s, {found[s][name].peak_gib:.2f}" for s in sizes]
+        small = found[least][name]
+        span = most - least
+        slopes = (
+            [(large.seconds - small.seconds) / span, (large.peak_gib - small.peak_gib) / span]
+            if span
+            else [float("nan")] * 2
+        )
+        goal = COMMAND_GOAL
+        if name.startswith("build"):
+            goal = BUILD_GOAL[0] * most + BUILD_GOAL[1]
+        told = "" if name in ("cp", "hash", "load") else verdict(large.peak_gib, goal)
+        yield f"| {name} | {' | '.join(cells)} | {slopes[0]:.1f} | {slopes[1]:.2f} | {told} |"
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--gib", default="1,2,4")
+    options.add_argument("--commands", default=",".join(commands()))
+    options.add_argument("--json", type=Path)
+    given = options.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    found: dict[float, dict[str, Cost]] = {}
+    for gib in map(float, given.gib.split(",")):
+        folder = Path(tempfile.mkdtemp(prefix="scale-", dir=OUT))
+        try:
+            found[gib] = run(folder, gib, given.commands.split(","))
+        finally:
+            shutil.rmtree(folder)
+    print(machine())
+    print("\n".join(table(found)))
+    if given.json:
+        told = {str(s): {n: asdict(c) for n, c in each.items()} for s, each in found.items()}
+        given.json.write_text(json.dumps(told, indent=1, sort_keys=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Bundles for whoever reads through them and uses nothing: a bundle of any size in little memory.
+
+The bytes are mapped as for a load; but whoever takes them by `aotc_runtime.digest.pieces` has only
+one piece in memory at a time. The system keeps the pages as long as it has room for them, so that
+nothing is read from the disk again meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from mmap import ALLOCATIONGRANULARITY as PAGE
+from mmap import MADV_DONTNEED, mmap
+from pathlib import Path
+
+from aotc_runtime.system.store import MappedBundle, map_file, open_bundle
+
+PIECE_BYTES = 2 * 2**20
+"""In memory of each thread that reads; hashing it takes far longer than giving it back."""
+
+
+class PassedMap(mmap):
+    """A map of which a piece at a time is in memory, for who reads it by `pieces`."""
+
+    def pieces(self, view: memoryview) -> Iterator[memoryview]:
+        """The bytes of a view over this map; the memory of each piece is given back after it."""
+        size = len(view)
+        begin = _address(view) - _address(memoryview(self)) if size else 0
+        for start in range(0, size, PIECE_BYTES):
+            piece = view[start : start + PIECE_BYTES]
+            yield piece
+            first = (begin + start) // PAGE * PAGE
+            self.madvise(MADV_DONTNEED, first, begin + start + len(piece) - first)
+
+
+def _address(view: memoryview) -> int:
+    import numpy as np
+
+    address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return address
+
+
+def pass_file(path: Path) -> memoryview:
+    """The file's bytes, mapped read-only to be passed through. Raises OSError."""
+    return map_file(path, PassedMap)
+
+
+def look_into(path: str | os.PathLike[str]) -> MappedBundle:
+    """A bundle to be passed through; as `aotc_runtime.system.store.open_bundle`."""
+    return open_bundle(path, PassedMap)

@@ -1,0 +1,64 @@
+"""A second build of a model file runs nothing, and none of it outlives a change of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from aotc.errors import CaptureError
+from tests.e2e.rebuilt_models import Rebuilt, packages, ran
+
+PT2 = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files" / "branch.pt2"
+W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
+ANEW = {"capture", "reference", "executable f for cpu-x86-64-v3", "parity of cpu-x86-64-v3", "pack"}
+
+
+def exported() -> export.Exported:
+    x = jax.ShapeDtypeStruct((4, 8), jnp.float32)
+    return export.export(jax.jit(lambda x: jax.nn.relu(x @ W)))(x)
+
+
+FIRST = W.tobytes()[:8]
+FILES = {
+    "jax": (lambda: exported().serialize(), FIRST, FIRST[:-1] + b"\x3f", "flatbuffers"),
+    "mlir": (lambda: exported().mlir_module().encode(), b"2.04091907", b"2.14091907", ""),
+}
+"""Of each kind: how a file is made, bytes of it and what stands in their place after a change, and
+the library that reads it.
+"""
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_second_build_runs_nothing_and_another_byte_or_tolerance_runs_it_anew(
+    tmp_path: Path, kind: str
+) -> None:
+    make, old, new, library = FILES[kind]
+    model = Rebuilt(tmp_path, f"model.{kind}", make())
+    first = model.build()
+    assert ran(first).keys() == ANEW
+    assert not library or library in packages(first)
+    assert ran(model.build()).keys() == {"pack"}
+    model.replace(model.file, old, new)
+    changed = model.build()
+    assert ran(changed)["capture"] == (f"file model.{kind} changed",)
+    assert changed.bundle.root_digest != first.bundle.root_digest
+    model.tighten()
+    assert "parity of cpu-x86-64-v3" in ran(model.build())
+
+
+def test_a_damaged_archive_of_pytorch_is_read_again_and_not_served_from_the_cache(
+    tmp_path: Path,
+) -> None:
+    model = Rebuilt(tmp_path, "model.pt2", PT2.read_bytes())
+    assert ran(model.build()).keys() == ANEW
+    assert ran(model.build()).keys() == {"pack"}
+    data = bytearray(model.file.read_bytes())
+    data[len(data) // 2] ^= 1
+    model.file.write_bytes(data)
+    with pytest.raises(CaptureError):
+        model.build()

@@ -1,0 +1,86 @@
+"""Weights files that are read while they are written elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from aotc.capture.stored import WeightsFile
+from aotc.config.build_manifest import SourceFile
+from aotc.errors import CaptureError
+from aotc.packing.weights import shards, write_tensors
+from aotc_runtime.digest import sha256
+
+TENSORS = {
+    "large": np.arange(600_000, dtype=np.int64),
+    "odd": np.ones((3, 5), ml_dtypes.bfloat16),
+    "number": np.float32(2),
+    "none": np.zeros((0, 4), np.float32),
+    "pair": np.array([1 + 2j]),
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "w.safetensors").write_bytes(write_tensors(TENSORS, where="test"))
+    os.utime(tmp_path / "w.safetensors", (0, 0))
+    return tmp_path / "w.safetensors"
+
+
+def opened(path: Path) -> WeightsFile:
+    return WeightsFile(SourceFile(path.name, path), "weights.w.source")
+
+
+def test_what_is_written_of_a_file_is_what_its_arrays_would_give(path: Path) -> None:
+    tensors = opened(path).tensors()
+    for limit in (0, 100, 2**30):
+        stored = map(b"".join, shards(tensors, where="test", limit=limit))
+        arrays = map(b"".join, shards(TENSORS, where="test", limit=limit))
+        assert [*stored] == [*arrays]
+
+
+def test_the_digest_is_that_of_the_whole_file(path: Path) -> None:
+    assert opened(path).digest() == sha256(path.read_bytes())
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, 1000)
+
+
+def written_into(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+
+
+@pytest.mark.parametrize("change", [cut_short, written_into])
+def test_a_file_that_changes_after_it_was_opened_is_refused(
+    path: Path, change: Callable[[Path], None]
+) -> None:
+    file = opened(path)
+    change(path)
+    for ask in (file.digest, file.require_unchanged):
+        with pytest.raises(CaptureError) as refused:
+            ask()
+        (finding,) = refused.value.findings
+        assert (finding.code, finding.where) == ("AOTC-E840", "weights.w.source")
+
+
+def test_a_tensor_that_is_cut_off_while_it_is_read_is_refused(path: Path) -> None:
+    tensors = opened(path).tensors()
+    cut_short(path)
+    with pytest.raises(CaptureError) as refused:
+        b"".join(*shards({"large": tensors["large"]}, where="test"))
+    assert refused.value.code == "AOTC-E840"
+
+
+def test_a_file_that_is_replaced_is_read_to_its_end(path: Path) -> None:
+    file, before = opened(path), path.read_bytes()
+    path.with_name("new").write_bytes(b"other")
+    path.with_name("new").rename(path)
+    assert file.digest() == sha256(before)

@@ -1,0 +1,81 @@
+"""Reading through a mapped file in little memory."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.digest import pieces, sha256, sha256_each
+from aotc_runtime.system.passing import PIECE_BYTES, look_into, pass_file
+from aotc_runtime.system.store import map_file, open_bundle
+
+from .test_store import as_archive, as_folder
+
+SIZE = 4 * PIECE_BYTES + 12_345
+SLACK = 2**18
+"""The system maps a few pages around one that is asked for."""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(random.Random(0).randbytes(SIZE))
+    return path
+
+
+def resident(path: Path) -> int:
+    """Bytes of a file that its maps hold in this process' memory."""
+    found, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text("utf-8").splitlines():
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            inside = line.endswith(str(path))
+        elif inside and line.startswith("Rss:"):
+            found += int(line.split()[1]) * 1024
+    return found
+
+
+def test_one_piece_at_a_time_is_in_memory(file: Path) -> None:
+    data = pass_file(file)
+    most = [resident(file) for piece in pieces(data) if bytes(piece)]
+    assert len(most) == 5
+    assert max(most) <= PIECE_BYTES + SLACK
+    assert resident(file) <= SLACK
+
+
+def test_hashing_leaves_nothing_in_memory_unless_the_bytes_are_to_be_used(file: Path) -> None:
+    passed, kept = pass_file(file), map_file(file)
+    assert sha256(passed) == "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    assert resident(file) <= SLACK
+    sha256(kept)
+    assert resident(file) >= SIZE
+
+
+@pytest.mark.parametrize("start", [0, 1, 4095, 4096, PIECE_BYTES - 1, SIZE - 1, SIZE])
+@pytest.mark.parametrize("size", [0, 1, 4096, PIECE_BYTES, PIECE_BYTES + 1, SIZE])
+def test_views_are_read_wherever_they_begin_and_end(file: Path, start: int, size: int) -> None:
+    view = pass_file(file)[start : start + size]
+    assert b"".join(pieces(view)) == file.read_bytes()[start : start + size]
+
+
+def test_views_of_one_file_are_hashed_side_by_side(file: Path) -> None:
+    data = pass_file(file)
+    views = [data[start : start + 777_777] for start in range(0, SIZE, 777_777)]
+    assert sha256_each(views) == [sha256(bytes(view)) for view in views]
+
+
+def test_an_empty_file_has_no_pieces(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    assert b"".join(pieces(pass_file(tmp_path / "empty"))) == b""
+
+
+@pytest.mark.parametrize("write", [as_archive, as_folder])
+def test_a_bundle_that_is_looked_into_holds_what_is_loaded(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    path = write(tmp_path)
+    assert dict(look_into(path).members) == dict(open_bundle(path).members)
