@@ -1,4 +1,4 @@
-# make demo | test | test-interop | test-foreign | test-tpu | test-iree | test-onnx-frontend | test-onnx | test-arm | test-cuda | test-device | test-certify | test-browser | test-registry | test-stores | test-torch | test-programs | test-harnesses | test-stablehlo | lint | bench | bench-compare | docs | constraints | clean. Everything sets itself up in .venv.
+# `make` lists the commands. Everything sets itself up in .venv.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -12,6 +12,7 @@ STORES := out/stores
 IREE := out/iree
 ARM := out/arm
 ONNX := out/onnx
+OPENVINO := out/openvino
 FOREIGN := out/foreign
 CUDA := out/cuda
 ONNX_FRONTEND := out/onnx-frontend
@@ -23,6 +24,8 @@ CERTIFY := out/certify
 BROWSER := out/browser
 PROGRAMS := out/programs
 TORCH := out/torch
+KERAS := out/keras
+TENSORFLOW := out/tensorflow
 T ?= tests
 HARNESSES ?=
 CHECKOUT ?=
@@ -111,7 +114,13 @@ test-onnx: ## Compile and run with the engine ONNX Runtime (installs it in out/o
 	$$(scripts/find-python) -m venv $(ONNX)
 	$(ONNX)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	    -e runtime -e '.[examples,dev,onnx]'
-	$(ONNX)/bin/python -m pytest -m onnx tests/engines
+	$(ONNX)/bin/python -m pytest -m onnx tests/engines tests/hostile
+
+test-openvino: ## Compile and run with the engine OpenVINO (installs it in out/openvino, 0.3 GB)
+	$$(scripts/find-python) -m venv $(OPENVINO)
+	$(OPENVINO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,openvino]'
+	$(OPENVINO)/bin/python -m pytest -m openvino tests/engines tests/hostile
 
 test-onnx-frontend: ## Read ONNX models: the standard's tests, other libraries' models (in out/onnx-frontend, 1 GB)
 	$$(scripts/find-python) -m venv $(ONNX_FRONTEND)
@@ -161,6 +170,28 @@ test-torch: $(STAMP) ## Read models that torch exports and compare (installs tor
 	$(TORCH)/venv/bin/python tests/frontends/pytorch/make_models.py $(TORCH)/recorded/models
 	AOTC_TORCH=$(CURDIR)/$(TORCH)/recorded $(BIN)/python -m pytest -m torch -n $(JOBS) tests/frontends/pytorch
 
+# An environment that writes models with TensorFlow, and says what they compute.
+define tensorflow
+$$(scripts/find-python) -m venv $(TENSORFLOW)/venv
+$(TENSORFLOW)/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    -r tests/frontends/keras_files/requirements.txt
+endef
+
+test-keras: ## Read models that Keras saves on TensorFlow and compare (out/keras, out/tensorflow: 3 GB)
+	$(tensorflow)
+	$$(scripts/find-python) -m venv $(KERAS)/venv
+	$(KERAS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	    -e runtime -e '.[examples,dev,keras]'
+	CUDA_VISIBLE_DEVICES= $(TENSORFLOW)/venv/bin/python tests/frontends/keras_files/make_models.py $(KERAS)/recorded
+	AOTC_KERAS=$(CURDIR)/$(KERAS)/recorded AOTC_TENSORFLOW_PYTHON=$(CURDIR)/$(TENSORFLOW)/venv/bin/python \
+	    $(KERAS)/venv/bin/python -m pytest -m keras tests/frontends/keras_files
+
+test-tensorflow: $(STAMP) ## Import SavedModels and compare them with TensorFlow (installs it in out/tensorflow, 1.5 GB)
+	$(tensorflow)
+	$(TENSORFLOW)/venv/bin/python tests/frontends/tensorflow_files/make_saved_models.py $(TENSORFLOW)/recorded
+	AOTC_TENSORFLOW=$(CURDIR)/$(TENSORFLOW)/recorded AOTC_TENSORFLOW_PYTHON=$(CURDIR)/$(TENSORFLOW)/venv/bin/python \
+	    $(BIN)/python -m pytest -m tensorflow tests/frontends/tensorflow_files
+
 test-programs: ## Build programs written with 24 libraries (installs them in out/programs, 3 GB)
 	$$(scripts/find-python) -m venv $(PROGRAMS)/toolchain
 	$(PROGRAMS)/toolchain/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
@@ -208,4 +239,5 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo lint test test-interop test-browser test-cuda test-device test-tpu test-iree test-arm test-registry test-stores test-torch test-programs test-harnesses test-stablehlo bench bench-compare docs constraints clean
+# Every command that `make` lists.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\#.*/\1/p' $(firstword $(MAKEFILE_LIST)))

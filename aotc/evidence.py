@@ -29,6 +29,9 @@ IREE = "IREE"
 ONNX_RUNTIME = "ONNX Runtime"
 """The place of what ONNX Runtime's operators do."""
 
+OPENVINO = "OpenVINO"
+"""The place of what OpenVINO's operators do."""
+
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
 
@@ -42,6 +45,7 @@ PLACES = (
     IREE,
     "LAPACK",
     ONNX_RUNTIME,
+    OPENVINO,
     "Triton",
     "XNN",
     "YNN",
@@ -208,13 +212,15 @@ class ExpectedWithin(_Part, frozen=True):
 class ModelOrigin(_Part, frozen=True):
     """The model file that an entry point was made of. file: as the build manifest has it.
     producer: what wrote it, with versions.  narrowed: weights and inputs that have 64 bits in the
-    file and 32 here.  expected: absent if nothing says what its framework computes: then the
+    file and 32 here.  orders: of weights that are stored with their axes in another order, that of
+    the file's axes.  expected: absent if nothing says what its framework computes: then the
     executables are compared with the converted model, and its conversion with nothing.
     """
 
     file: str
     producer: dict[str, str]
     narrowed: tuple[str, ...] = ()
+    orders: dict[str, tuple[int, ...]] = {}
     expected: ExpectedWithin | UnsetType = UNSET
 
 

@@ -31,12 +31,15 @@ GIB = 2**30
 SIDE = 4096
 TENSOR_BYTES = 4 * SIDE**2
 SAMPLED_SECONDS = 0.1
+FIRST, SECOND = "cpu-x86-64-v3", "cpu-x86-64-v2"
 
 BUILD_GOAL = (1.1, 0.75)
 """GiB of memory that a build may take: for each GiB of weights, and besides."""
 
 COMMAND_GOAL = 0.25
 """GiB of memory that any other command may take, but for `load`, which maps the weights."""
+
+NO_GOAL = ("cp", "hash", "load", "four loads", "verify and four forks")
 
 PROGRAM = '''"""Two functions that use every matrix of a file."""
 
@@ -53,10 +56,10 @@ def second(params, x):
     return sum(jnp.dot(x, params[name]) for name in sorted(params))
 '''
 
-MANIFEST = """schema = 1
+MANIFEST = f"""schema = 1
 name = "scale"
 version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
+targets = ["{FIRST}", "{SECOND}"]
 [weights.params]
 source = "weights.safetensors"
 """
@@ -100,6 +103,30 @@ import numpy as np
 bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
 bundle["first"](np.zeros((1, int(sys.argv[3])), np.float32))
 """
+
+
+WORKERS = """
+import os, sys
+import aotc_runtime
+import numpy as np
+
+way, path, trust, side = sys.argv[1:]
+if way == "verified":
+    load = aotc_runtime.verify(path, trust=trust).load
+else:
+    load = lambda **given: aotc_runtime.load(path, trust=trust, **given)
+begun, children = os.pipe(), []
+for _ in range(4):
+    if not (child := os.fork()):
+        load(threads=1)["first"](np.zeros((1, int(side)), np.float32))
+        os.close(begun[1])
+        os.read(begun[0], 1)  # until all others are ready, so that all are counted together
+        os._exit(0)
+    children.append(child)
+os.close(begun[1])
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+"""
+"""Four workers, each of which has loaded the bundle and answered one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +180,7 @@ def _pss(pid: int) -> int:
 
 
 def prepare(folder: Path, gib: float) -> None:
-    """The program, two manifests that differ in their target, and weights of this size."""
+    """The program, its manifest, and weights of this size."""
     chance = np.random.default_rng(0)
     count = round(gib * GIB / TENSOR_BYTES)
     # Small numbers, so that a chain of products stays within what float32 tells apart.
@@ -164,28 +191,32 @@ def prepare(folder: Path, gib: float) -> None:
     (folder / "weights.safetensors").write_bytes(write_tensors(tensors, where="weights"))
     (folder / "program.py").write_text(PROGRAM)
     entries = "".join(ENTRY_POINT.format(name=name, side=SIDE) for name in ("first", "second"))
-    text = MANIFEST + entries
-    (folder / "scale.toml").write_text(text)
-    (folder / "other.toml").write_text(text.replace("x86-64-v3", "x86-64-v2"))
+    (folder / "scale.toml").write_text(MANIFEST + entries)
 
 
 def commands() -> dict[str, list[str]]:
     """Every command that is measured, in the order in which they need each other."""
     aotc = [sys.executable, "-P", "-m", "aotc.cli.main"]
-    fresh = ["--key", "ci.key", "--cache", "off"]
+    trust = ["--trust", "trust.toml"]
+    loading = ["both.aotb", "trust.toml", str(SIDE)]
     return {
         "cp": ["cp", "weights.safetensors", "copy.safetensors"],
         "hash": [sys.executable, "-c", HASH, "weights.safetensors"],
-        "build": [*aotc, "build", "scale.toml", *fresh, "-o", "one.aotb"],
-        "build other": [*aotc, "build", "other.toml", *fresh, "-o", "two.aotb"],
-        "verify": [*aotc, "verify", "one.aotb", "--trust", "trust.toml"],
-        "inspect": [*aotc, "inspect", "one.aotb"],
-        "load": [sys.executable, "-c", LOAD, "one.aotb", "trust.toml", str(SIDE)],
-        "report": [*aotc, "report", "one.aotb", "-o", "page.html"],
-        "merge": [*aotc, "merge", "one.aotb", "two.aotb", "-o", "both.aotb"],
+        "build": [
+            *(*aotc, "build", "scale.toml", "--key", "ci.key", "--cache", "off"),
+            *("-o", "both.aotb"),
+        ],
+        "verify": [*aotc, "verify", "both.aotb", *trust],
+        "inspect": [*aotc, "inspect", "both.aotb"],
+        "load": [sys.executable, "-c", LOAD, *loading],
+        "four loads": [sys.executable, "-c", WORKERS, "each", *loading],
+        "verify and four forks": [sys.executable, "-c", WORKERS, "verified", *loading],
+        "report": [*aotc, "report", "both.aotb", "-o", "page.html"],
         "sign": [*aotc, "sign", "both.aotb", "--key", "ci.key"],
+        "extract": [*aotc, "extract", "both.aotb", "--target", FIRST, "-o", "one.aotb"],
+        "extract other": [*aotc, "extract", "both.aotb", "--target", SECOND, "-o", "two.aotb"],
         "diff": [*aotc, "diff", "one.aotb", "two.aotb", "--fail-on", "none"],
-        "extract": [*aotc, "extract", "both.aotb", "--target", "cpu-x86-64-v2", "-o", "part.aotb"],
+        "merge": [*aotc, "merge", "one.aotb", "two.aotb", *trust, "-o", "merged.aotb"],
     }
 
 
@@ -225,7 +256,7 @@ def table(found: Mapping[float, Mapping[str, Cost]]) -> Iterator[str]:
         goal = COMMAND_GOAL
         if name.startswith("build"):
             goal = BUILD_GOAL[0] * most + BUILD_GOAL[1]
-        told = "" if name in ("cp", "hash", "load") else verdict(large.peak_gib, goal)
+        told = "" if name in NO_GOAL else verdict(large.peak_gib, goal)
         yield f"| {name} | {' | '.join(cells)} | {slopes[0]:.1f} | {slopes[1]:.2f} | {told} |"
 
 

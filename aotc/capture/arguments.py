@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from aotc.capture import keys, program, tree
 from aotc.capture.like import like_value, shapes
@@ -45,7 +47,7 @@ class CallPlan:
     position, as people would: jax.vmap and jax.grad treat keyword arguments differently.  bound:
     parameter to weights set.  inputs: parameter to its input tree.  fixed: parameter to its
     `static` value.  defaulted: parameters left at the function's own default, with the default's
-    text.
+    text.  initial: values that a model file has for inputs, by leaf path.
     """
 
     name: str
@@ -56,6 +58,7 @@ class CallPlan:
     inputs: Mapping[str, InputTree]
     fixed: Mapping[str, Any]
     defaulted: Mapping[str, str]
+    initial: Mapping[str, np.ndarray[Any, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

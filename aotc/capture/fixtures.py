@@ -96,7 +96,8 @@ def fixture_inputs(
 ) -> dict[str, Array]:
     """The inputs of a fixture at one shape profile, by leaf path; random keys as their data.
 
-    file: what `recorded_inputs` returned.  Raises CaptureError (AOTC-E831).
+    file: what `recorded_inputs` returned; what it lacks of the plan's initial values is as they
+    are.  Raises CaptureError (AOTC-E831).
     """
     spec = manifest.entry_points[plan.name].fixtures
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")
@@ -115,6 +116,8 @@ def fixture_inputs(
                     found[tree.join(path, inner)] = np.asarray(keys.data_of(array), dtype)
             elif path in by_loader:
                 found[path] = by_loader[path]
+            elif path in plan.initial and path not in (recorded or {}):
+                found[path] = plan.initial[path]
             elif recorded is not None:
                 found[path] = _cut(recorded, path, leaf, sizes, where)
             else:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -47,11 +47,13 @@ NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtyp
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A model file that was read. files: it and those beside it, by name as the manifest would
-    write them, to their digests.
+    write them, to their digests.  orders: of the axes of weights that are not stored as the file
+    has them, by name.
     """
 
     model: Model
     files: Mapping[str, str]
+    orders: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,20 @@ class Models:
             expected = ExpectedWithin(file.text, repr(held.rtol), repr(held.atol))
         producer = dict(sorted(model.producer.items()))
         narrowed = tuple(sorted(model.narrowed))
-        return ModelOrigin(spec.function, producer, narrowed, expected)
+        orders = dict(sorted(self.opened[name].orders.items()))
+        return ModelOrigin(spec.function, producer, narrowed, orders, expected)
+
+    def initial(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
+        """By path: inputs of an entry point that have values in its model file, as states do."""
+        if name not in self.opened:
+            return {}
+        model = self.opened[name].model
+        named = zip(paths_of(model), model.inputs, strict=True)
+        return {path: each.initial for path, each in named if each.initial is not None}
+
+    def arrays(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
+        """The tensors of a model's weights set by path: frontends have them as arrays."""
+        return cast("Mapping[str, np.ndarray[Any, Any]]", self.weights[name].tensors)
 
     def load(self, name: str) -> Weights:
         """A weights set, of a model or as `aotc.capture.weights.load` has it."""
@@ -181,7 +196,9 @@ class _Completing:
             expected = f"inputs that have names of their own in Python, none of them {WEIGHTS}"
             where = self.manifest.where(*self.at[:2], "source")
             raise refusal("AOTC-E846", where, names, expected=expected)
-        trees = dict(spec.inputs) or self._fixed()
+        states = self._states()
+        given = {name: tree for name, tree in spec.inputs.items() if name not in states}
+        trees = {**(given or self._fixed()), **states, **spec.inputs}
         given = {
             path: leaf
             for parameter, tree in trees.items()
@@ -210,6 +227,7 @@ class _Completing:
             if why:
                 expected = f"{path} = {_example(each)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
+        problems += self._undonated({path.split("/")[0] for path in given})
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
         return replace(
@@ -222,10 +240,60 @@ class _Completing:
             bind={**bound, **spec.bind},
         )
 
+    def _states(self) -> dict[str, InputTree]:
+        """Inputs that the file has values for and the manifest does not write, as the file has
+        them.
+        """
+        leaves: dict[str, dict[str, ModelInput]] = {}
+        for path, each in self.known.items():
+            parameter, *below = path.split("/")
+            leaves.setdefault(parameter, {})["/".join(below)] = each
+        return {
+            parameter: InputDict(
+                {
+                    key: InputLeaf(each.initial.shape, DType(each.initial.dtype.name))
+                    for key, each in items.items()
+                    if each.initial is not None
+                }
+            )
+            for parameter, items in leaves.items()
+            if parameter not in self.spec.inputs
+            and all(key and each.initial is not None for key, each in items.items())
+        }
+
+    def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
+        """What the model changes has to be donated: who calls it has no other value than the new
+        one, as with the framework's own. AOTC-E844 for what is not, E846 for what is no input.
+        """
+        where = self.manifest.where(*self.at[:2], "donate")
+        for name in self.spec.donate:
+            if name not in parameters:
+                expected = f"inputs of the model: {', '.join(sorted(parameters))}"
+                yield finding("AOTC-E846", where, name, expected=expected)
+        changed: dict[str, list[str]] = {}
+        for path, each in self.known.items():
+            parameter = path.split("/")[0]
+            if each.changes and parameter not in self.spec.donate:
+                changed.setdefault(parameter, []).append(path.partition("/")[2] or path)
+        if changed:
+            names = [name for items in changed.values() for name in items]
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            donated = ", ".join(f'"{name}"' for name in (*self.spec.donate, *changed))
+            yield finding(
+                "AOTC-E844",
+                where,
+                f"calls change {', '.join(names[:3])}{more}",
+                expected=f"donate = [{donated}]: calls take them, and return their new values",
+                hint="donate them, or export the model so that it changes nothing (model.eval() in "
+                "PyTorch)",
+            )
+
     def _fixed(self) -> dict[str, InputTree]:
         """The inputs as the file has them, where it tells all their sizes."""
         trees: dict[str, InputTree] = {}
         for path, each in self.known.items():
+            if each.initial is not None and "/" in path:
+                continue
             axes = tuple(axis for axis in each.shape if isinstance(axis, int))
             if len(axes) < len(each.shape) or "/" in path:
                 return {}

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from aotc.capture import libraries
+from aotc.capture.file_digests import digest_of
 from aotc_runtime.digest import sha256
 
 INSTALLED = ("site-packages", "dist-packages")
@@ -81,7 +82,7 @@ def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str,
             continue
         below = path.relative_to(above)
         if GIT not in below.parts and path.resolve() not in manifest:
-            found[(folders[above] / below).as_posix()] = sha256(path.read_bytes())
+            found[(folders[above] / below).as_posix()] = digest_of(path)
     return dict(sorted(found.items()))
 
 

@@ -11,17 +11,18 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from aotc.capture.file_digests import digest_of_open
 from aotc.capture.source_files import changed_meanwhile, state_of
 from aotc.config.build_manifest import SourceFile
-from aotc.errors import CaptureError
-from aotc_runtime.digest import sha256_of
+from aotc.errors import CaptureError, refusal
+from aotc_runtime.errors import Finding
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.system.passing import PIECE_BYTES, pass_file
 from aotc_runtime.system.store import open_regular
 
 
 class WeightsFile:
-    """A safetensors file that a build manifest names. where: for messages."""
+    """A file of weights that a build manifest names. where: for messages."""
 
     def __init__(self, source: SourceFile, where: str) -> None:
         self.source, self.where = source, where
@@ -34,17 +35,22 @@ class WeightsFile:
         return self._state[0]
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
-        """These bytes of it. Raises OSError, CaptureError (AOTC-E840) if it has become shorter."""
-        while start < end:
-            piece = os.pread(self._file.fileno(), min(PIECE_BYTES, end - start), start)
-            if not piece:
-                raise CaptureError(self._changed())
-            start += len(piece)
+        """These bytes of it, in pieces of `PIECE_BYTES` but for the last. Raises OSError,
+        CaptureError (AOTC-E840) if it has become shorter.
+        """
+        for at in range(start, end, PIECE_BYTES):
+            piece = b""
+            wanted = min(PIECE_BYTES, end - at)
+            while len(piece) < wanted:
+                more = os.pread(self._file.fileno(), wanted - len(piece), at + len(piece))
+                if not more:
+                    raise CaptureError(self._changed())
+                piece += more
             yield piece
 
     def digest(self) -> str:
         """Of the whole file. Raises OSError, CaptureError (AOTC-E840)."""
-        found = sha256_of(self.read(0, self.size))
+        found = digest_of_open(self._file)
         self.require_unchanged()
         return found
 
@@ -59,28 +65,53 @@ class WeightsFile:
     def tensors(self) -> dict[str, StoredTensor]:
         """What its header says, by name. Raises BundleFormatError (AOTC-E131 to E133)."""
         data = pass_file(self.source.path)
+        found = read_tensors(data, where=self.source.path.name)
+        stored = {name: (info, jnp.dtype(info.dtype.value)) for name, info in found.items()}
         return {
-            name: StoredTensor(self, info.start, jnp.dtype(info.dtype.value), info.shape)
-            for name, info in read_tensors(data, where=self.source.path.name).items()
+            name: StoredTensor(self, name, info.start, dtype, info.shape, dtype)
+            for name, (info, dtype) in stored.items()
         }
 
-    def _changed(self) -> Any:
+    def _changed(self) -> Finding:
         return changed_meanwhile(self.where, self.source.text)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor of a weights file. start: its place there, in bytes."""
+    """A tensor of a weights file. name, start: its name and place there.  stored: its dtype there.
+    dtype: as it is to be.
+    """
 
     file: WeightsFile
+    name: str
     start: int
-    dtype: np.dtype[Any]
+    stored: np.dtype[Any]
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     @property
     def nbytes(self) -> int:
         return prod(self.shape) * self.dtype.itemsize
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes. Raises OSError, CaptureError (AOTC-E840)."""
-        return self.file.read(self.start, self.start + self.nbytes)
+        """Its bytes. Raises OSError, CaptureError: AOTC-E840, E830 for a number that the dtype
+        which it is cast to cannot hold.
+        """
+        end = self.start + prod(self.shape) * self.stored.itemsize
+        pieces = self.file.read(self.start, end)
+        return pieces if self.stored == self.dtype else map(self._cast, pieces)
+
+    def _cast(self, piece: bytes) -> bytes:
+        numbers = np.frombuffer(piece, self.stored)
+        with np.errstate(over="ignore"):
+            cast = numbers.astype(self.dtype)
+        lost = np.isfinite(numbers) & ~np.isfinite(cast)
+        if lost.any():
+            raise refusal(
+                "AOTC-E830",
+                self.file.where,
+                f"{self.name} in {self.file.source.text} holds {numbers[lost][0]!s}",
+                expected=f"numbers that {self.dtype} holds, which they are to be cast to",
+                hint="choose another `dtype`, or leave it out",
+            )
+        return cast.tobytes()

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.capture import program, raised, refuse, tree, weights_match
+from aotc.capture.checkpoints import open_weights
 from aotc.capture.stored import StoredTensor, WeightsFile
-from aotc.config.build_manifest import BuildManifest, SourceFile
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.specs import WeightsSpec
 from aotc.errors import raise_if, refusal
 from aotc.stages import Tensor
-from aotc_runtime.errors import BundleFormatError
 from aotc_runtime.formats.tensors import tensor_views
 from aotc_runtime.system.store import map_file
 from aotc_runtime.words import with_article
@@ -28,14 +29,14 @@ CLOSURE = "closure"
 @dataclass(frozen=True, slots=True)
 class Weights:
     """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
-    tensors: by leaf path, in leaf order.  file: that they are read from.  made: what `init`
+    tensors: by leaf path, in leaf order.  files: that they are read from.  made: what `init`
     returned, where the tensors are of that.
     """
 
     origin: str
     tree: Any
     tensors: Mapping[str, Tensor]
-    file: WeightsFile | None = None
+    files: tuple[WeightsFile, ...] = ()
     made: Any = None
 
 
@@ -80,8 +81,8 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
-        file, tensors = _opened(spec.source, in_file)
-        return in_tree(tensors, in_file, file)
+        files, tensors = _opened(spec, in_file)
+        return in_tree(tensors, in_file, files)
     where = manifest.where("weights", name, "init")
     init = program.resolve(spec.init, manifest.root, where)
     try:
@@ -112,19 +113,21 @@ def load(name: str, manifest: BuildManifest) -> Weights:
         made = {path or "value": np.asarray(leaf) for path, leaf in named}
         return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
-    file, tensors = _opened(spec.source, in_file)
+    files, tensors = _opened(spec, in_file)
     weights_match.check(tensors, dict(named), in_file)
-    return Weights("source", structure, {path: tensors[path] for path, _ in named}, file)
+    return Weights("source", structure, {path: tensors[path] for path, _ in named}, files)
 
 
-def in_tree(tensors: Mapping[str, Tensor], where: str, file: WeightsFile | None = None) -> Weights:
-    """The weights set of a file's tensors. where: for messages.  file: if they are read from one.
+def in_tree(
+    tensors: Mapping[str, Tensor], where: str, files: tuple[WeightsFile, ...] = ()
+) -> Weights:
+    """The weights set of a file's tensors. where: for messages.  files: that they are read from.
     Raises CaptureError (AOTC-E828, E830).
     """
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     structure = jax.tree.map(_abstract, nested(tensors, where))
-    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), file)
+    return Weights("source", structure, dict(_in_tree_order(structure, tensors)), files)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -136,21 +139,14 @@ def _in_tree_order(structure: Any, tensors: Mapping[str, Any]) -> list[tuple[str
     return [(path, tensors[path]) for path, _ in tree.leaf_paths(structure)]
 
 
-def _opened(source: SourceFile, where: str) -> tuple[WeightsFile, dict[str, StoredTensor]]:
-    """The file that a manifest names, and its tensors. Raises CaptureError (AOTC-E828, E830)."""
-    file = WeightsFile(source, where)
-    try:
-        tensors = file.tensors()
-    except BundleFormatError as error:
-        start = b"".join(file.read(0, min(256, file.size)))
-        found, hint = weights_match.not_safetensors(start, error.findings[0])
-        found = f"{source.text}: {found}"
-        raise refusal(
-            "AOTC-E830", where, found, expected="a safetensors file", hint=hint
-        ) from error
+def _opened(
+    spec: WeightsSpec, where: str
+) -> tuple[tuple[WeightsFile, ...], dict[str, StoredTensor]]:
+    """The files of a weights set, and their tensors. Raises CaptureError (AOTC-E828, E830)."""
+    files, tensors = open_weights(spec, where)
     for name, tensor in tensors.items():
         check_x64(name, tensor.dtype, where)
-    return file, tensors
+    return files, tensors
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

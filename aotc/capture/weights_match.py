@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aotc.errors import finding, raise_if
@@ -50,21 +50,18 @@ def check(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> 
     differences = list(_differences(tensors, wanted))
     if not differences:
         return
-    shown = differences[:SHOWN_MAX]
-    if len(differences) > SHOWN_MAX:
-        shown.append(f"… {len(differences) - SHOWN_MAX} more")
-    raise_if(
-        [
-            finding(
-                "AOTC-E830",
-                where,
-                "\n".join(shown),
-                expected=f"the {len(wanted)} tensors that init describes, named by their paths",
-                hint=_respelled(tensors.keys() - wanted.keys(), wanted)
-                or "write the file from the tree that init returns, names joined by '/'",
-            )
-        ]
-    )
+    expected = f"the {len(wanted)} tensors that init describes, named by their paths"
+    hint = _respelled(tensors.keys() - wanted.keys(), wanted)
+    usual = "write the file from the tree that init returns, names joined by '/'"
+    raise_if([listed(differences, where, expected, hint or usual)])
+
+
+def listed(problems: Sequence[str], where: str, expected: str, hint: str) -> Finding:
+    """AOTC-E830 for several tensors or files at once, shortened."""
+    shown = [*problems[:SHOWN_MAX]]
+    if len(problems) > SHOWN_MAX:
+        shown.append(f"… {len(problems) - SHOWN_MAX} more")
+    return finding("AOTC-E830", where, "\n".join(shown), expected=expected, hint=hint)
 
 
 def _differences(tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:

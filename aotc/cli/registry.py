@@ -14,6 +14,8 @@ import click
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Build": (
         "aotc.workshops.init.command:init",
+        "aotc.workshops.tensorflow.command:import_tensorflow",
+        "aotc.workshops.operators.command:operators",
         "aotc.cli.build:build",
         "aotc.workshops.reproduce.command:reproduce",
         "aotc.cli.cache:cache",

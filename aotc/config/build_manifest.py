@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from aotc.config import document as toml
 from aotc.config import relations
+from aotc.config.checkpoints import INDEX, SINGLE, main_file
 from aotc.config.dimensions import DimensionSpec
 from aotc.config.document import Document
 from aotc.config.fields import Name, Size
@@ -127,9 +128,11 @@ def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
 
 
 def _missing_files(manifest: ManifestKeys) -> Iterator[Problem]:
-    named: dict[KeyPath, SourceFile | None] = {
-        ("weights", name, "source"): weights.source for name, weights in manifest.weights.items()
-    }
+    named: dict[KeyPath, SourceFile | None] = {}
+    for name, weights in manifest.weights.items():
+        for prefix, source in (weights.source or {}).items():
+            at: KeyPath = ("weights", name, "source", *([prefix] if prefix else ()))
+            named[at] = main_file(source)
     for name, entry in manifest.entry_points.items():
         named["entry_points", name, "source"] = entry.source
         named["entry_points", name, "fixtures", "file"] = entry.fixtures.file
@@ -137,6 +140,8 @@ def _missing_files(manifest: ManifestKeys) -> Iterator[Problem]:
         named["entry_points", name, "fixtures", "expected"] = entry.fixtures.expected
     for path, file in named.items():
         if file is not None and (reason := _why_no_file(file.path)):
+            if path[0] == "weights" and file.path.is_dir():
+                reason = f"a folder without {INDEX} or {SINGLE}"
             yield Problem(
                 code="AOTC-E808",
                 path=path,

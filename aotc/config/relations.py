@@ -84,7 +84,8 @@ def check_donations(manifest: ManifestKeys, refused: Refused) -> Iterator[Proble
         yield from duplicates(path, entry.donate)
         known = refused.declared(entry.inputs, "entry_points", name, "inputs")
         for index, parameter in enumerate(entry.donate):
-            if known is not None and parameter not in known:
+            # Of a model file it is known only when the file has been read: `aotc.capture.models`.
+            if known is not None and parameter not in known and entry.source is None:
                 hint = f"add inputs.{parameter}, or donate an input"
                 if parameter in entry.bind:
                     hint = "bound weights serve every call and cannot be donated"

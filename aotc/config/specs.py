@@ -6,6 +6,7 @@ values that `aotc.config.build_manifest` reads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -81,16 +82,47 @@ def _file(raw: object, info: ValidationInfo) -> SourceFile:
 File = Annotated[SourceFile, PlainValidator(_file)]
 
 
+def _sources(raw: object, info: ValidationInfo) -> dict[str, SourceFile]:
+    if not isinstance(raw, dict):
+        return {"": _file(raw, info)}
+    if not raw or not all(raw):
+        hint = 'write source = { encoder = "encoder.safetensors", decoder = "decoder" }'
+        raise refusal("a file, a folder, or a table of prefixes to these", hint)
+    return {prefix: _file(value, info) for prefix, value in raw.items()}
+
+
+Sources = Annotated[Mapping[str, SourceFile], PlainValidator(_sources)]
+
+
+def _renames(raw: object) -> dict[str, str]:
+    hint = r"write rename = { '^model\.' = '', '\.' = '/' }"
+    if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
+        raise refusal("a table of regular expressions to replacements", hint)
+    for pattern, replacement in raw.items():
+        try:
+            re.compile(f"{pattern}|").sub(replacement, "")
+        except (re.error, IndexError) as error:
+            expected = "a regular expression of Python, and a replacement for what it matches"
+            raise refusal(
+                expected, hint, found=f"{pattern!r} to {replacement!r}: {error}"
+            ) from None
+    return raw
+
+
 @dataclass(frozen=True, slots=True)
 class WeightsSpec(Section):
     """`[weights.NAME]`: where bound parameters come from, a source or an init function or both.
 
-    source: a safetensors file with the values.  init: a function whose result gives the structure,
-    and the values where there is no source.  shardings: by pattern of tensor names.
+    source: safetensors with the values: what the names of their tensors get in front, to a file or
+    a folder; one without a prefix alone.  init: a function whose result gives the structure, and
+    the values where there is no source.  rename: regular expression to replacement, in order.
+    dtype: that floating-point tensors are cast to.  shardings: by pattern of tensor names.
     """
 
-    source: File | None = None
+    source: Sources | None = None
     init: FunctionReference | None = None
+    rename: Annotated[Mapping[str, str], PlainValidator(_renames)] = field(default_factory=dict)
+    dtype: Literal["bfloat16", "float16", "float32", "float64"] | None = None
     shardings: Shardings = field(default_factory=dict)
 
     @classmethod
@@ -103,6 +135,14 @@ class WeightsSpec(Section):
                 expected="source (a safetensors file), init (a function), or both",
                 found="neither",
                 hint='add source = "params.safetensors", or init = "package.module:function"',
+            )
+        for key in sorted({"rename", "dtype"} & {*keys} if "source" not in keys else ()):
+            yield Problem(
+                code="AOTC-E804",
+                path=(key,),
+                expected=f"{key} beside a source, whose tensors it is about",
+                found="no source",
+                hint="let the init function return them so",
             )
 
 
@@ -463,8 +503,7 @@ class BuildManifest(ManifestKeys):
     def files(self) -> Iterator[SourceFile]:
         """The files of weights, models and fixtures; one that is named twice comes twice."""
         for weights in self.weights.values():
-            if weights.source is not None:
-                yield weights.source
+            yield from (weights.source or {}).values()
         for entry_point in self.entry_points.values():
             recorded = entry_point.fixtures
             named = (entry_point.source, recorded.file, recorded.results, recorded.expected)

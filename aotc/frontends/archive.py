@@ -129,8 +129,6 @@ def _member(view: memoryview, at: int, end: int, limit: int) -> tuple[str, memor
     ) = _ENTRY.unpack_from(view, at)
     names = at + _ENTRY.size
     following = names + name_size + extra_size + note
-    if following > end:
-        raise Damaged("an entry of a zip archive's directory", "a truncated one")
     name = _name(bytes(view[names : names + name_size]))
     extra = view[names + name_size : names + name_size + extra_size]
     size, packed, offset = _wide(extra, size, packed, offset, name)

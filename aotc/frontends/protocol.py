@@ -39,12 +39,16 @@ class ModelFile:
 class ModelInput:
     """An array that a model takes. dtype: numpy's, as the file has it, also where jax computes with
     a narrower one.  shape: sizes; a name for an axis whose size varies, the same name for axes that
-    vary together; None for one that varies and has no name.
+    vary together; None for one that varies and has no name.  initial: what the model itself has for
+    it before its first call, as the function takes it; None for what callers choose.  changes:
+    whether the model writes a new value into it, which the function returns.
     """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int | str | None, ...]
+    initial: Array | None = None
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +87,10 @@ class Frontend(Protocol):
         or of another kind; AOTC-E844 for operators, types, effects or states that the frontend has
         no function for, all of them at once; AOTC-E845 for a signature that the file does not have.
         """
+
+
+class HasOperators(Protocol):
+    """A frontend of files that name operators, which it has in a table."""
+
+    def operators(self) -> Mapping[str, Sequence[str]]:
+        """Their names as its framework writes them, by family."""

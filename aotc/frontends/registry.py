@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
 from typing import cast
 
 from aotc.errors import refusal
-from aotc.frontends.protocol import GROUP, Frontend, Model, ModelFile
+from aotc.frontends.protocol import GROUP, Frontend, HasOperators, Model, ModelFile
 
 
 @cache
@@ -32,9 +34,23 @@ def read_model(file: ModelFile, where: str) -> Model:
         expected = f"a model file: {', '.join(suffixes())}"
         hint = "name a file that ends like one of these, or a `function`"
         raise refusal("AOTC-E843", where, file.text, expected=expected, hint=hint)
+    with _library_of(suffix, where):
+        return cast(Frontend, _points()[suffix].load()()).read(file)
+
+
+def operators_of(suffix: str) -> Mapping[str, Sequence[str]]:
+    """The operators that the frontend of such files has, by family.
+
+    Raises CaptureError (AOTC-E843) if its library is not installed.
+    """
+    with _library_of(suffix, "FRAMEWORK"):
+        return cast(HasOperators, _points()[suffix].load()()).operators()
+
+
+@contextmanager
+def _library_of(suffix: str, where: str) -> Iterator[None]:
     try:
-        frontend = cast(Frontend, _points()[suffix].load()())
-        return frontend.read(file)
+        yield
     except ImportError as error:
         raise refusal(
             "AOTC-E843",

@@ -7,6 +7,7 @@ they lie in the bundle once and not in every executable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -47,29 +48,52 @@ class StablehloFrontend:
         Raises CaptureError: AOTC-E843 for what is no module of a known version, E844 for sizes that
         vary and types that are no arrays, E845 without such a function.
         """
-        with mlir.make_ir_context():
-            module = parse(file)
-            main = _entry(module, file)
-            kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-            inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
-            outputs = [_abstract(each, f"result {n}", file) for n, each in enumerate(kind.results)]
-            names = _argument_names(main, len(inputs))
-            lifted = lift_constants(module)
-            serialized = private.serialize_portable(module, stablehlo.get_current_version())
-
-        def shaped(*_: Any) -> tuple[Any, ...]:
-            return tuple(jnp.zeros(each.shape, each.dtype) for each in outputs)
-
-        like = jax.export.export(jax.jit(shaped, keep_unused=True))(*inputs)
+        called = read_module(file)
         return model_of(
-            private.with_module(like, serialized, [*map(_described, lifted.values())]),
+            called.exported,
             [
                 ModelInput(name, np.dtype(each.dtype), each.shape)
-                for name, each in zip(names, inputs, strict=True)
+                for name, each in zip(called.names, called.inputs, strict=True)
             ],
-            lifted,
+            called.lifted,
             {"StableHLO": _version(file.data)},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A module's function. exported: as `jax.export` has it; it takes the inputs, then the lifted
+    constants.  names: of the inputs.
+    """
+
+    exported: Any
+    inputs: Sequence[jax.ShapeDtypeStruct]
+    outputs: Sequence[jax.ShapeDtypeStruct]
+    names: Sequence[str]
+    lifted: Mapping[str, Array]
+
+
+def read_module(file: ModelFile) -> Called:
+    """A module's function, `main` unless the signature names another. Raises CaptureError as
+    `StablehloFrontend.read`.
+    """
+    with mlir.make_ir_context():
+        module = parse(file)
+        main = _entry(module, file)
+        kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
+        outputs = [_abstract(each, f"result {n}", file) for n, each in enumerate(kind.results)]
+        names = _argument_names(main, len(inputs))
+        lifted = lift_constants(module)
+        serialized = private.serialize_portable(module, stablehlo.get_current_version())
+
+    def shaped(*_: Any) -> tuple[Any, ...]:
+        return tuple(jnp.zeros(each.shape, each.dtype) for each in outputs)
+
+    like = jax.export.export(jax.jit(shaped, keep_unused=True))(*inputs)
+    more = [*map(_described, lifted.values())]
+    exported = private.with_module(like, serialized, more)
+    return Called(exported, inputs, outputs, names, lifted)
 
 
 def model_of(

@@ -29,12 +29,15 @@ if _typing.TYPE_CHECKING:
     from aotc_runtime.serving.containers import Record
     from aotc_runtime.serving.loading import Loading
     from aotc_runtime.serving.slot import BundleSlot
+    from aotc_runtime.verified import Verified, verify
 else:
     _IMPORTED_WHEN_USED = {
         "BundleSlot": "aotc_runtime.serving.slot",
         "DeviceArray": "aotc_runtime.serving.arrays",
         "Loading": "aotc_runtime.serving.loading",
         "Record": "aotc_runtime.serving.containers",
+        "Verified": "aotc_runtime.verified",
+        "verify": "aotc_runtime.verified",
     }
 
     def __getattr__(name: str) -> _typing.Any:
@@ -71,6 +74,8 @@ __all__ = [
     "State",
     "TrustError",
     "TrustPolicy",
+    "Verified",
     "load",
     "read_policy",
+    "verify",
 ]

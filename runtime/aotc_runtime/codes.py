@@ -213,6 +213,13 @@ INTEGRITY = {
         "build the bundle again",
         hint="the bundle was put together wrongly: build it again",
     ),
+    "AOTC-E206": Code(
+        "somebody wrote into a file of the bundle after it was verified",
+        "verify it again; replace a bundle by renaming another over it",
+        expected="the file as it was when it was verified",
+        hint="verify it again; replace bundles by renaming a new one over them, "
+        "or pass `sealed=True` to `verify`",
+    ),
 }
 
 TRUST = {

@@ -16,7 +16,7 @@ from aotc_runtime.serving.readiness import make_ready
 from aotc_runtime.serving.resident import load_executables, make_resident
 from aotc_runtime.system.store import open_bundle
 from aotc_runtime.verification.trust import read_policy
-from aotc_runtime.verification.verify import fit, vouch
+from aotc_runtime.verification.verify import Vouched, fit, vouch
 
 if TYPE_CHECKING:
     from aotc_runtime.serving.loading import Loading
@@ -99,48 +99,72 @@ def _load(
     memory_limit: int | None,
     enter: Callable[[State], None],
 ) -> LoadedBundle:
-    timings: dict[str, float] = {}
-    started = last = time.perf_counter()
-
-    def lap(stage: str) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        timings[stage] = now - last
-        last = now
-
-    if any(asked is not None for asked in (threads, devices, memory_limit)):
-        # Most callers leave them out.
-        from aotc_runtime.engines.asked import require_numbers
-
-        require_numbers(threads, devices, memory_limit)
-    policy = trust if isinstance(trust, TrustPolicy) else read_policy(_policy_path(trust))
+    laps = Laps()
+    require_numbers(threads, devices, memory_limit)
+    policy = policy_of(trust)
     source = open_bundle(path)
-    lap("open")
+    laps.end("open")
     with vouch(source, policy, time.time()) as vouched:
-        lap("verify")
-        # An engine is started only for a bundle that is trusted, and has executables for it.
-        facts = registry.prepare(vouched.wanted(target), threads, devices, memory_limit)
-        lap("runtime")
-        fitting = fit(vouched, facts, target)
-        enter(State.LOADING)
-        device = registry.start(fitting.manifest.target, threads, devices)
-        # The weights are being hashed meanwhile; nothing runs before that is done.
-        executables = load_executables(device, fitting.manifest, fitting.executables)
-        lap("deserialize")
-        verified = fitting.finish()
-    resident = make_resident(verified, executables)
-    lap("weights")
+        laps.end("verify")
+        return load_vouched(vouched, target, threads, devices, memory_limit, laps, enter)
+
+
+class Laps:
+    """How long the stages of a load take, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._started = self._last = time.perf_counter()
+
+    def end(self, stage: str) -> None:
+        """The stage ends now, and the next begins."""
+        now = time.perf_counter()
+        self.seconds |= {stage: now - self._last, "total": now - self._started}
+        self._last = now
+
+
+def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
+    """As `aotc_runtime.engines.asked` has it, which most callers need not import."""
+    if any(asked is not None for asked in (threads, devices, memory_limit)):
+        from aotc_runtime.engines import asked
+
+        asked.require_numbers(threads, devices, memory_limit)
+
+
+def load_vouched(
+    vouched: Vouched,
+    target: str | None,
+    threads: int | None,
+    devices: int | None,
+    memory_limit: int | None,
+    laps: Laps,
+    enter: Callable[[State], None],
+) -> LoadedBundle:
+    """What `load` does with a bundle that the policy accepts; its weights may yet be hashed."""
+    # An engine is started only for a bundle that is trusted, and has executables for it.
+    facts = registry.prepare(vouched.wanted(target), threads, devices, memory_limit)
+    laps.end("runtime")
+    fitting = fit(vouched, facts, target)
+    enter(State.LOADING)
+    device = registry.start(fitting.manifest.target, threads, devices)
+    # The weights are being hashed meanwhile; nothing runs before that is done.
+    executables = load_executables(device, fitting.manifest, fitting.executables)
+    laps.end("deserialize")
+    resident = make_resident(fitting.finish(), executables)
+    laps.end("weights")
     enter(State.WARMING)
     loaded = make_ready(resident)
-    lap("fixtures")
-    timings["total"] = last - started
-    loaded.timings.update(timings)
+    laps.end("fixtures")
+    loaded.timings.update(laps.seconds)
     return loaded
 
 
-def _policy_path(trust: object) -> Path:
+def policy_of(trust: object) -> TrustPolicy:
+    """The policy that a caller passes or names. Raises TrustError."""
+    if isinstance(trust, TrustPolicy):
+        return trust
     if isinstance(trust, str | os.PathLike):
-        return Path(trust)
+        return read_policy(Path(trust))
     raise refusal(
         "AOTC-E309",
         "load",

@@ -16,6 +16,7 @@ from aotc.errors import ParityError
 from aotc.pipeline.build import Built, build
 from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
+from aotc_runtime.errors import AotcError
 
 MANIFEST = """
 schema = 1
@@ -34,6 +35,7 @@ out_of_profile = { n = "pad" }
 fixtures = { file = "inputs.npz", expected = "expected.npz" }
 """
 
+TORCH = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files"
 W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
 X = np.random.default_rng(4).normal(size=(4, 8)).astype(np.float32)
 
@@ -80,3 +82,74 @@ def test_results_that_the_framework_did_not_give_are_refused(folder: Path) -> No
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E950", "f[n=4] result")
     assert finding.found.startswith("1 of 20 elements differ")
+
+
+KERNEL = """
+schema = 1
+name = "kernel"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[dimensions.n]
+range = [1, 4]
+profiles = [2]
+
+[entry_points.f]
+source = "convolutions.pt2"
+inputs.image = { shape = ["n", 2, 6, 6] }
+fixtures = { file = "inputs.npz", expected = "expected.npz" }
+"""
+
+
+def test_weights_in_the_order_of_the_compiler_give_what_torch_gave(tmp_path: Path) -> None:
+    (tmp_path / "convolutions.pt2").write_bytes((TORCH / "convolutions.pt2").read_bytes())
+    (tmp_path / "kernel.toml").write_text(KERNEL)
+    recorded = np.load(TORCH / "convolutions.npz")
+    np.savez(tmp_path / "inputs.npz", image=recorded["in/000"])
+    results = {f"{name}[n=2]": recorded[f"out/{name}"] for name in ("scores", "features")}
+    np.savez(tmp_path / "expected.npz", **results)
+    signer = LocalSigner.ephemeral()
+    done = build(tmp_path / "kernel.toml", output=tmp_path / "kernel.aotb", signer=signer)
+    model = done.program.entry_points["f"].model
+    assert model is not None and model.orders == {"first.weight": (2, 3, 1, 0)}
+    (tmp_path / "trust.toml").write_text(policy_text("kernel", [signer.public_pem()]))
+    loaded = aotc_runtime.load(tmp_path / "kernel.aotb", trust=tmp_path / "trust.toml")
+    made = loaded["f"](recorded["in/000"])
+    np.testing.assert_allclose(made["scores"], recorded["out/scores"], rtol=1e-5, atol=1e-6)
+    loaded.close()
+
+
+COUNTER = """
+schema = 1
+name = "counter"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[entry_points.start]
+source = "counter.pt2"
+signature = "initial_state"
+
+[entry_points.step]
+source = "counter.pt2"
+donate = ["state"]
+"""
+
+
+def test_a_buffer_is_a_state_that_calls_take_and_return(tmp_path: Path) -> None:
+    (tmp_path / "counter.pt2").write_bytes((TORCH / "counter.pt2").read_bytes())
+    (tmp_path / "counter.toml").write_text(COUNTER)
+    signer, recorded = LocalSigner.ephemeral(), np.load(TORCH / "counter.npz")
+    build(tmp_path / "counter.toml", output=tmp_path / "counter.aotb", signer=signer)
+    (tmp_path / "trust.toml").write_text(policy_text("counter", [signer.public_pem()]))
+    loaded = aotc_runtime.load(tmp_path / "counter.aotb", trust=tmp_path / "trust.toml")
+    state = loaded["start"].on_device()
+    for step in range(3):
+        before = state["count"]
+        made = loaded["step"].on_device(recorded[f"in{step}/000"], state)
+        np.testing.assert_allclose(np.asarray(made["result"]), recorded[f"out{step}/"], rtol=1e-6)
+        state = made["state"]
+        assert np.array_equal(np.asarray(state["count"]), recorded[f"state{step}/count"])
+        with pytest.raises(AotcError) as used_up:
+            np.asarray(before)
+        assert used_up.value.code == "AOTC-E631"
+    loaded.close()

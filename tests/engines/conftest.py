@@ -1,34 +1,87 @@
 """Tests that need the packages of another engine: `make test-iree` installs IREE's in out/iree,
-`make test-onnx` those of ONNX Runtime in out/onnx.
+`make test-onnx` those of ONNX Runtime in out/onnx, `make test-openvino` OpenVINO's in out/openvino.
 """
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import pytest
 
-ENGINES = {
-    "iree": ("IREE", ("iree.compiler", "iree.runtime")),
-    "onnx": ("ONNX Runtime", ("onnx", "onnxruntime")),
-}
-"""By the marker and the beginning of files: the engine, and what has to be there."""
+
+class Other(NamedTuple):
+    """An engine beside XLA. marker: of its tests, and the beginning of their files.  title: in
+    messages.  package: that its runtime is imported as.  runtime, compiler: distributions.
+    modules: what has to be there.
+    """
+
+    name: str
+    marker: str
+    title: str
+    package: str
+    runtime: str
+    compiler: str
+    modules: tuple[str, ...]
+
+    @property
+    def listed(self) -> str:
+        """In a manifest's list of engines."""
+        return f'"{self.name}"'
+
+    def is_here(self) -> bool:
+        """Whether all of its modules can be imported."""
+        try:
+            return all(find_spec(module) is not None for module in self.modules)
+        except ModuleNotFoundError:
+            return False
+
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """Of a test that needs it."""
+        mark = getattr(pytest.mark, self.marker)
+        reason = f"{self.title} is not installed: `make test-{self.marker}` installs it"
+        return [mark] if self.is_here() else [mark, pytest.mark.skip(reason=reason)]
+
+    def as_param(self) -> Any:
+        """For a test of any engine."""
+        return pytest.param(self, id=self.name, marks=self.marks())
 
 
-def has(modules: tuple[str, ...]) -> bool:
-    """Whether all of these can be imported."""
-    try:
-        return all(find_spec(module) is not None for module in modules)
-    except ModuleNotFoundError:
-        return False
+ENGINES = (
+    Other(
+        "iree",
+        "iree",
+        "IREE",
+        "iree",
+        "iree-base-runtime",
+        "iree-base-compiler",
+        ("iree.compiler", "iree.runtime"),
+    ),
+    Other(
+        "onnxruntime",
+        "onnx",
+        "ONNX Runtime",
+        "onnxruntime",
+        "onnxruntime",
+        "onnxruntime",
+        ("onnx", "onnxruntime"),
+    ),
+    Other(
+        "openvino",
+        "openvino",
+        "OpenVINO",
+        "openvino",
+        "openvino",
+        "openvino",
+        ("onnx", "openvino"),
+    ),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of an engine in this folder, and skip it where the engine is missing."""
-    for marker, (name, modules) in ENGINES.items():
-        reason = f"{name} is not installed: `make test-{marker}` installs it"
+    for engine in ENGINES:
         for item in items:
-            if f"tests/engines/test_{marker}" in item.path.as_posix():
-                item.add_marker(marker)
-                if not has(modules):
-                    item.add_marker(pytest.mark.skip(reason=reason))
+            if f"tests/engines/test_{engine.marker}" in item.path.as_posix():
+                for mark in engine.marks():
+                    item.add_marker(mark)

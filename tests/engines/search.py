@@ -4,6 +4,7 @@ OUT [PART ...]` runs every program of `edge_programs` whose name holds one of th
 OUT gets one line of JSON for each: how its results differ, with the worst number. Programs run in
 children, several in each: a crash is a finding, and the rest goes on in a new child. LEVEL in the
 environment is the one level of optimization to compile at, instead of the first that compiles.
+X64=0 there makes every program one of at most 32 bits, as JAX does by default.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -55,10 +57,7 @@ def run_iree(module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bo
     from aotc.backends.iree.worker import compile_job
     from aotc.backends.targets import read_target
     from aotc.pipeline.engines import candidates
-    from aotc_runtime.digest import sha256
-    from aotc_runtime.engines.device import Aval, Stored
     from aotc_runtime.engines.iree import engine
-    from aotc_runtime.verification.verify import VerifiedBlob
 
     (target,) = candidates(read_target("cpu-x86-64-v3", Path(__file__).parent), ["iree"], "here")
     words = ""
@@ -71,8 +70,35 @@ def run_iree(module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bo
         words = f"{words} {level}: {' '.join(result.called)} {result.words};"
     else:
         raise RefusedError(words.strip())
-    device = engine.start("iree", None, None)
-    blob = VerifiedBlob(sha256(result.serialized), memoryview(result.serialized))
+    return run_here(engine, "iree", result.serialized, inputs, avals)
+
+
+def run_graphs(
+    name: str, module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bool
+) -> list[Any]:
+    """Results of an engine that takes graphs, made in this process as its backend's worker does."""
+    from importlib import import_module
+
+    from aotc.backends.onnx_graphs.job import Job
+
+    folder = {"onnxruntime": "onnx"}.get(name, name)
+    result = import_module(f"aotc.backends.{folder}.worker").compile_job(Job(module.artifact, ()))
+    if result.problem:
+        raise RefusedError(f"{' '.join(result.called)} {result.words}".strip())
+    engine = import_module(f"aotc_runtime.engines.{name}.engine")
+    return run_here(engine, name, result.serialized, inputs, avals)
+
+
+def run_here(
+    engine: Any, platform: str, serialized: bytes, inputs: Sequence[Any], avals: Sequence[Any]
+) -> list[Any]:
+    """Results of an executable on the engine's own device."""
+    from aotc_runtime.digest import sha256
+    from aotc_runtime.engines.device import Aval, Stored
+    from aotc_runtime.verification.verify import VerifiedBlob
+
+    device = engine.start(platform, None, None)
+    blob = VerifiedBlob(sha256(serialized), memoryview(serialized))
     (executable,) = device.deserialize([Stored(blob, avals, "searched")], (0,), ())
     buffers = [device.put(array, Aval(array.shape, array.dtype)) for array in inputs]
     given = device.execute(executable, buffers)
@@ -81,6 +107,8 @@ def run_iree(module: Any, inputs: Sequence[Any], avals: Sequence[Any], lower: bo
 
 ENGINES: dict[str, Callable[[Any, Sequence[Any], Sequence[Any], bool], list[Any]]] = {
     "iree": run_iree,
+    "onnxruntime": partial(run_graphs, "onnxruntime"),
+    "openvino": partial(run_graphs, "openvino"),
 }
 
 
@@ -167,7 +195,7 @@ def findings(engine: str, every: Programs, names: Sequence[str]) -> list[Finding
         ]
 
     try:
-        with jax.enable_x64():
+        with jax.enable_x64(os.environ.get("X64") != "0"):
             run = jax.jit(together, keep_unused=True)
             lowered = run.trace(*inputs).lower(lowering_platforms=("cpu",))
             module = portable(lowered.compiler_ir("stablehlo"))

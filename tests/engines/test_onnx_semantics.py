@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.backends.onnx.job import Job
 from aotc.backends.onnx.worker import compile_job
+from aotc.backends.onnx_graphs.job import Job
 from aotc.lowering.stablehlo import portable
 from aotc_runtime.digest import sha256
 from aotc_runtime.engines.device import Aval, Stored

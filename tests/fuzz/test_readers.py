@@ -35,6 +35,7 @@ JSON_READERS = (
     "certificate",
     "registry_manifest",
     "pt2_program",
+    "tfhlo_document",
     "recipe",
     "claim",
     "evidence",

@@ -28,6 +28,7 @@ from aotc.errors import ReproducibilityError
 from aotc.evidence import Evidence
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
+from aotc.frontends.tensorflow import TensorFlowFrontend
 from aotc.locations import read_locations
 from aotc.processes import StoppedError
 from aotc.review.reading import Claim
@@ -232,6 +233,25 @@ def pt2_program(data: bytes) -> None:
     pt2_archive(made.getvalue())
 
 
+TFHLO_MODULE = b"""
+func.func @main(%x: tensor<1x4xf32>, %w: tensor<4xf32>) -> tensor<1x4xf32> {
+  %0 = stablehlo.reshape %w : (tensor<4xf32>) -> tensor<1x4xf32>
+  %1 = stablehlo.add %x, %0 : tensor<1x4xf32>
+  return %1 : tensor<1x4xf32>
+}
+"""
+
+
+def tfhlo_document(data: bytes) -> None:
+    """What an archive says of its modules and weights, which are good."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("model.json", data)
+        file.writestr("modules/0.mlirbc", TFHLO_MODULE)
+        file.writestr("weights/0", bytes(16))
+    TensorFlowFrontend().read(ModelFile("x.tfhlo", made.getvalue(), None, lambda _: b"", False))
+
+
 READERS: Mapping[str, Callable[[bytes], object]] = {
     reader.__name__: reader
     for reader in (
@@ -254,5 +274,6 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         target,
         pt2_archive,
         pt2_program,
+        tfhlo_document,
     )
 }

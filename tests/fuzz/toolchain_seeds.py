@@ -99,6 +99,20 @@ max_custom_calls = 0
 """
 
 
+TFHLO = json.dumps(
+    {
+        "format": 1,
+        "tensorflow": "2.21.0",
+        "saved_model": "sha256:0",
+        "signature": "serving_default",
+        "inputs": [{"name": "x", "dtype": "float32", "shape": ["batch", 4]}],
+        "outputs": ["y"],
+        "modules": [{"shapes": [[1, 4]], "weights": ["w"], "file": "modules/0.mlirbc"}],
+        "weights": [{"name": "w", "dtype": "float32", "shape": [4], "file": "weights/0"}],
+    }
+).encode()
+
+
 def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
     """By the reader's name."""
     contents, envelopes = read_unverified(open_bundle(bundle))
@@ -124,6 +138,7 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "traffic": [*_logs()],
         "host": [_json(host_document(detect_all()))],
         "build_manifest": [MANIFEST],
+        "tfhlo_document": [TFHLO],
         "pt2_archive": [PT2.read_bytes()],
         "pt2_program": [
             data for name, data in _members().items() if name.endswith("models/model.json")

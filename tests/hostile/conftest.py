@@ -1,7 +1,7 @@
 """A genuine bundle in memory, a host that can run it, and signers of our own.
 
-Where IREE is installed (`make test-iree`), what starts from that bundle runs for one of IREE's too;
-tests marked `xla` are about what XLA's bundles alone have.
+Where another engine is installed (`make test-iree`, `test-onnx`, `test-openvino`), what starts from
+that bundle runs for one of its own too; tests marked `xla` are about what XLA's bundles alone have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from aotc_runtime.schema.policy import TrustPolicy
 from aotc_runtime.verification.trust import read_policy
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES as OTHERS
-from tests.engines.conftest import has
 
 from .tampering import (
     Documents,
@@ -31,9 +30,10 @@ from .tampering import (
 )
 from .weakening import Arms
 
-ENGINES = (
-    ["xla", pytest.param("iree", marks=pytest.mark.iree)] if has(OTHERS["iree"][1]) else ["xla"]
-)
+ENGINES = [
+    "xla",
+    *(pytest.param(each.name, marks=each.marks()) for each in OTHERS if each.is_here()),
+]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,6 +21,7 @@ ALLOWED = {
     "msgspec",
     "numpy",
     "onnxruntime",
+    "openvino",
 }
 TIMESTAMPS = {"rfc3161_client"}
 """An extra: imported where a policy names authorities."""
@@ -120,7 +121,7 @@ def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
     assert outside == {"system/processor.py"}
 
 
-@pytest.mark.parametrize("package", ["iree", "onnxruntime"])
+@pytest.mark.parametrize("package", ["iree", "onnxruntime", "openvino"])
 def test_the_package_of_an_engine_is_named_by_that_alone(package: str) -> None:
     users = {
         path.relative_to(RUNTIME).as_posix()
@@ -151,7 +152,6 @@ def test_the_runtime_distribution_requires_neither_jax_nor_pydantic_nor_click() 
     assert extra == {"jaxlib"}
     extra = {requirement.split()[0] for requirement in project["optional-dependencies"]["iree"]}
     assert extra == {"iree-base-runtime", "ml_dtypes"}
-    extra = {
-        requirement.split()[0] for requirement in project["optional-dependencies"]["onnxruntime"]
-    }
-    assert extra == {"ml_dtypes", "onnxruntime"}
+    for engine in ("onnxruntime", "openvino"):
+        extra = {requirement.split()[0] for requirement in project["optional-dependencies"][engine]}
+        assert extra == {"ml_dtypes", engine}

@@ -42,7 +42,6 @@ WRITERS = {
 """Everything that outlives a command is written by these."""
 
 SCRATCH = {
-    "aotc/pipeline/memory_limits.py": "the build's scratch folder: removes what was measured",
     "aotc/workshops/reproduce/toolchain_copy.py": "a temporary folder of its own: the toolchain",
     "aotc/workers/parent.py": "the folder of one job",
     "aotc/workers/child.py": "that folder, and its stdout, under another number",
@@ -50,7 +49,6 @@ SCRATCH = {
     "aotc/backends/cuda/disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
     "aotc/workshops/certify/isolated.py": "a temporary folder of its own: the runtime, for one run",
-    "aotc/pipeline/parity_check.py": "the build's scratch folder: makes room in it",
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/provisional.py": "the build's scratch folder: a policy for the parity worker",
     "aotc/parity/structures.py": "the build's scratch folder: calls of plain JAX",
@@ -59,6 +57,8 @@ SCRATCH = {
     "aotc/packing/places.py": "asks whether a place can be written, with a file that has no name",
     "aotc/report/arrays.py": "an archive in memory, for write_atomically",
     "aotc/workshops/bench/bench.py": "a temporary folder of its own",
+    "aotc/workshops/tensorflow/exporter.py": "the temporary folder of one import",
+    "aotc/workshops/tensorflow/importing.py": "that folder: the job",
     "aotc/workshops/tune/search.py": "a temporary folder of its own: bundles to start",
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/pipeline/watching/recording.py": "the build's scratch folder: what a process read",

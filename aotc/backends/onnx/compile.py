@@ -1,75 +1,23 @@
-"""The ONNX Runtime backend: modules to ONNX graphs, each in a child process."""
+"""The ONNX Runtime backend: modules to ONNX graphs that it has optimized."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
-from aotc.backends.onnx.job import Job
-from aotc.backends.onnx.packages import versions
-from aotc.backends.refusals import place_of, refused_calls
-from aotc.backends.xla.compile import built_with
-from aotc.errors import refusal
-from aotc.stages import CompileJob, Executable
-from aotc.workers import environment, parent
-from aotc_runtime.digest import sha256
-from aotc_runtime.engines.onnxruntime.names import ENGINE
-from aotc_runtime.schema.manifest import BuiltWith
+from aotc.backends.compile_workers import SECONDS_MAX
+from aotc.backends.onnx_graphs.compile import GraphBackend
+from aotc.backends.onnx_graphs.packages import FORMAT
+from aotc.workers import parent
+from aotc_runtime.engines.onnxruntime.names import ENGINE, RUNTIME
 
 WORKER = parent.module("aotc.backends.onnx.worker")
 
 
-class OnnxBackend:
-    """The installed ONNX Runtime, with our translation for it.
+class OnnxBackend(GraphBackend):
+    """The installed ONNX Runtime, with our translation for it."""
 
-    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
-    may take for one executable.
-    """
-
-    platform = ENGINE
+    platform, name, extra = ENGINE, "ONNX Runtime", "onnx"
+    packages = (FORMAT, RUNTIME)
 
     def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
-
-    def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib, onnx and onnxruntime. Raises CompileError (AOTC-E907)."""
-        return built_with(versions())
-
-    def compile(self, job: CompileJob) -> Executable:
-        """Translate one module and have ONNX Runtime optimize the graph.
-
-        Raises CompileError: AOTC-E902 the compiler crashed, E903 it took too long, E904 a custom
-        call, E907 it is missing, E916 an operation that has no equal in it.
-        """
-        if job.mesh is not None:
-            found = f"a program over {len(job.mesh.devices)} devices"
-            raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
-        request = Job(artifact=job.module.artifact, weights=job.weights)
-        result, said = self._workers.compile(job, request, lambda folder: environment.bare())
-        if result.problem and result.called:
-            instead = f'list another engine behind it: engines = ["{ENGINE}", "xla"]'
-            raise refused_calls(job, result.called, "of ONNX Runtime none", instead)
-        if result.problem:
-            raise refusal("AOTC-E916", place_of(job), result.words)
-        serialized = result.serialized
-        return Executable(
-            serialized=serialized,
-            digest=sha256(serialized),
-            isa=job.target.features,
-            tuning=job.target.tuning,
-            custom_call_targets=(),
-            memory=memory_of(result.memory, len(serialized)),
-            cost=cost_of(result.cost),
-            thunks={
-                kind: count
-                for place in (result.evidence.placement if result.evidence else ())
-                for kind, count in place.steps.items()
-            },
-            compile_seconds=result.compile_seconds,
-            diagnostics=tuple(said),
-            evidence=result.evidence,
-        )
-
-    def stop(self) -> None:
-        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
-        self._workers.stop()
+        super().__init__(worker, seconds_max)

@@ -98,8 +98,12 @@ class Checking:
                 raise Damaged("printable names of layers", inside)
         if "class_name" in value:
             yield from self._object(value, inside)
-        if value.get("dtype") in _WIDE if isinstance(value.get("dtype"), str) else False:
+        dtype = value.get("dtype")
+        if isinstance(dtype, str) and dtype in _WIDE:
             yield from self._wide(inside)
+        if value.get("stateful") is True:
+            hint = "save it with stateful=False; pass states as inputs, return them as results"
+            yield f"the state of {inside}, which changes in a call", hint
         for node in value.get("inbound_nodes") or ():
             # Without one, Keras would compute while it reads.
             if not _has_tensor(node):

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from aotc.errors import finding, raise_if, refusal
 from aotc.frontends.archive import Archive, Damaged, damaged, read_archive
+from aotc.frontends.keras import loading, weights
 from aotc.frontends.protocol import Array, Model, ModelFile, ModelInput
 from aotc_runtime.errors import AotcError, Finding
 
@@ -39,7 +34,8 @@ class KerasFrontend:
         Raises ImportError where Keras is not installed.
         """
         _require_jax(file)
-        from aotc.frontends.keras import config, weights
+        # Importing it makes Keras choose what it computes with.
+        from aotc.frontends.keras import config
 
         if file.signature is not None:
             expected = "no signature: a .keras file holds one model"
@@ -56,16 +52,12 @@ class KerasFrontend:
 
 
 def _require_jax(file: ModelFile) -> None:
-    """Import Keras on jax, without the settings of who builds: KERAS_HOME holds a keras.json."""
-    if "keras" not in sys.modules:
-        os.environ.update(KERAS_BACKEND="jax", KERAS_HOME=os.devnull)
-    import keras
-
-    if keras.backend.backend() != "jax":
+    backend = loading.imported().backend.backend()
+    if backend != "jax":
         raise refusal(
             "AOTC-E843",
             file.text,
-            f"Keras was imported on {keras.backend.backend()}",
+            f"Keras was imported on {backend}",
             expected="Keras on jax",
             hint="leave KERAS_BACKEND to aotc in the program's modules",
         )
@@ -91,33 +83,18 @@ def _version(data: bytes) -> str:
 
 
 def _loaded(file: ModelFile, archive: Archive, config: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The model, and the scope that has the values of its variables.
-
-    Within this scope variables get no memory but for what the file has of them, and what it lacks
-    can be told.
-    """
     import keras
 
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as written:
-        written.writestr(CONFIG, json.dumps(config))
-        written.writestr(METADATA, archive.read(METADATA))
-        written.writestr(WEIGHTS, archive.read(WEIGHTS))
-    scope = keras.StatelessScope(initialize_variables=False)
-    with TemporaryDirectory(prefix="aotc-keras-") as folder, scope:
-        path = Path(folder) / "model.keras"
-        path.write_bytes(made.getbuffer())
-        try:
-            model = keras.saving.load_model(path, compile=False, safe_mode=True)
-        except ImportError as error:
-            found = f"{type(error).__name__}: {error}"[:300]
-            raise refusal("AOTC-E844", file.text, found, expected="layers that need jax") from error
-        except Exception as error:
-            # Keras promises nothing of what it raises for a configuration that it cannot follow.
-            first = next((line for line in str(error).splitlines() if line.strip()), "")
-            found = f"{type(error).__name__}: {first}"
-            raise Damaged(f"a model that Keras {keras.__version__} reads", found[:300]) from error
-    return model, scope
+    try:
+        return loading.load(config, bytes(archive.read(WEIGHTS)))
+    except ImportError as error:
+        found = f"{type(error).__name__}: {error}"[:300]
+        raise refusal("AOTC-E844", file.text, found, expected="layers that need jax") from error
+    except Exception as error:
+        # Keras promises nothing of what it raises for a configuration that it cannot follow.
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        found = f"{type(error).__name__}: {first!a}"[:300]
+        raise Damaged(f"a model that Keras {keras.__version__} reads", found) from error
 
 
 def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: str) -> Model:
@@ -138,7 +115,11 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
     return Model(
         function=_function(file.text, model, keys, names, values, states),
         inputs=inputs,
-        weights={name: values[each] for each, name in names.items() if each not in states},
+        weights={
+            name: array
+            for each, name in names.items()
+            if each not in states and (array := values[each]) is not None
+        },
         ranges={BATCH: (None, None)} if any(BATCH in each.shape for each in inputs) else {},
         producer={
             "framework": "Keras",
@@ -172,7 +153,7 @@ def _value(variable: Any, scope: Any) -> Array | None:
 
 
 def _is_seed(variable: Any) -> bool:
-    return variable.dtype == "uint32" and variable.name.endswith("seed_generator_state")
+    return bool(variable.dtype == "uint32") and variable.name.endswith("seed_generator_state")
 
 
 def _unread(
@@ -202,7 +183,9 @@ def _wide(
 
 def _inputs(model: Any, keys: list[str], file: ModelFile) -> Iterator[ModelInput]:
     """By their keys where the model takes a dict, else by the names of their layers."""
-    for name, tensor in zip(keys or [each.name for each in model.inputs], model.inputs, strict=True):
+    for name, tensor in zip(
+        keys or [each.name for each in model.inputs], model.inputs, strict=True
+    ):
         if tensor.sparse or getattr(tensor, "ragged", False) or tensor.dtype == "string":
             found = f"the input {name!a} of texts, or sparse or ragged"
             raise refusal("AOTC-E844", file.text, found[:300], expected="arrays of numbers")

@@ -1,18 +1,18 @@
 """The HDF5 file of a model's weights, asked before Keras reads it.
 
-Keras writes each array in one piece, without compression. What else the format knows (links,
-parts in other files, filters, shapes without bytes behind them) is refused: nothing is read but this
-file, and no array is larger than it.
+Keras writes each array in one piece, without compression. What else the format knows (links, parts
+in other files, filters, shapes without bytes behind them) is refused: only this file is read,
+and no array is larger than it is.
 """
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import h5py
 
 from aotc.frontends.archive import Damaged
+from aotc.frontends.keras.loading import opened
 
 WRITTEN = "as Keras writes them: in one piece, without compression"
 
@@ -20,7 +20,7 @@ WRITTEN = "as Keras writes them: in one piece, without compression"
 def check(data: bytes) -> None:
     """Raises Damaged."""
     try:
-        with h5py.File(io.BytesIO(data), "r") as file:
+        with opened(data) as file:
             _walk(file, len(data))
     except Damaged:
         raise

@@ -74,6 +74,13 @@ class OnnxFrontend:
         """Of the files that it reads."""
         return (".onnx",)
 
+    def operators(self) -> Mapping[str, Sequence[str]]:
+        """By domain; see `aotc.frontends.protocol.HasOperators`."""
+        found: dict[str, list[str]] = {}
+        for domain, name in OPERATORS:
+            found.setdefault(domain or "ai.onnx", []).append(name)
+        return found
+
     def read(self, file: ModelFile) -> Model:
         """A model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:

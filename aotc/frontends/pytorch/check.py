@@ -9,7 +9,7 @@ from typing import Any
 from aotc.errors import finding
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.memory import DECOMPOSE, Refused, is_identity, sharing
-from aotc.frontends.pytorch.operators import OPERATORS, REFUSED
+from aotc.frontends.pytorch.operators import FAMILIES, REFUSED
 from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Memory
 from aotc.frontends.pytorch.plan import DTypeNumber, Plan, Ref, Step, arguments, refs
@@ -27,10 +27,10 @@ FIXED = "call model.eval() before exporting"
 WIDE = {8: "float64", 11: "complex128"}
 
 
-def findings(plan: Plan, outside: Mapping[str, str], where: str, enable_x64: bool) -> list[Finding]:
+def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
     """One for each operator and reason, with the first line of the model that has it."""
     grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
-    for refused in _refused(plan, outside, enable_x64):
+    for refused in _refused(plan, {}, enable_x64):
         grouped[refused.step.target, refused.reason, refused.hint].append(refused.step)
     return [
         finding("AOTC-E844", _where(where, steps), f"{target}: {reason}", hint=hint)
@@ -122,6 +122,7 @@ def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
             )
 
 
-def operators() -> list[str]:
-    """Names of all operators of torch that are had."""
-    return sorted([*OPERATORS, *FUNCTIONS, CONDITION, LOOP])
+def operators() -> dict[str, list[str]]:
+    """Names of all operators of torch that are had, by family; those in place are as the others."""
+    families = {title: [name for name, _ in family] for title, family in FAMILIES.items()}
+    return {**families, "sizes and control flow": [*FUNCTIONS, CONDITION, LOOP]}

@@ -59,7 +59,7 @@ def is_identity(step: Step) -> bool:
 
 
 def sharing(plan: Plan, outside: Mapping[str, str]) -> tuple[Sharing, list[Refused]]:
-    """outside: what each input of the plan is, for messages."""
+    """outside: what each input of the plan is that must not be written, for messages."""
     owner = {name: name for name in refs(plan.inputs)}
     origins: dict[str, Origin] = {}
     entangled: dict[str, set[str]] = {}
@@ -106,9 +106,9 @@ def _places(step: Step) -> Iterator[tuple[int | None, str]]:
 
 
 def _last_uses(plan: Plan) -> dict[str, int]:
-    """The last step that uses each value; results are used after all."""
+    """The last step that uses each value; after all, results are used, and what was passed."""
     last = {name: number for number, step in enumerate(plan.steps) for name in used(step)}
-    return last | dict.fromkeys(refs(plan.outputs), len(plan.steps))
+    return last | dict.fromkeys(refs((*plan.outputs, *plan.inputs)), len(plan.steps))
 
 
 def _write_refused(

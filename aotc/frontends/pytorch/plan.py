@@ -12,6 +12,7 @@ from msgspec import UNSET
 from aotc.frontends.archive import Damaged
 from aotc.frontends.pytorch.dtypes import SCALAR_TYPES
 from aotc.frontends.pytorch.operators import OPERATORS
+from aotc.frontends.pytorch.operators.scalars import FUNCTIONS
 from aotc.frontends.pytorch.operators.table import Operator
 from aotc.frontends.pytorch.schema import Argument, Graph, NameOr, Node, TensorMeta
 
@@ -19,6 +20,8 @@ DEPTH_MAX = 16
 """Graphs within graphs: branches within branches."""
 
 PREFIX = "torch.ops."
+BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+COPY = "aten.copy_.default"
 INLINED = {"higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast"}
 NAMES_MAX = 4096
 """Characters of a name."""
@@ -122,7 +125,7 @@ def used(step: Step) -> Iterator[str]:
 
 def plan(graph: Graph, depth: int = 0) -> Plan:
     """The steps of a graph that its results need, each name checked. Raises Damaged."""
-    made = _inlined(_read(graph, depth))
+    made = _with_updates(_inlined(_read(graph, depth)))
     _check_names(made)
     return _needed(made)
 
@@ -215,6 +218,29 @@ def _read(graph: Graph, depth: int) -> Plan:
         steps=tuple(steps),
         tensors=graph.tensor_values,
     )
+
+
+def _with_updates(made: Plan) -> Plan:
+    """Batch normalization in training writes into two of its arguments, which torch's schema does
+    not say: its step, then one for each of the writes.
+    """
+    steps: list[Step] = []
+    for step in made.steps:
+        given = dict(step.inputs)
+        statistics = [given.get(name) for name in ("running_mean", "running_var")]
+        refs_alone = all(isinstance(value, Ref) for value in statistics)
+        if step.target != "aten.batch_norm.default" or not given.get("training") or not refs_alone:
+            steps.append(step)
+            continue
+        new = [Ref(f"{step.name}/{name}") for name in ("running_mean", "running_var")]
+        inputs = tuple(item for item in step.inputs if item[0] != "cudnn_enabled")
+        outputs = (*step.outputs, None, None, *new)
+        steps.append(replace(step, target=BATCH_NORM, inputs=inputs, outputs=outputs))
+        for old, value in zip(statistics, new, strict=True):
+            writes = (("self", old), ("src", value))
+            name, kept = f"{value.name}/copy", (Ref(f"{value.name}/copy"),)
+            steps.append(replace(step, name=name, target=COPY, inputs=writes, outputs=kept))
+    return replace(made, steps=tuple(steps))
 
 
 def _renamed(value: Any, names: Mapping[str, Any], prefix: str) -> Any:
@@ -316,16 +342,22 @@ def _check_names(made: Plan) -> None:
 
 
 def _needed(made: Plan) -> Plan:
-    """Without the steps that nothing needs. What writes in place counts as needed."""
+    """Without the steps that nothing needs. What may do more than return values is needed."""
     wanted = set(refs(made.outputs))
     kept: list[Step] = []
     for step in reversed(made.steps):
-        if step.target in NOTHING_DONE:
-            continue
-        if step.in_place is not None or wanted & set(refs(step.outputs)):
+        if not _only_returns(step) or wanted & set(refs(step.outputs)):
             kept.append(step)
             wanted |= set(used(step))
     return replace(made, steps=tuple(reversed(kept)))
+
+
+def _only_returns(step: Step) -> bool:
+    """Whether a step does nothing but return values: of ATen the names tell, of others nothing."""
+    if step.target in NOTHING_DONE or step.target in FUNCTIONS:
+        return True
+    writes = step.in_place is not None or step.target.endswith("out")
+    return step.target.startswith("aten.") and bool(step.outputs) and not writes
 
 
 def dtype_of(meta: TensorMeta) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from aotc.backends.targets import NATIVE, read_target
 from aotc.capture import explain, fixtures, own_files, raised, shardings
 from aotc.capture.arguments import CallPlan
 from aotc.capture.entry_points import TracedEntryPoint, trace_entry_point
+from aotc.capture.layouts import laid_out
 from aotc.capture.models import Models, open_models
 from aotc.capture.packages import imported_packages
 from aotc.capture.source_files import changed
@@ -67,6 +69,9 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models = open_models(job.manifest)
+    if models.opened and all(map(_is_xlas, _engines(job))):
+        first = {key.entry_point: dict(key.sizes) for key in reversed(job.executables)}
+        models = laid_out(models, first)
     manifest = models.manifest
     weights = {name: _load(name, models, progress) for name in manifest.weights}
     platforms = _platforms(manifest, job.targets)
@@ -90,15 +95,15 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         except AotcError as error:
             failed += _collected(error, job)
             continue
-        plans[name] = traced.plan
+        plans[name] = replace(traced.plan, initial=models.initial(name))
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
         scratch.write_entry_point(captured[name])
         progress.finished(name)
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    for name in manifest.weights:
-        if (read := weights[name].file) is not None:
+    for loaded in weights.values():
+        for read in loaded.files:
             _note(files, read.source.text, read.digest())
     # Compilers are at work by now; making fixtures runs the program's own functions and takes long.
     for name, entry_point in [*captured.items()]:
@@ -124,8 +129,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             written = read_shards(scratch.weights(name))
             raise_if(plain_jax.misrecorded(weights[name].made, written, where))
     for loaded in weights.values():
-        if loaded.file is not None:
-            loaded.file.require_unchanged()
+        for read in loaded.files:
+            read.require_unchanged()
     scratch.write_program(
         CapturedProgram(
             entry_points=captured,
@@ -202,6 +207,20 @@ def _check_x64(manifest: BuildManifest) -> None:
             expected=f"jax_enable_x64 as the manifest has it: {stated}",
             hint="write `enable_x64` in the manifest and leave jax.config alone",
         )
+
+
+def _engines(job: ProgramJob) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """For each target its platform, and the engines that the manifest names for it."""
+    for name in job.targets:
+        platform = HOST if name == NATIVE else read_target(name, job.manifest.root).platform
+        own = job.manifest.overrides.get(name)
+        yield platform, (own.engines if own is not None else ()) or job.manifest.engines
+
+
+def _is_xlas(target: tuple[str, tuple[str, ...]]) -> bool:
+    """Whether nothing but XLA's code for processors is asked for, whose order of axes is known."""
+    platform, engines = target
+    return platform == HOST and {*engines} <= {"xla"}
 
 
 def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:

@@ -57,9 +57,16 @@ def record(job: Job, progress: Progress) -> None:
 def _write_files(scratch: Scratch, program: ProgramJob, opened: Iterable[str], root: Path) -> None:
     # The worker has imported them; before it, they would count as packages that it read.
     from aotc.capture import own_files
+    from aotc.config.checkpoints import files_of
 
     manifest = program.manifest
-    told = {path.resolve() for path in (manifest.path, *(f.path for f in manifest.files()))}
+    told = {
+        path.resolve()
+        for path in (
+            manifest.path,
+            *(file.path for named in manifest.files() for file in files_of(named)),
+        )
+    }
     paths = [os.fspath(path_at(name, root)) for name in opened]
     scratch.write_files(own_files.read_by(paths, root, told))
 

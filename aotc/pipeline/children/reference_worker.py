@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from aotc.capture import explain, own_files, raised, tree
 from aotc.capture.arguments import flat_call, plan_call
-from aotc.capture.models import open_models
+from aotc.capture.models import Models, open_models
 from aotc.capture.shardings import on_one_device
 from aotc.capture.source_files import changed
 from aotc.capture.weights import Weights, read_arrays, read_shards
@@ -57,11 +58,11 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     def resolved(function: str) -> Callable[..., Any]:
         return models.resolve(function, manifest.root, str(manifest.path))
 
-    weights = {name: _weights(name, manifest, scratch, resolved) for name in manifest.weights}
+    weights = {name: _weights(name, models, scratch, resolved) for name in manifest.weights}
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = {
         name: PlainJax(
-            plan_call(name, manifest, models.resolve),
+            replace(plan_call(name, manifest, models.resolve), initial=models.initial(name)),
             partial(flat_call, weights=_described(weights), manifest=manifest),
             partial(plain_jax.Function, spec, resolved, weights, compiling=compiling),
         )
@@ -141,16 +142,17 @@ def _unexpected(
             )
 
 
-def _weights(
-    name: str, manifest: BuildManifest, scratch: Scratch, functions: plain_jax.Functions
-) -> Any:
-    """A weights set as the program's users hold it, with the numbers that the capture recorded.
+def _weights(name: str, models: Models, scratch: Scratch, functions: plain_jax.Functions) -> Any:
+    """A weights set as the program's users hold it: of a model file as that has it, otherwise with
+    the numbers that the capture recorded.
 
     The program is marked as unsteady if it makes others here: then they depend on something that no
     recorder saw, and the result must not be cached.
     """
+    spec = models.manifest.weights[name]
+    if name in models.weights:
+        return plain_jax.weights_as_made(None, False, models.arrays(name), functions)[0]
     recorded = read_shards(scratch.weights(name))
-    spec = manifest.weights[name]
     made, steady = plain_jax.weights_as_made(
         spec.init, spec.source is not None, recorded, functions
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from importlib.machinery import all_suffixes
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -17,11 +16,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.cache.keys import Parts
+from aotc.capture.file_digests import digest_of
 from aotc.constants import EVERYTHING
 from aotc.pipeline.tasks import identity
 from aotc.pipeline.watching.import_places import path_at, path_of, place, place_of, stated_path
-from aotc_runtime.digest import sha256, sha256_of
-from aotc_runtime.system.store import open_regular
+from aotc_runtime.digest import sha256
 
 NATIVE_PREFIXES = (
     "OMP_", "KMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "GOTO_", "MALLOC_", "GLIBC_", "LC_",
@@ -32,9 +31,6 @@ NATIVE_NAMES = ("LANG", "TZ")
 
 ABSENT = "none"
 FOLDER = "a folder"
-PIECE_BYTES = 2**20
-"""What is read of a file at a time, of whatever size it is."""
-
 IMPORTED = tuple(all_suffixes())
 """Endings of files that can be imported. Other files may be named like a module, such as a bundle
 that lies beside the program."""
@@ -121,8 +117,7 @@ class Looking:
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
             try:
-                with open_regular(path) as file:
-                    self._digests[path] = sha256_of(iter(partial(file.read, PIECE_BYTES), b""))
+                self._digests[path] = digest_of(path)
             except OSError:
                 self._digests[path] = FOLDER if path.is_dir() else ABSENT
         return self._digests[path]

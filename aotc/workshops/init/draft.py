@@ -61,6 +61,7 @@ def draft(
         static=static,
         notes=(*reader.notes, *notes),
         is_file=is_model_file(function),
+        donate=tuple(answer.donate),
     )
 
 

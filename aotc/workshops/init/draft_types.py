@@ -43,7 +43,7 @@ class DimensionDraft:
 @dataclass(frozen=True, slots=True)
 class Draft:
     """What the manifest will say. function: or the path of a model file, where is_file.  weights:
-    set to file or function.  notes: what its reader should look at.
+    set to file or function.  notes: what its reader should look at.  donate: inputs.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Draft:
     static: Mapping[str, Any]
     notes: tuple[str, ...]
     is_file: bool = False
+    donate: tuple[str, ...] = ()
 
 
 def leaves_of(tree: InputDraft, path: str) -> Iterator[tuple[str, ArrayInput]]:

@@ -184,8 +184,13 @@ def _of_file(source: SourceFile) -> Answer:
         ) from error
     ranges: dict[str, tuple[int | None, int | None]] = {}
     parameters: list[Parameter] = []
+    donate: list[str] = []
     for path, each in zip(paths_of(model), model.inputs, strict=True):
         first, *below = path.split("/")
+        if each.changes and first not in donate:
+            donate.append(first)
+        if each.initial is not None:
+            continue
         axes: list[str] = []
         for number, axis in enumerate(each.shape):
             name = axis or f"{first}_{number}"
@@ -196,7 +201,7 @@ def _of_file(source: SourceFile) -> Answer:
         stated = None if below else f"{dtype}[{','.join(axes)}]"
         if first not in {parameter.name for parameter in parameters}:
             parameters.append(Parameter(first, has_default=False, annotation=stated))
-    return Answer(parameters, enable_x64=False, ranges=ranges)
+    return Answer(parameters, enable_x64=False, ranges=ranges, donate=donate)
 
 
 def _annotation(annotation: Any) -> str | None:

@@ -46,6 +46,8 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield f"static = {_value(dict(draft.static))}"
     for name, tree in draft.inputs.items():
         yield f"inputs.{_key(name)} = {_input(tree)}"
+    if draft.donate:
+        yield f"donate = {_value(list(draft.donate))}  # calls return their new values"
     yield "tolerance = { rtol = 1e-5, atol = 1e-6 }  # against plain JAX"
     leaves = [item for name, tree in draft.inputs.items() for item in leaves_of(tree, name)]
     yield ""

@@ -83,7 +83,7 @@ class Answer(Struct, frozen=True):
     the program itself, when imported, turned 64-bit types on.  takes_any: "*args" and "**kwargs" of
     the function, to which a manifest passes nothing.  needed: the names that each function of
     `likes` has to be called with.  ranges: of sizes that a model file states, by their names; None
-    for an open end.
+    for an open end.  donate: parameters that a model changes.
     """
 
     parameters: list[Parameter]
@@ -92,3 +92,4 @@ class Answer(Struct, frozen=True):
     needed: dict[str, list[str]] = {}
     wrapper: Module | None = None
     ranges: dict[str, tuple[int | None, int | None]] = {}
+    donate: list[str] = []

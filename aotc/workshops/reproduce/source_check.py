@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aotc.config.build_manifest import read_build_manifest
+from aotc.config.checkpoints import files_of
 from aotc.errors import finding, refusal
 from aotc.workshops.reproduce.recipe import Recipe
 from aotc_runtime.errors import Finding
@@ -59,7 +60,7 @@ def check_files(
         named: Set[str] = frozenset()
     else:
         read = read_build_manifest(manifest)
-        named = {*(file.text for file in read.files()), *read.targets}
+        named = {*(f.text for each in read.files() for f in files_of(each)), *read.targets}
     for name in recipe.targets:
         path = manifest.parent / name
         if name not in named and not _is_source(path, manifest, source):

@@ -44,7 +44,10 @@ def probe(job: Job, progress: Progress) -> Answer:
     jax.config.update("jax_enable_x64", manifest.enable_x64)
     spec = manifest.entry_points[job.entry_point]
     weights = {name: models.load(name) for name in sorted(set(spec.bind.values()))}
-    plan = plan_call(job.entry_point, manifest, models.resolve)
+    plan = replace(
+        plan_call(job.entry_point, manifest, models.resolve),
+        initial=models.initial(job.entry_point),
+    )
     traced: list[TracedProfile] = []
     for sizes in job.sizes:
         progress.started(f"tracing {job.entry_point} at {sizes}")

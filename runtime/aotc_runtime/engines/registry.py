@@ -37,7 +37,7 @@ def find(name: str) -> Engine | None:
         from aotc_runtime.engines.xla import engine as xla
 
         return xla
-    if name in ("iree", "onnxruntime"):
+    if name in ("iree", "onnxruntime", "openvino"):
         engine: Engine = import_module(f"aotc_runtime.engines.{name}.engine")
         return engine
     from importlib.metadata import entry_points

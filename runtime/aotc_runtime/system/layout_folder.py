@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from mmap import mmap
 from pathlib import Path
 
 from aotc_runtime import limits
 from aotc_runtime.errors import BundleFormatError, refusal
 from aotc_runtime.formats import oci
-from aotc_runtime.system.store import map_file
+from aotc_runtime.system.store import MapOf, map_file
 
 READS_MAX = 16
 """How often a folder is read that is replaced each time; what the last one gives is judged."""
@@ -20,9 +19,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def read_folder(folder: Path, shown: str, kind: type[mmap]) -> dict[str, memoryview]:
+def read_folder(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
     """The files of a layout folder, mapped, by their names in it. shown: the folder, for messages.
-    kind: of the maps.
+    kind: makes the maps.
 
     A folder that is replaced meanwhile, such as by one with another signature, is read again: its
     index and its blobs would be of two bundles.
@@ -48,7 +47,7 @@ def _identity(folder: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def _read_once(folder: Path, shown: str, kind: type[mmap]) -> dict[str, memoryview]:
+def _read_once(folder: Path, shown: str, kind: MapOf) -> dict[str, memoryview]:
     if not (folder / oci.LAYOUT_FILE).is_file():
         raise refusal(
             "AOTC-E109",

@@ -13,7 +13,7 @@ import mmap
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BufferedReader
 from pathlib import Path
 
@@ -88,8 +88,12 @@ class MappedBundle(Struct, frozen=True):
         )
 
 
-def map_file(path: Path, kind: type[mmap.mmap] = mmap.mmap) -> memoryview:
-    """The file's bytes, mapped read-only. kind: of the map. Raises OSError."""
+type MapOf = Callable[..., mmap.mmap]
+"""`mmap.mmap`, or what makes another map of a descriptor, a size and options."""
+
+
+def map_file(path: Path, kind: MapOf = mmap.mmap) -> memoryview:
+    """The file's bytes, mapped read-only. kind: makes the map. Raises OSError."""
     # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -107,8 +111,8 @@ def map_file(path: Path, kind: type[mmap.mmap] = mmap.mmap) -> memoryview:
         os.close(descriptor)
 
 
-def open_bundle(path: str | os.PathLike[str], kind: type[mmap.mmap] = mmap.mmap) -> MappedBundle:
-    """Open a bundle: framing only, nothing in it is believed. kind: of the maps of its files.
+def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> MappedBundle:
+    """Open a bundle: framing only, nothing in it is believed. kind: makes the maps of its files.
 
     Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
     archive, E109 for a folder that is no OCI layout or holds anything else.

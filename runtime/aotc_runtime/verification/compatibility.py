@@ -159,7 +159,11 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
     """The host's accelerator platform if it has devices of the bundle's, else its processor."""
     if manifest.requires.device is UNSET:
         return host.platform
-    if manifest.requires.platform in ("iree", "onnxruntime"):  # an absent one is told apart
+    if manifest.requires.platform in (
+        "iree",
+        "onnxruntime",
+        "openvino",
+    ):  # an absent one is told apart
         return manifest.requires.platform
     from aotc_runtime.verification.accelerators import accelerator
 

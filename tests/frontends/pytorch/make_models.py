@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import record, seed
+from record import record, record_steps, seed
 from torch import nn
 from torch.export import Dim
 
@@ -605,6 +605,43 @@ def hf_bert_batch_seq() -> Case:
     )
 
 
+class StaticCache(nn.Module):
+    """A decoder's step whose keys and values of what came before are buffers of a fixed size."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        from transformers.integrations.executorch import TorchExportableModuleWithStaticCache
+
+        self.decoder = TorchExportableModuleWithStaticCache(model, 1, 12)
+
+    def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        return self.decoder(input_ids=token, cache_position=position)
+
+
+Steps = tuple[nn.Module, list[tuple[torch.Tensor, ...]], bool]
+
+
+def llama_static_cache() -> Steps:
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(LlamaConfig(num_key_value_heads=2, use_cache=True, **SMALL)).eval()
+    model.generation_config = GenerationConfig(use_cache=True, cache_implementation="static")
+    steps = [(torch.randint(3, 90, (1, 1)), torch.tensor([number])) for number in range(5)]
+    return StaticCache(model), steps, False
+
+
+def resnet18_training() -> Steps:
+    model = settled(torchvision.models.resnet18(num_classes=10))
+    return model, [(image(64, batch=8),) for _ in range(3)], True
+
+
+STEPS: dict[str, Callable[[], Steps]] = {
+    "hf_llama_static_cache": llama_static_cache,
+    "resnet18_training": resnet18_training,
+}
+"""Models that their calls change: the calls, and whether in training."""
+
+
 DECOMPOSED = (
     "torchvision_resnet18",
     "torchvision_efficientnet_b0",
@@ -644,6 +681,21 @@ def main(folder: Path, names: list[str]) -> None:
             f"{label}: {failed.get(label, 'ok')[:200]} ({time.monotonic() - began:.1f} s)",
             flush=True,
         )
+    variants = [("", False, False), (".decomposed", True, False), (".strict", False, True)]
+    for name, make in STEPS.items():
+        for suffix, decomposed, strict in variants:
+            label = name + suffix
+            if names and label not in names:
+                continue
+            seed(name)
+            steps = folder.with_name("steps")
+            steps.mkdir(exist_ok=True)
+            try:
+                model, calls, training = make()
+                record_steps(steps, label, model, calls, decomposed, training, strict)
+            except Exception as error:  # noqa: BLE001  whatever torch cannot export is told
+                failed[label] = f"{type(error).__name__}: {error}"[:300]
+            print(f"{label}: {failed.get(label, 'ok')[:200]}", flush=True)
     (folder / "failed.json").write_text(json.dumps(failed, indent=1), encoding="utf-8")
 
 

@@ -3,4 +3,4 @@
 from aotc.frontends.pytorch.check import operators
 
 if __name__ == "__main__":
-    print(*operators(), sep="\n")
+    print(*sorted(name for names in operators().values() for name in names), sep="\n")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,24 @@ def record(
             found = results(module(*given[0], **given[1]))
             arrays |= {f"out{suffix}/{path}": as_numpy(t) for path, t in found.items()}
     with torch.set_grad_enabled(gradients):
-        program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic, strict=False)
+        export(folder, name, module, args, kwargs, dynamic, decomposed)
+    np.savez(folder / f"{name}.npz", **arrays)
+
+
+def export(
+    folder: Path,
+    name: str,
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic: Any = None,
+    decomposed: bool = False,
+    strict: bool = False,
+) -> None:
+    """Write NAME.pt2. strict: trace the module's bytecode, not its calls."""
+    program = torch.export.export(
+        module, args, dict(kwargs or {}), dynamic_shapes=dynamic, strict=strict
+    )
     if decomposed:
         program = program.run_decompositions()
     for graph in program.graph_module.modules():
@@ -91,6 +109,34 @@ def record(
     # Sample inputs are pickled into the file, which has no need of them.
     program.example_inputs = None
     torch.export.save(program, folder / f"{name}.pt2")
+
+
+def record_steps(
+    folder: Path,
+    name: str,
+    module: torch.nn.Module,
+    calls: Sequence[tuple[torch.Tensor, ...]],
+    decomposed: bool = False,
+    training: bool = False,
+    strict: bool = False,
+) -> None:
+    """Write NAME.pt2 and NAME.npz of a module that its calls change: of the Nth of them the inputs
+    (`inN/I`), what it returns eagerly (`outN/PATH`), and, as they are afterwards, its inputs
+    (`afterN/I`) and what it owns (`stateN/NAME`).
+    """
+    warnings.simplefilter("ignore")
+    module = module.train(training)
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with torch.no_grad():
+        export(folder, name, copy.deepcopy(module), calls[0], decomposed=decomposed, strict=strict)
+        for number, call in enumerate(calls):
+            given = [tensor.clone() for tensor in call]
+            arrays |= {f"in{number}/{i:03}": as_numpy(t) for i, t in enumerate(given)}
+            found = results(module(*given))
+            arrays |= {f"out{number}/{path}": as_numpy(t) for path, t in found.items()}
+            arrays |= {f"after{number}/{i:03}": as_numpy(t) for i, t in enumerate(given)}
+            owned = [*module.named_buffers(), *module.named_parameters()]
+            arrays |= {f"state{number}/{key}": as_numpy(tensor) for key, tensor in owned}
     np.savez(folder / f"{name}.npz", **arrays)
 
 

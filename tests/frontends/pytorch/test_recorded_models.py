@@ -10,12 +10,14 @@ import pytest
 from aotc.frontends.protocol import ModelFile
 from aotc.frontends.pytorch.frontend import PyTorch
 from tests.frontends.pytorch.recorded import FOLDER, apart, named
+from tests.frontends.pytorch.steps import follow
 
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(not FOLDER.is_dir(), reason="run make test-torch"),
 ]
 
+CHANGING = sorted(path.stem for path in (FOLDER / "steps").glob("*.pt2"))
 MODELS = sorted(path.stem for path in (FOLDER / "models").glob("*.pt2"))
 
 FAR = {"bfloat16": 2**-7}
@@ -48,3 +50,11 @@ def test_a_model_returns_what_torch_returned(name: str) -> None:
         assert found.keys() == wanted.keys()
         for key, array in wanted.items():
             assert apart(np.asarray(found[key]), array) <= FAR.get(name, 1e-5), key
+
+
+@pytest.mark.parametrize("name", CHANGING or ["none: run make test-torch"])
+def test_calls_change_a_model_as_they_change_torchs(name: str) -> None:
+    path = FOLDER / "steps" / f"{name}.pt2"
+    model = PyTorch().read(ModelFile(path.name, path.read_bytes(), None, lambda _: b"", False))
+    assert any(each.initial is not None for each in model.inputs)
+    assert follow(model, path.with_suffix(".npz")) <= 1e-5

@@ -71,12 +71,24 @@ AREAS = (
         TOOLCHAIN,
         (
             "frontends/archive.py",
+            "frontends/pytorch/bindings.py",
             "frontends/pytorch/plan.py",
             "frontends/pytorch/results.py",
             "frontends/pytorch/schema.py",
+            "frontends/pytorch/states.py",
             "frontends/pytorch/weights.py",
         ),
-        ("tests/unit/frontends/pytorch/test_hostile_files.py",),
+        (
+            "tests/unit/frontends/pytorch/test_hostile_files.py",
+            "tests/unit/frontends/pytorch/test_file_parts.py",
+            "tests/unit/frontends/pytorch/test_changing_models.py",
+            "tests/unit/frontends/pytorch/test_written_files.py",
+        ),
+    ),
+    Area(
+        TOOLCHAIN,
+        ("frontends/tensorflow.py",),
+        ("tests/unit/frontends/test_tensorflow_files.py",),
     ),
     Area(TOOLCHAIN, ("ownership.py",), ("tests/unit/test_ownership.py",), decisions=True),
     Area(
@@ -96,10 +108,10 @@ AREAS = (
     # The rest of these engines needs IREE's packages: tests/engines.
     Area(
         RUNTIME,
-        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/iree/facts.py"),
+        ("engines/iree/archive.py", "engines/iree/elements.py", "engines/processor.py"),
         (
             "tests/unit/runtime/engines/test_iree_archive.py",
-            "tests/unit/runtime/engines/test_iree_facts.py",
+            "tests/unit/runtime/engines/test_processor.py",
         ),
         decisions=True,
     ),

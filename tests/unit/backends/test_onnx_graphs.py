@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from aotc.backends.onnx import program
-from aotc.backends.onnx.graph import Graph
-from aotc.backends.onnx.packages import FORMAT, versions
-from aotc.backends.onnx.program import UnsupportedError
-from aotc.backends.onnx.translate import translate
+from aotc.backends.onnx_graphs import program
+from aotc.backends.onnx_graphs.graph import Graph
+from aotc.backends.onnx_graphs.packages import FORMAT, versions
+from aotc.backends.onnx_graphs.program import UnsupportedError
+from aotc.backends.onnx_graphs.translate import translate
 from aotc.backends.xla import private
 from aotc.errors import CompileError
 from aotc.lowering.stablehlo import portable
@@ -204,7 +204,7 @@ def test_what_onnx_lacks_is_refused_by_its_operation(name: str) -> None:
 
 def test_a_package_that_is_not_here_is_told_with_what_installs_it() -> None:
     try:
-        assert versions()[FORMAT] == version(FORMAT)
+        assert versions("onnxruntime", "onnx", (FORMAT, "onnxruntime"))[FORMAT] == version(FORMAT)
     except CompileError as error:
         with pytest.raises(PackageNotFoundError):
             version("onnx"), version("onnxruntime")

@@ -74,7 +74,7 @@ BAD: dict[str, tuple[str, str, str, str, str, str, str]] = {
     "another platform": (
         '"cpu"', '"xpu"',
         "AOTC-E805", "box.toml:3 platform",
-        "'cpu', 'cuda', 'iree', 'onnxruntime', 'rocm' or 'tpu'", '"xpu"',
+        "'cpu', 'cuda', 'iree', 'onnxruntime', 'openvino', 'rocm' or 'tpu'", '"xpu"',
         "correct",
     ),
     "a number among the options": (

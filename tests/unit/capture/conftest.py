@@ -54,6 +54,7 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         folder = tmp_path / name
         folder.mkdir()
         for file_name, data in (files or {}).items():
+            (tmp_path / file_name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / file_name).write_bytes(data)
         (tmp_path / "program.py").write_text(IMPORTS + dedent(source))
         text = HEADER + header + dedent(manifest)

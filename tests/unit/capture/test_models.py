@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import pytest
 from capturing import Capture
 from jax import export
 
+from aotc.capture.weights import read_arrays
 from aotc_runtime.formats.tensors import read_tensors
 
 W = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -139,3 +141,74 @@ def test_what_the_framework_gave_is_kept_for_each_profile(
     for key in outcome.f.by_key:
         data = memoryview(outcome.scratch.expected(key).read_bytes())
         assert list(read_tensors(data, where="expected")) == ["y"]
+
+
+TORCH = Path(__file__).parents[1] / "frontends" / "pytorch" / "files"
+
+
+def changing(more: str, *, fixtures: str = "") -> str:
+    return f'[entry_points.f]\nsource = "counter.pt2"\n{more}\n{fixtures}\n'
+
+
+@pytest.fixture(scope="module")
+def counter() -> dict[str, bytes]:
+    return {f"{name}.pt2": (TORCH / f"{name}.pt2").read_bytes() for name in ("counter", "cache")}
+
+
+def test_what_a_model_changes_is_donated_and_has_its_own_values_in_fixtures(
+    capture: Capture, counter: dict[str, bytes]
+) -> None:
+    outcome = capture("", changing('donate = ["state"]'), files=counter)
+    captured = outcome.f
+    assert [(each.path, each.shape) for each in captured.inputs] == [
+        ("x", (2,)),
+        ("state/count", (2,)),
+    ]
+    assert [(each.name, each.donated) for each in captured.parameters] == [
+        ("x", False),
+        ("state", True),
+    ]
+    assert {each.path for each in captured.outputs} == {"result", "state/count"}
+    given = read_arrays(outcome.inputs(0))
+    assert not given["state/count"].any() and given["x"].any()
+
+
+def test_fixtures_of_a_file_may_begin_at_another_state(
+    capture: Capture, counter: dict[str, bytes]
+) -> None:
+    x, count = np.ones(2, np.float32), np.full(2, 7, np.float32)
+    files = {**counter, "x.npz": npz(**{"x": x, "state/count": count})}
+    more = 'donate = ["state"]\nfixtures = { file = "x.npz" }'
+    given = read_arrays(capture("", changing(more), files=files).inputs(0))
+    assert given["state/count"].tolist() == [7, 7]
+    written = 'inputs.state = { count = { shape = [2], dtype = "float32" } }'
+    more = f'donate = ["state"]\ninputs.x = {{ shape = [2] }}\n{written}'
+    outcome = capture("", changing(more), files=counter, name="written")
+    assert not read_arrays(outcome.inputs(0))["state/count"].any()
+
+
+def test_a_function_of_the_file_gives_the_state_before_the_first_call(
+    capture: Capture, counter: dict[str, bytes]
+) -> None:
+    manifest = '[entry_points.f]\nsource = "cache.pt2"\nsignature = "initial_state"\n'
+    outcome = capture("", manifest, files=counter)
+    assert not outcome.f.inputs
+    assert [each.path for each in outcome.f.outputs] == ["decay", "keys", "last", "steps"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("", "AOTC-E844"),
+        ("donate = []", "AOTC-E844"),
+        ('donate = ["state", "y"]', "AOTC-E846"),
+        ('donate = ["weights", "state"]', "AOTC-E846"),
+    ],
+)
+def test_a_model_that_changes_is_refused_unless_the_manifest_donates_what_changes(
+    capture: Capture, counter: dict[str, bytes], more: str, code: str
+) -> None:
+    refusal = capture("", changing(more), files=counter).refusal
+    assert refusal.code == code
+    assert refusal.where.endswith("entry_points.f.donate")
+    assert "count" in refusal.found or code == "AOTC-E846"

@@ -65,6 +65,42 @@ BAD: dict[str, Bad] = {
         "AOTC-E804", f"{IMAGE}.dtype",
         "the key dtype", "no such key", INPUT,
     ),
+    "a table of sources without any": (
+        'source = "params.safetensors"', "source = {}",
+        "AOTC-E805", "m.toml:7 weights.params.source",
+        "a file, a folder, or a table of prefixes", "{}", "write source =",
+    ),
+    "a prefix without letters": (
+        'source = "params.safetensors"', 'source = { "" = "params.safetensors" }',
+        "AOTC-E805", "m.toml:7 weights.params.source",
+        "a file, a folder, or a table of prefixes", "params.safetensors", "write source =",
+    ),
+    "a rule for names that is no regular expression": (
+        'source = "params.safetensors"', 'source = "params.safetensors"\nrename = { "(" = "x" }',
+        "AOTC-E805", "m.toml:8 weights.params.rename",
+        "a regular expression of Python", "'(' to 'x'", "write rename =",
+    ),
+    "a replacement for a group that is not there": (
+        'source = "params.safetensors"',
+        'source = "params.safetensors"\nrename = { a = \'\\1\' }',
+        "AOTC-E805", "m.toml:8 weights.params.rename",
+        "a replacement for what it matches", "invalid group reference", "write rename =",
+    ),
+    "a list of rules for names": (
+        'source = "params.safetensors"', 'source = "params.safetensors"\nrename = ["a"]',
+        "AOTC-E805", "m.toml:8 weights.params.rename",
+        "a table of regular expressions", '["a"]', "write rename =",
+    ),
+    "a dtype that weights cannot be cast to": (
+        'source = "params.safetensors"', 'source = "params.safetensors"\ndtype = "int8"',
+        "AOTC-E805", "m.toml:8 weights.params.dtype",
+        "float32", '"int8"', "",
+    ),
+    "a dtype for what a function makes": (
+        'source = "params.safetensors"', 'init = "digits.model:init"\ndtype = "bfloat16"',
+        "AOTC-E804", "m.toml:8 weights.params.dtype",
+        "a source", "no source", "let the init function",
+    ),
     "weights from nowhere": (
         'source = "params.safetensors"\n', "",
         "AOTC-E804", "m.toml:6 weights.params",

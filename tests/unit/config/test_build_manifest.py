@@ -68,8 +68,8 @@ def test_a_plain_manifest_becomes_values_with_defaults(
     assert not manifest.enable_x64
     source = manifest.weights["params"].source
     assert source is not None
-    assert source.text == "params.safetensors"
-    assert source.path == (manifest_folder / "params.safetensors").resolve()
+    assert source[""].text == "params.safetensors"
+    assert source[""].path == (manifest_folder / "params.safetensors").resolve()
     predict = manifest.entry_points["predict"]
     assert predict.inputs == {"image": InputLeaf(("batch", 64), DType.FLOAT32)}
     assert (predict.rtol, predict.atol) == (1e-5, 1e-6)
@@ -151,4 +151,4 @@ def test_a_relative_path_starts_at_the_manifest_and_not_at_the_current_folder(
     manifest = read_build_manifest(Path("../m.toml"))
     assert manifest.path == Path("../m.toml")
     source = manifest.weights["params"].source
-    assert source is not None and source.path.is_file()
+    assert source is not None and source[""].path.is_file()

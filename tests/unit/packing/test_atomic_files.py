@@ -246,3 +246,44 @@ def test_signals_wait_for_steps_that_belong_together(tmp_path: Path) -> None:
             steps.append("done")
         steps.append("not reached")
     assert steps == ["done"]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """A file that a member of a folder is the same as."""
+    (tmp_path / "shard").write_bytes(NEW["blobs/b"])
+    return tmp_path / "shard"
+
+
+def test_a_file_that_is_there_already_gets_a_second_name_in_a_folder(
+    tmp_path: Path, shard: Path
+) -> None:
+    size = write_folder_atomically(tmp_path / "layout", NEW.items(), same={"blobs/b": shard})
+    assert contents(tmp_path / "layout") == NEW
+    assert size == sum(map(len, NEW.values()))
+    written = tmp_path / "layout" / "blobs" / "b"
+    assert written.samefile(shard) and mode(written) == 0o644
+
+
+def test_a_file_that_can_get_no_second_name_is_copied(
+    tmp_path: Path, shard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_file_system(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", other_file_system)
+    write_folder_atomically(tmp_path / "layout", NEW.items(), same={"blobs/b": shard})
+    assert contents(tmp_path / "layout") == NEW
+    assert not (tmp_path / "layout" / "blobs" / "b").samefile(shard)
+
+
+def test_a_folder_that_is_refused_leaves_the_file_that_it_shared(
+    tmp_path: Path, shard: Path
+) -> None:
+    def check(_: Path) -> None:
+        raise RuntimeError("it does not read back")
+
+    with pytest.raises(RuntimeError):
+        write_folder_atomically(tmp_path / "layout", NEW.items(), check, same={"blobs/b": shard})
+    assert shard.read_bytes() == NEW["blobs/b"] and shard.stat().st_nlink == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shard"]

@@ -83,6 +83,30 @@ def batch_norm_eval(
     return (made, nothing, nothing)
 
 
+@op("_native_batch_norm_legit_functional.default")
+def batch_norm_with_statistics(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array, Array, Array]:
+    """With new running statistics, in which the variance is the unbiased one."""
+    if not training:
+        made = batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
+        nothing = jnp.zeros((0,), wide(input.dtype))
+        return made, nothing, nothing, running_mean, running_var
+    made, middle, inverse = _by_batch(input, weight, bias, eps)
+    variance = jnp.var(input.astype(wide(input.dtype)), (0, *range(2, input.ndim)), ddof=1)
+    new_mean = (1 - momentum) * running_mean + momentum * middle
+    new_var = (1 - momentum) * running_var + momentum * variance
+    new = new_mean.astype(running_mean.dtype), new_var.astype(running_var.dtype)
+    return made, middle, inverse, *new
+
+
 @op("_native_batch_norm_legit.no_stats")
 def batch_norm_no_statistics(
     input: Array,

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.device import Array, Aval, Buffer, Device, Stored
 from aotc_runtime.engines.onnxruntime import names, reading
+from aotc_runtime.engines.processor import packed
 from aotc_runtime.errors import AotcError, refusal
 from aotc_runtime.rendering import first_line
 
@@ -68,7 +70,7 @@ class OnnxExecutable:
     def __init__(self, model: bytes, graph: reading.Graph, where: str) -> None:
         self.model, self.where = model, where
         self.needs, self.pooled = graph.weights, graph.pooled
-        self.results = [names.result(place) for place in range(len(graph.results))]
+        self.results = [graph_names.result(place) for place in range(len(graph.results))]
         self.bound: dict[tuple[int, ...], Bound] = {}
 
 
@@ -112,7 +114,7 @@ class OnnxDevice(Device):
         weights = [(i, each) for i, each in enumerate(arguments) if type(each) is Weight]
         bound = self._session(executable, weights)
         feeds = {
-            names.given(place): each
+            graph_names.given(place): each
             for place, each in enumerate(arguments)
             if type(each) is not Weight
         }
@@ -136,14 +138,14 @@ class OnnxDevice(Device):
         wrap, results = value.ortvalue_from_numpy, executable.results
         # Going through what a call gives as an iterator takes longer than a small call.
         numbers = range(len(results))
-        keys = [names.given(len(weights) + number) for number in range(len(inputs))]
+        keys = [graph_names.given(len(weights) + number) for number in range(len(inputs))]
         if len(inputs) == 1 and inputs[0].dtype.name not in _BITS:
             (key,) = keys
 
             def run_one(leaf: Any) -> list[Buffer]:
                 if type(leaf) is not value:
                     # The value refers to the array without keeping it.
-                    array = leaf if leaf.flags.c_contiguous else _packed(leaf)
+                    array = leaf if leaf.flags.c_contiguous else packed(leaf)
                     leaf = wrap(array, place)
                 try:
                     made = call({key: leaf}, results, None)
@@ -155,7 +157,7 @@ class OnnxDevice(Device):
             return run_one
 
         def run(*leaves: Any) -> list[Buffer]:
-            arrays = [leaf if type(leaf) is value else _packed(_stored(leaf)) for leaf in leaves]
+            arrays = [leaf if type(leaf) is value else packed(_stored(leaf)) for leaf in leaves]
             feeds = {
                 key: each if type(each) is value else wrap(each, place)
                 for key, each in zip(keys, arrays, strict=True)
@@ -192,7 +194,7 @@ class OnnxDevice(Device):
         lacking = [place for place in executable.needs if place not in weights]
         if lacking:
             raise _not_loaded(executable.where, f"a graph with a weight {lacking[0]} of its own")
-        outside = [names.weight(place) for place in executable.needs]
+        outside = [graph_names.weight(place) for place in executable.needs]
         make = self._package.OrtValue.ortvalue_from_numpy
         values = [make(weights[place].array) for place in executable.needs]
         try:
@@ -239,11 +241,6 @@ def _viewer(aval: Aval) -> Callable[[Buffer], Array]:
         return array
 
     return shown
-
-
-def _packed(array: Array) -> Array:
-    """The same numbers one after the other; `ascontiguousarray` gives a number an axis."""
-    return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
 def _stored(array: Array) -> Array:

@@ -16,21 +16,3 @@ POOLED = "aotc.pooled"
 
 RUNTIME = "onnxruntime"
 """The distribution that runs graphs."""
-
-OPSET = 26
-"""Of ONNX's own operators, in every graph; BitCast is as old."""
-
-
-def weight(place: int) -> str:
-    """A weight, by its place among the executable's arguments."""
-    return f"w{place}"
-
-
-def given(place: int) -> str:
-    """A parameter that calls pass, by the same."""
-    return f"p{place}"
-
-
-def result(place: int) -> str:
-    """A result, by its place."""
-    return f"r{place}"

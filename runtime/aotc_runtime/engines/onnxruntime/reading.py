@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.onnxruntime import names
 
 _DEPTH_MAX = 64
@@ -116,8 +117,10 @@ def _weight(tensor: View) -> list[int]:
     if found is None:
         return []
     name, keys = found
-    digits = name.removeprefix(names.weight(0)[:-1])
-    is_ours = digits.isascii() and digits.isdecimal() and name == names.weight(int(digits[:9]))
+    digits = name.removeprefix(graph_names.weight(0)[:-1])
+    is_ours = (
+        digits.isascii() and digits.isdecimal() and name == graph_names.weight(int(digits[:9]))
+    )
     if not is_ours or [value for key, value in keys if key == "location"] != [names.WEIGHTS]:
         raise GraphError(f"an array outside of the graph: {found}"[:200])
     return [int(digits)]

@@ -16,7 +16,7 @@ from torch.export import Dim
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2] / "frontends" / "pytorch"))
 
-from record import record, seed  # noqa: E402
+from record import record, record_steps, seed  # noqa: E402
 
 
 class Convolutions(nn.Module):
@@ -98,6 +98,53 @@ class WritesInput(nn.Module):
         return x + 1
 
 
+class Trained(nn.Module):
+    """Batch normalization as it is in training: each call changes its statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(3, momentum=0.3), nn.BatchNorm1d(3, affine=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.norm(x).relu_())
+
+
+class Cache(nn.Module):
+    """Keys of what came before, written at a position and through views; a parameter that decays,
+    a buffer that is only written, and one that nothing changes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 4, 3))
+        self.register_buffer("last", torch.full((1, 1, 3), 0.5))
+        self.register_buffer("steps", torch.tensor(2), persistent=False)
+        self.register_buffer("bias", torch.randn(3))
+        self.decay = nn.Parameter(torch.rand(3), requires_grad=False)
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> Any:
+        first = self.keys[:, 0]
+        self.keys.index_copy_(1, position, x * self.decay + self.bias)
+        self.keys.transpose(1, 2)[:, 2].mul_(1.5)
+        self.decay.mul_(0.5)
+        self.steps += 1
+        self.last.copy_(x)
+        return {"sum": self.keys.sum(1), "first": first, "steps": self.steps}
+
+
+class Aliased(nn.Module):
+    """A buffer that changes, and another one in its memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("whole", torch.zeros(4))
+        self.register_buffer("part", self.whole[:2])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.whole.add_(1)
+        return x[:2] + self.part
+
+
 class Refused(nn.Module):
     """Random numbers, and dropout that drops."""
 
@@ -163,9 +210,17 @@ def main(folder: Path) -> None:
     write("recurrent", Recurrent(), torch.randn(2, 5, 3))
     write("branch", Branch(), torch.randn(2, 3), other=(-torch.rand(2, 3),))
     write("writes", Writes(), torch.randn(3, 4))
-    write("counter", Counter(), torch.randn(2))
-    write("counter.decomposed", Counter(), torch.randn(2), decomposed=True)
-    write("writes_input", WritesInput(), torch.randn(2))
+    calls = [(torch.randn(2),) for _ in range(3)]
+    examples = [(torch.randn(4, 3),) for _ in range(3)]
+    steps = [(torch.randn(1, 1, 3), torch.tensor([position])) for position in (0, 1, 3)]
+    for suffix in ("", ".decomposed"):
+        decomposed = bool(suffix)
+        record_steps(folder, f"counter{suffix}", Counter(), calls, decomposed)
+        record_steps(folder, f"writes_input{suffix}", WritesInput(), calls, decomposed)
+        record_steps(folder, f"trained{suffix}", Trained(), examples, decomposed, training=True)
+        seed("cache")
+        record_steps(folder, f"cache{suffix}", Cache(), steps, decomposed)
+    record_steps(folder, "aliased", Aliased(), calls)
     write("refused", Refused(), torch.randn(3, 3))
     write("doubled", Doubled(), torch.randn(3))
     axes = {0: Dim("n", min=2, max=20), 1: Dim("m", min=2, max=9)}

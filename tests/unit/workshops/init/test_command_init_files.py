@@ -51,3 +51,12 @@ def test_a_file_that_is_no_model_is_told_and_nothing_is_written(
     (tmp_path / "bad.jax").write_bytes(b"no model")
     done = aotc("init", str(tmp_path / name), "-o", str(tmp_path / "x.toml"))
     assert done.codes == [code] and not (tmp_path / "x.toml").exists()
+
+
+def test_what_a_model_changes_is_donated_and_needs_no_input(aotc: Run, tmp_path: Path) -> None:
+    files = Path(__file__).parents[2] / "frontends" / "pytorch" / "files"
+    done = aotc("init", str(files / "cache.pt2"), "-o", str(tmp_path / "x.toml"))
+    assert done.exit_code == 0, done.stderr
+    (entry,) = tomllib.loads((tmp_path / "x.toml").read_text())["entry_points"].values()
+    assert entry["donate"] == ["state"]
+    assert entry["inputs"].keys() == {"x", "position"}

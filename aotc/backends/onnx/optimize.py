@@ -1,0 +1,109 @@
+"""An ONNX model as ONNX Runtime has optimized it, and without the weights: those stay where the
+loader maps them.
+
+What ONNX Runtime does that depends on numbers of the weights (folding, layouts, packing) it does
+where they are, at load; they are parameters here, so that it can take nothing of them for granted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+from aotc.backends.onnx_graphs.program import UnsupportedError
+from aotc_runtime.engines import graph_names
+from aotc_runtime.engines.onnxruntime import names
+
+_FATAL = 4
+"""ONNX Runtime's severity above which it logs: what it raises is enough."""
+
+_WORDS_MAX = 300
+
+
+def options(threads: int = 1) -> Any:
+    """Of a session that only makes graphs."""
+    chosen = onnxruntime.SessionOptions()
+    chosen.intra_op_num_threads = threads
+    chosen.log_severity_level = _FATAL
+    return chosen
+
+
+def optimized(model: Any, folder: Path) -> Any:
+    """What ONNX Runtime makes of a model for any processor. folder: for its file.
+
+    Raises UnsupportedError, which names the operation, for what it has no code for.
+    """
+    chosen, made = options(), folder / "optimized.onnx"
+    chosen.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    chosen.optimized_model_filepath = str(made)
+    onnxruntime.disable_telemetry_events()
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[names.PROVIDER])
+    except Exception as error:
+        raise UnsupportedError(str(error)[:_WORDS_MAX]) from error
+    return onnx.load_model(made)
+
+
+def with_weights_outside(model: Any, weights: Collection[int], *, pooled: bool) -> bytes:
+    """The model's bytes, with the parameters that are weights as arrays that are handed over.
+
+    pooled: whether a call is worth several threads.
+    """
+    outside = {graph_names.weight(place) for place in weights}
+    graph, used = model.graph, _used(model.graph)
+    kept = [each for each in graph.input if each.name not in outside]
+    for each in sorted(graph.input, key=lambda each: each.name):
+        if each.name in outside & used:
+            graph.initializer.append(_reference(each))
+    del graph.input[:]
+    graph.input.extend(kept)
+    del graph.value_info[:]
+    if pooled:
+        model.metadata_props.add(key=names.POOLED, value="1")
+    model.producer_name, model.producer_version = "aotc", ""
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _used(graph: Any) -> set[str]:
+    """Names of values that the nodes of a graph take, within loops and branches too."""
+    found: set[str] = set()
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                found |= _used(attribute.g)
+                found.update(each.name for each in attribute.g.output)
+    return found
+
+
+def _reference(value: Any) -> Any:
+    kind = value.type.tensor_type
+    shape = [each.dim_value for each in kind.shape.dim]
+    tensor = TensorProto(name=value.name, data_type=kind.elem_type, dims=shape)
+    tensor.data_location = TensorProto.EXTERNAL
+    size = helper.tensor_dtype_to_np_dtype(kind.elem_type).itemsize * int(np.prod(shape))
+    for key, text in (("location", names.WEIGHTS), ("offset", "0"), ("length", str(size))):
+        tensor.external_data.add(key=key, value=text)
+    return tensor
+
+
+def operators(model: Any) -> dict[str, int]:
+    """How often each operator occurs, by name; the body of a loop counts once."""
+    found: Counter[str] = Counter()
+
+    def visit(graph: Any) -> None:
+        for node in graph.node:
+            found[node.op_type] += 1
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    visit(attribute.g)
+
+    visit(model.graph)
+    return dict(sorted(found.items()))

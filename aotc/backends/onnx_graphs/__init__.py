@@ -1,0 +1,1 @@
+"""Programs of StableHLO as ONNX graphs, for whatever engine takes those."""

@@ -1,0 +1,76 @@
+"""A backend for an engine that takes graphs: modules to graphs, each in a child process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
+from aotc.backends.onnx_graphs.job import Job
+from aotc.backends.onnx_graphs.packages import versions
+from aotc.backends.refusals import place_of, refused_calls
+from aotc.backends.xla.compile import built_with
+from aotc.errors import refusal
+from aotc.stages import CompileJob, Executable
+from aotc.workers import environment
+from aotc_runtime.digest import sha256
+from aotc_runtime.schema.manifest import BuiltWith
+
+
+class GraphBackend:
+    """An engine that is installed, with our translation for it.
+
+    platform: of its targets.  name: the engine's, in messages.  extra: of aotc, that installs the
+    packages which compile.  worker: the command that compiles what it finds in its working folder.
+    seconds_max: how long it may take for one executable.
+    """
+
+    platform: str
+    name: str
+    extra: str
+    packages: Sequence[str]
+
+    def __init__(self, worker: Sequence[str], seconds_max: float = SECONDS_MAX) -> None:
+        self._workers = CompileWorkers(worker, seconds_max)
+
+    def toolchain(self) -> BuiltWith:
+        """Versions of aotc, jax, jaxlib and the packages. Raises CompileError (AOTC-E907)."""
+        return built_with(versions(self.platform, self.extra, self.packages))
+
+    def compile(self, job: CompileJob) -> Executable:
+        """Translate one module and have the engine's compiler take the graph.
+
+        Raises CompileError: AOTC-E902 the compiler crashed, E903 it took too long, E904 a custom
+        call, E907 it is missing, E916 an operation that has no equal in it.
+        """
+        if job.mesh is not None:
+            found = f"a program over {len(job.mesh.devices)} devices"
+            raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
+        request = Job(artifact=job.module.artifact, weights=job.weights)
+        result, said = self._workers.compile(job, request, lambda folder: environment.bare())
+        if result.problem and result.called:
+            instead = f'list another engine behind it: engines = ["{self.platform}", "xla"]'
+            raise refused_calls(job, result.called, f"of {self.name} none", instead)
+        if result.problem:
+            raise refusal("AOTC-E916", place_of(job), result.words)
+        serialized = result.serialized
+        return Executable(
+            serialized=serialized,
+            digest=sha256(serialized),
+            isa=job.target.features,
+            tuning=job.target.tuning,
+            custom_call_targets=(),
+            memory=memory_of(result.memory, len(serialized)),
+            cost=cost_of(result.cost),
+            thunks={
+                kind: count
+                for place in (result.evidence.placement if result.evidence else ())
+                for kind, count in place.steps.items()
+            },
+            compile_seconds=result.compile_seconds,
+            diagnostics=tuple(said),
+            evidence=result.evidence,
+        )
+
+    def stop(self) -> None:
+        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
+        self._workers.stop()

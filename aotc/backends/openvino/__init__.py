@@ -1,0 +1,1 @@
+"""Compiling for the engine OpenVINO."""

@@ -1,0 +1,1 @@
+"""`aotc operators`: which operators of a framework its frontend has."""

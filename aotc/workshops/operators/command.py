@@ -1,0 +1,41 @@
+"""`aotc operators`."""
+
+from __future__ import annotations
+
+import click
+
+from aotc.cli.common import Output, command
+
+SUFFIXES = {"onnx": ".onnx", "pytorch": ".pt2"}
+
+
+@click.command(short_help="List the operators of a framework that model files may hold.")
+@click.argument("framework", type=click.Choice(sorted(SUFFIXES)))
+@command
+def operators(out: Output, framework: str) -> None:
+    """List the operators of a framework that its model files may hold, by family.
+
+    \b
+    aotc operators pytorch
+    """
+    import textwrap
+
+    from aotc.pipeline.children.child import ask
+    from aotc.workshops.operators.messages import Answer, Job
+
+    found = ask(
+        "aotc.workshops.operators.worker",
+        Job(SUFFIXES[framework]),
+        Answer,
+        variables={},
+        doing="the process that imports the frontend",
+    )
+    count = sum(map(len, found.families.values()))
+
+    def print_text() -> None:
+        for family, names in found.families.items():
+            print(f"{family}: {len(names)}")
+            print(textwrap.fill(" ".join(names), 100, initial_indent="  ", subsequent_indent="  "))
+        print(f"{count} operators of {framework}")
+
+    out.result({"framework": framework, "count": count, "operators": found.families}, print_text)

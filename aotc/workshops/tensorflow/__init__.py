@@ -1,0 +1,1 @@
+"""`aotc import-tensorflow`: a signature of a SavedModel as a model file that aotc reads."""

@@ -1,0 +1,23 @@
+"""What values of a graph are called that aotc made of a program, for compilers and for engines that
+take graphs.
+"""
+
+from __future__ import annotations
+
+OPSET = 26
+"""Of ONNX's own operators, in every ONNX graph; BitCast is as old."""
+
+
+def weight(place: int) -> str:
+    """A weight, by its place among the executable's arguments."""
+    return f"w{place}"
+
+
+def given(place: int) -> str:
+    """A parameter that calls pass, by the same."""
+    return f"p{place}"
+
+
+def result(place: int) -> str:
+    """A result, by its place."""
+    return f"r{place}"

@@ -1,0 +1,17 @@
+"""What executables for OpenVINO are called inside, for the compiler and the engine."""
+
+from __future__ import annotations
+
+ENGINE = "openvino"
+"""The engine, and the platform of processors that it runs on."""
+
+DEVICE = "CPU"
+"""OpenVINO's word for the processor."""
+
+RUNTIME = "openvino"
+"""The distribution that runs graphs."""
+
+POOLED, SINGLE = b"aotc-openvino-pooled\n", b"aotc-openvino-single\n"
+"""How executables begin: those whose calls are worth several threads, and others. The graph's
+length follows as 8 bytes, the last one first, then the graph, then its constants.
+"""

@@ -1,0 +1,94 @@
+"""Maps of files that are used some time after they were hashed."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import time
+from enum import Enum
+
+SETTLED_SECONDS = 0.02
+"""The system's clock for files has steps of 10 ms at most."""
+
+PIECE_BYTES = 2**20
+
+
+class Change(Enum):
+    """WRITTEN: somebody wrote into a file.  PERHAPS: its names, mode or owner changed, as when it
+    is replaced; or somebody wrote into it and hides that.
+    """
+
+    NONE = "none"
+    PERHAPS = "perhaps"
+    WRITTEN = "written"
+
+
+class HeldFiles:
+    """Maps files, and knows later whether somebody has written into them since. What replaces one
+    of them has no effect on its map. Each keeps a descriptor until this is gone.
+    """
+
+    def __init__(self) -> None:
+        self._files: list[tuple[int, tuple[int, int, int]]] = []
+        self._seen = self._files
+
+    def __del__(self) -> None:
+        for descriptor, _ in self._files:
+            os.close(descriptor)
+
+    def map(self, descriptor: int, size: int, **options: int) -> mmap.mmap:
+        """As `mmap.mmap`. Raises OSError."""
+        held = os.dup(descriptor)
+        self._files.append((held, _settled(held)))
+        return mmap.mmap(held, size, **options)
+
+    def change(self) -> Change:
+        """What has become of them since they were mapped, or accepted, as far as the system tells:
+        who had mapped a file for writing, and had begun to write before it was mapped here, may go
+        on unseen.
+        """
+        self._seen = [(held, _settled(held)) for held, _ in self._files]
+        pairs = zip(self._files, self._seen, strict=True)
+        differing = [(before, now) for (_, before), (_, now) in pairs if before != now]
+        if any(before[:2] != now[:2] for before, now in differing):
+            return Change.WRITTEN
+        return Change.PERHAPS if differing else Change.NONE
+
+    def accept(self) -> None:
+        """They are what they were, though they had changed when `change` was asked last."""
+        self._files = self._seen
+
+
+def _state(descriptor: int) -> tuple[int, int, int]:
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _settled(descriptor: int) -> tuple[int, int, int]:
+    """The state of a file, once whatever is written from now on gives it another one."""
+    while 0 <= time.time() - os.fstat(descriptor).st_ctime < SETTLED_SECONDS:
+        time.sleep(SETTLED_SECONDS / 10)
+    return _state(descriptor)
+
+
+def map_sealed(descriptor: int, size: int, **_: int) -> mmap.mmap:
+    """A map of a copy in memory that nobody can write into, whoever owns the file. Raises OSError:
+    ENODATA for a file that becomes shorter meanwhile.
+    """
+    copy = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(copy, size)
+        at = 0
+        while at < size:
+            piece = os.pread(descriptor, min(PIECE_BYTES, size - at), at)
+            if not piece:
+                raise OSError(errno.ENODATA, "it became shorter while it was read")
+            at += os.pwrite(copy, piece, at)
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(copy, fcntl.F_ADD_SEALS, seals)
+        # Before Linux 6.7, what is sealed cannot be mapped shared, not even for reading.
+        return mmap.mmap(copy, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    finally:
+        os.close(copy)

@@ -1,0 +1,338 @@
+"""Bundles of each engine beside XLA: built, verified, refused, loaded and called as any others."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aotc_runtime
+from aotc.evidence import Evidence
+from aotc.pipeline.build import build
+from aotc.signing.signer import LocalSigner
+from aotc.signing.trust_file import policy_text
+from aotc_runtime import canonical
+from tests.conftest import Once
+from tests.engines.conftest import ENGINES, Other
+from tests.engines.sums import (
+    FACTORIZED,
+    IMAGE,
+    KERNEL,
+    SCORES,
+    SERVER,
+    WITHOUT_JAXLIB,
+    WITHOUT_PACKAGE,
+    executable,
+    make,
+    manifests,
+    run,
+    served,
+    write,
+)
+from tests.hostile.tampering import (
+    in_memory,
+    policy_for,
+    signed,
+    swap_layer,
+    take_apart,
+    write_folder,
+)
+
+
+@pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])
+def other(request: pytest.FixtureRequest) -> Other:
+    """The engine."""
+    engine: Other = request.param
+    return engine
+
+
+@pytest.fixture(scope="session")
+def sums(other: Other, once: Once) -> Path:
+    """A folder with the bundle of this program for that engine alone, and its policy."""
+    return once(f"{other.name}-sums", lambda folder: make(folder, write(folder, other.listed)))
+
+
+def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path, other: Other) -> None:
+    (manifest,) = manifests(sums / "sums.aotb").values()
+    assert manifest["target"]["platform"] == manifest["requires"]["platform"] == other.name
+    assert "avx2" in manifest["requires"]["isa"]
+    device = manifest["requires"]["device"]
+    assert device["plugin"] == other.runtime
+    compiler = manifest["built_with"]["tools"][other.compiler]
+    assert device["accepts_plugin"] == [compiler]
+
+
+def test_provenance_and_bill_of_materials_name_its_packages(sums: Path, other: Other) -> None:
+    envelopes = take_apart(in_memory(sums / "sums.aotb")).envelopes
+    payloads = [json.loads(base64.b64decode(json.loads(each)["payload"])) for each in envelopes]
+    provenance, bill = (each["predicate"] for each in payloads)
+    made_from = {each["name"] for each in provenance["buildDefinition"]["resolvedDependencies"]}
+    assert {other.compiler, other.runtime, "jaxlib"} <= made_from
+    scopes = {each["name"]: each["scope"] for each in bill["components"] if "scope" in each}
+    assert scopes[other.runtime] == "required"
+    assert scopes["jaxlib"] == "excluded"
+    if other.compiler != other.runtime:
+        assert scopes[other.compiler] == "excluded"
+
+
+def test_a_server_answers_with_it_where_there_is_no_jaxlib(sums: Path, other: Other) -> None:
+    answer = served(sums, 0, WITHOUT_JAXLIB)
+    np.testing.assert_allclose(answer["scores"], SCORES, atol=1e-5)
+    np.testing.assert_allclose(answer["padded"], SCORES[:2], atol=1e-5)
+    assert answer["report"]["compilations"] == 0
+    assert answer["report"]["engine"] == other.name
+    roots = {name.partition(".")[0] for name in answer["modules"]}
+    assert other.package in roots and not {"jax", "jaxlib", "aotc"} & roots
+
+
+def test_jaxlib_is_asked_for_its_version_and_its_guard_and_no_more(sums: Path) -> None:
+    modules = {name for name in served(sums, 0)["modules"] if name.startswith("jaxlib")}
+    assert modules <= {"jaxlib", "jaxlib.version", "jaxlib.cpu_feature_guard"}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_as_many_threads_as_asked_for(sums: Path, threads: int) -> None:
+    answer = served(sums, threads)
+    assert answer["report"]["threads"] == threads
+    np.testing.assert_allclose(answer["scores"], SCORES, atol=1e-5)
+
+
+def test_threads_that_call_at_once_get_their_own_results(sums: Path) -> None:
+    barrier, wrong = Barrier(32), []
+    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
+        predict = loaded["predict"]
+
+        def call(number: int) -> None:
+            image = IMAGE + np.float32(number)
+            expected = image @ KERNEL + np.arange(3, dtype=np.float32)
+            barrier.wait()
+            for _ in range(200):
+                found = predict(image)["scores"]
+                if not np.allclose(found, expected, rtol=1e-5, atol=1e-4):
+                    wrong.append((number, found))
+
+        threads = [Thread(target=call, args=(number,)) for number in range(32)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_a_state_stays_with_the_engine_and_is_used_up(sums: Path) -> None:
+    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
+        step = loaded["step"]
+        state: Any = np.zeros(5, np.float32)
+        for token in (1, 3, 1):
+            before = state
+            state, total = step.on_device(state, np.int32(token))
+        assert np.asarray(state).tolist() == [0, 2, 0, 1, 0]
+        assert float(np.asarray(total)) == 3.0
+        with pytest.raises(aotc_runtime.ShapeError) as caught:
+            step(before, np.int32(0))
+    assert caught.value.code == "AOTC-E631"
+
+
+def test_results_are_read_only_and_outlive_the_bundle(sums: Path) -> None:
+    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
+        scores = loaded["predict"](IMAGE)["scores"]
+        again = loaded["predict"](IMAGE[::-1])["scores"]
+    assert not scores.flags.writeable
+    np.testing.assert_allclose(scores, SCORES, atol=1e-5)
+    np.testing.assert_allclose(again, SCORES[::-1], atol=1e-5)
+
+
+def test_an_input_of_any_strides_is_taken(sums: Path) -> None:
+    wide = np.zeros((4, 8), np.float32)
+    wide[:, ::2] = IMAGE
+    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
+        found = loaded["predict"](wide[:, ::2])["scores"]
+    np.testing.assert_allclose(found, SCORES, atol=1e-5)
+
+
+def test_the_same_program_in_another_folder_has_the_same_bytes(
+    sums: Path, other: Other, tmp_path: Path
+) -> None:
+    folder = tmp_path / "elsewhere" / "deep"
+    again = make(folder, write(folder, other.listed))
+    with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
+        assert loaded.root_digest == again.bundle.root_digest
+
+
+def test_what_it_refuses_falls_to_the_next_engine_and_is_recorded(
+    other: Other, tmp_path: Path
+) -> None:
+    path = write(tmp_path, f'{other.listed}, "xla"')
+    path.write_text(path.read_text() + FACTORIZED)
+    built = make(tmp_path, path)
+    assert any(
+        f"compiled by xla, because {other.name} cannot compile" in note for note in built.notes
+    )
+    documents = take_apart(in_memory(tmp_path / "sums.aotb"))
+    manifest = documents.manifest
+    assert manifest["target"]["platform"] == "cpu"
+    assert "device" not in manifest["requires"]
+    evidence = documents.layers[manifest["evidence"]["digest"]]
+    (refusal,) = canonical.decode(evidence, Evidence, where="evidence").refused
+    assert (refusal.engine, refusal.code) == (other.name, "AOTC-E904")
+    assert "lapack_spotrf_ffi" in refusal.found
+
+
+def test_without_another_engine_it_is_refused_with_its_operation(
+    other: Other, tmp_path: Path
+) -> None:
+    path = write(tmp_path, other.listed)
+    path.write_text(path.read_text() + FACTORIZED)
+    with pytest.raises(aotc_runtime.AotcError) as caught:
+        make(tmp_path, path)
+    assert caught.value.code == "AOTC-E904"
+    assert "lapack_spotrf_ffi" in caught.value.findings[0].found
+
+
+def test_without_the_package_its_name_and_version_are_told(sums: Path, other: Other) -> None:
+    done = run(
+        "-c",
+        WITHOUT_PACKAGE.replace("PACKAGE", other.package),
+        "verify",
+        sums / "sums.aotb",
+        "--trust",
+        sums / "trust.toml",
+    )
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert "AOTC-E403" in done.stderr
+    assert f"pip install {other.runtime}==" in done.stderr
+
+
+def test_another_release_of_the_runtime_is_refused(sums: Path, tmp_path: Path) -> None:
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(sums / "sums.aotb"))
+    documents.manifest["requires"]["device"]["accepts_plugin"] = ["2.0.0"]
+    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    with pytest.raises(aotc_runtime.IncompatibleRuntimeError) as caught:
+        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
+    assert caught.value.code == "AOTC-E403"
+
+
+def test_a_damaged_executable_never_reaches_the_engine(sums: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "sums.aotb"
+    shutil.copy(sums / "sums.aotb", damaged)
+    documents = take_apart(in_memory(damaged))
+    code = documents.layers[executable(documents.manifest)]
+    data = bytearray(damaged.read_bytes())
+    data[data.index(code) + len(code) // 2] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(aotc_runtime.IntegrityError) as caught:
+        aotc_runtime.load(damaged, trust=sums / "trust.toml")
+    assert caught.value.code == "AOTC-E201"
+
+
+FOREIGN = {
+    "no executable": lambda code: b"AOTC" * 64,
+    "nothing": lambda code: b"",
+    "half of it": lambda code: code[: len(code) // 2],
+    "its middle overwritten": lambda code: code[:64] + b"\xff" * 512 + code[576:],
+}
+
+
+@pytest.mark.parametrize("spoil", FOREIGN)
+def test_signed_bytes_that_are_no_executable_are_refused(
+    sums: Path, tmp_path: Path, spoil: str
+) -> None:
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(sums / "sums.aotb"))
+    digest = executable(documents.manifest)
+    swap_layer(documents, digest, FOREIGN[spoil](documents.layers[digest]))
+    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("sums", [signer.public_pem()]))
+    done = run("-c", SERVER, folder, policy, 0)
+    assert done.returncode > 0, "the process itself lives to tell"
+    assert "AOTC-E753" in done.stderr, done.stderr
+
+
+def test_code_of_another_function_is_refused(sums: Path, tmp_path: Path) -> None:
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(sums / "sums.aotb"))
+    points = documents.manifest["entry_points"]
+    other = points["step"]["profiles"][0]["executable"]
+    mine = points["predict"]["profiles"][0]["executable"]
+    taken, given = documents.layers[mine["digest"]], documents.layers[other["digest"]]
+    assert taken != given
+    del documents.layers[mine["digest"]]
+    left = [each for each in documents.image["layers"] if each["digest"] != mine["digest"]]
+    documents.image["layers"] = left
+    mine |= other
+    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    with pytest.raises(aotc_runtime.BackendError) as caught:
+        aotc_runtime.load(folder, trust=policy_for(signer, name="sums"))
+    assert caught.value.code == "AOTC-E753"
+    assert " that gives " in caught.value.findings[0].found
+
+
+def test_its_code_is_refused_where_the_target_is_xlas(sums: Path, tmp_path: Path) -> None:
+    """The target's record decides who is handed the bytes, so that XLA never sees other
+    code, nor another engine XLA's.
+    """
+    signer = LocalSigner.ephemeral()
+    documents = take_apart(in_memory(sums / "sums.aotb"))
+    documents.manifest["target"]["platform"] = "cpu"
+    documents.manifest["requires"]["platform"] = "cpu"
+    del documents.manifest["requires"]["device"]
+    folder = write_folder(tmp_path / "bundle", signed(documents, signer))
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("sums", [signer.public_pem()]))
+    done = run("-c", SERVER, folder, policy, 0)
+    assert done.returncode > 0
+    assert "AOTC-E753" in done.stderr, done.stderr
+
+
+def test_arrays_are_as_they_were_given_even_if_one_is_a_result(
+    other: Other, tmp_path: Path
+) -> None:
+    """No result shares memory with an input or with a weight."""
+    (tmp_path / "same.py").write_text(SAME)
+    (tmp_path / "same.toml").write_text(SAME_MANIFEST.replace("ENGINES", other.listed))
+    signer = LocalSigner.ephemeral()
+    bundle = tmp_path / "same.aotb"
+    build(tmp_path / "same.toml", output=bundle, signer=signer)
+    with aotc_runtime.load(bundle, trust=policy_for(signer, name="same")) as loaded:
+        number, row = np.array(2.5, np.float32), np.arange(4, dtype=np.float32)
+        given, kept, same = loaded["same"](row, number)
+        row[:] = 7
+    assert given.tolist() == [0, 1, 2, 3]
+    assert kept.tolist() == [3, 4, 5]
+    assert same.shape == () and same == 2.5
+
+
+SAME = """
+import jax.numpy as jnp
+
+def init():
+    return {"kept": jnp.arange(3.0, 6.0)}
+
+def same(params, row, number):
+    return row, params["kept"], number
+"""
+
+SAME_MANIFEST = """
+schema = 1
+name = "same"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+engines = [ENGINES]
+
+[weights.params]
+init = "same:init"
+
+[entry_points.same]
+function = "same:same"
+bind = { params = "params" }
+inputs.row = { shape = [4], dtype = "float32" }
+inputs.number = { shape = [], dtype = "float32" }
+"""

@@ -1,0 +1,103 @@
+"""What OpenVINO's graphs compute where compilers differ: programs of `edge_programs` that are right
+to the last bits, those that are documented to differ, and those that are refused, in children of
+`search`, since a crash is a finding there.
+
+All of the table: `X64=0 python -m tests.engines.search openvino out/edges.jsonl`, hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .edge_programs import PROGRAMS
+from .search import TOGETHER, Child
+
+EXACT = (
+    "binary.add.int32",
+    "binary.and.int32",
+    "binary.compare.bool",
+    "binary.compare.float32",
+    "binary.compare.int32",
+    "binary.mul.int32",
+    "binary.sub.float32",
+    "binary.sub.int32",
+    "convert.bool.float32",
+    "convert.float32.int8",
+    "convert.int32.float32",
+    "convert.uint8.float32",
+    "dot.batch.float32",
+    "dot.matrix.float32",
+    "gather.along.outside.clip",
+    "gather.at.outside.fill",
+    "gather.index.int32.fill",
+    "reduce.argmax.1.float32",
+    "reduce.sum.1.float32",
+    "scatter.add.repeated.drop.float32",
+    "scatter.set.outside.drop.float32",
+    "shape.chosen.uint8",
+    "shape.moved.int32",
+    "slice.index.int32",
+    "slice.update_index.int32",
+    "unary.neg.int32",
+    "unary.sqrt.float32",
+    "window.max.same.float32",
+)
+
+NOT_A_NUMBER = (
+    "binary.max.float32",
+    "running.cummax.float32",
+    "unary.exp.float32",
+    "unary.logistic.float32",
+    "unary.relu.float32",
+)
+"""No numbers become numbers, as docs/engines.md says."""
+
+REFUSED = {
+    "binary.add.float16": "a parameter of f16",
+    "binary.add.int8": "stablehlo.add of i8",
+    "binary.div.int32": "stablehlo.divide of i32",
+    "binary.max.int32": "stablehlo.maximum of i32",
+    "binary.rem.float32": "stablehlo.remainder",
+    "convert.float32.int32": "stablehlo.convert of f32 to i32",
+    "dot.inner.float32": "stablehlo.dot_general of two vectors",
+    "dot.matrix.bfloat16": "a parameter of bf16",
+    "dot.overflow.int32": "stablehlo.dot_general of i32",
+    "reduce.sum.1.int32": "stablehlo.reduce of i32",
+    "sort.plain.float32": "stablehlo.sort",
+    "unary.tan.float32": "stablehlo.tan",
+    "window.max.dilated.float32": "stablehlo.reduce_window with dilations",
+}
+
+
+@pytest.fixture(scope="module")
+def child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
+    one = Child("openvino", tmp_path_factory.mktemp("edges") / "said")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("X64", "0")
+        yield one
+    one.end()
+
+
+@pytest.mark.parametrize("first", range(0, len(EXACT), TOGETHER))
+def test_what_is_taken_gives_what_xla_gives(first: int, child: Child) -> None:
+    found = child.run(EXACT[first : first + TOGETHER])
+    assert not [each for each in found if each.found not in ("same", "near")]
+
+
+def test_only_what_is_no_number_is_documented_to_be_lost(child: Child) -> None:
+    for each in child.run(NOT_A_NUMBER):
+        assert each.found == "wrong"
+        shown = each.told.partition(": ")[2].split(", ")
+        assert all(" for nan at" in one for one in shown if " for " in one), each
+
+
+def test_what_differs_is_refused_by_its_operation(child: Child) -> None:
+    found = {name: child.run([name])[0] for name in REFUSED}
+    assert {name: each.found for name, each in found.items()} == dict.fromkeys(REFUSED, "refused")
+    assert all(REFUSED[name] in each.told for name, each in found.items()), found
+
+
+def test_programs_have_names_that_are_in_the_table() -> None:
+    assert {*EXACT, *NOT_A_NUMBER, *REFUSED} <= {*PROGRAMS}

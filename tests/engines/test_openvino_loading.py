@@ -1,0 +1,65 @@
+"""What OpenVINO does when a bundle is loaded: all of its compiling, in float32, and no messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import Once
+from tests.engines.sums import SCORES, make, run, served, write
+
+CALLS = """
+import json, sys
+import numpy as np
+import aotc_runtime
+from aotc_runtime.engines.openvino import engine
+
+bundle, policy = sys.argv[1:]
+image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
+with aotc_runtime.load(bundle, trust=policy) as loaded:
+    device = engine.start("openvino")
+    device._core = None  # nothing can be read or compiled from here on
+    predict, step = loaded["predict"], loaded["step"]
+    state, total = step.on_device(np.zeros(5, np.float32), np.int32(1))
+    state, total = step(state, np.int32(3))
+    print(json.dumps({
+        "scores": [predict(image[:size])["scores"].tolist() for size in (1, 2, 4)],
+        "state": state.tolist(),
+    }))
+"""
+
+
+@pytest.fixture(scope="session")
+def sums(once: Once) -> Path:
+    """A folder with the bundle of this program for OpenVINO alone, and its policy."""
+    return once("openvino-sums", lambda folder: make(folder, write(folder, '"openvino"')))
+
+
+def test_nothing_is_compiled_once_a_bundle_is_ready(sums: Path) -> None:
+    done = run("-c", CALLS, sums / "sums.aotb", sums / "trust.toml")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    for size, scores in zip((1, 2, 4), answer["scores"], strict=True):
+        np.testing.assert_allclose(scores, SCORES[:size], atol=1e-5)
+    assert answer["state"] == [0, 1, 0, 1, 0]
+
+
+def test_the_part_that_sends_messages_is_not_imported(sums: Path) -> None:
+    modules = served(sums, 0)["modules"]
+    assert "openvino" in modules
+    assert not [name for name in modules if "telemetry" in name or "tools.ovc" in name]
+
+
+def test_float32_is_computed_in_float32() -> None:
+    from aotc_runtime.engines.openvino.device import PROPERTIES
+    from aotc_runtime.engines.openvino.engine import package
+
+    openvino = package()
+    number = openvino.opset15.parameter([8, 8], np.float32)
+    model = openvino.Model([openvino.opset15.matmul(number, number, False, False)], [number], "m")
+    compiled = openvino.Core().compile_model(model, "CPU", PROPERTIES)
+    assert compiled.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32
+    assert compiled.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"

@@ -1,0 +1,173 @@
+"""Models that Keras saved on TensorFlow, against what it computes there; and the walk of the
+documentation, from a model to a bundle that is called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("keras", reason="Keras is not installed: `make test-keras` installs it")
+
+import jax
+
+from aotc.frontends.keras.frontend import KerasFrontend
+from aotc.frontends.protocol import Model, ModelFile
+
+RECORDED = Path(os.environ.get("AOTC_KERAS", "out/keras/recorded")).absolute()
+TENSORFLOW = os.environ.get("AOTC_TENSORFLOW_PYTHON", "")
+"""A Python that has Keras and TensorFlow."""
+
+PAGE = Path(__file__).parents[3] / "docs" / "frontends.md"
+
+MODELS = sorted(path.stem for path in RECORDED.glob("*.keras"))
+
+FAR = {"mixed_float16": 2**-10, "mixed_bfloat16": 2**-7, "bfloat16": 2**-7}
+"""Relative to the largest element. Without a line here 1e-5."""
+
+needs_recorded = pytest.mark.skipif(not MODELS, reason="run make test-keras")
+
+
+def read(name: str) -> Model:
+    path = RECORDED / f"{name}.keras"
+    return KerasFrontend().read(
+        ModelFile(path.name, path.read_bytes(), None, lambda _: b"", enable_x64=False)
+    )
+
+
+def recorded(name: str) -> tuple[dict[str, Any], list[Any]]:
+    """Inputs by name, and results."""
+    with np.load(RECORDED / f"{name}.npz") as held:
+        arrays = dict(held)
+    count = sum(key.startswith("result/") for key in arrays)
+    return arrays, [arrays.pop(f"result/{number}") for number in range(count)]
+
+
+def in_order(model: Model, given: dict[str, Any]) -> list[Any]:
+    """One whose name Keras chose has the only array."""
+    return [given.get(each.name, next(iter(given.values()))) for each in model.inputs]
+
+
+@needs_recorded
+def test_enough_models_were_saved() -> None:
+    assert len(MODELS) >= 20
+
+
+@pytest.mark.parametrize("name", MODELS or ["none: run make test-keras"])
+@needs_recorded
+def test_a_model_gives_what_keras_gives_on_tensorflow(name: str) -> None:
+    model, (given, wanted) = read(name), recorded(name)
+    found = jax.tree.leaves(jax.jit(model.function)(dict(model.weights), *in_order(model, given)))
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape
+        scale = max(1.0, float(np.abs(other).max()))
+        far = np.abs(np.asarray(one, "float64") - other.astype("float64")).max() / scale
+        assert far <= FAR.get(name, 1e-5)
+
+
+@needs_recorded
+@pytest.mark.parametrize("name", ["cnn", "gru", "masked", "several", "text_classifier", "unet"])
+def test_a_batch_of_any_size_is_traced_at_once(name: str) -> None:
+    model, (given, _) = read(name), recorded(name)
+    (batch,) = jax.export.symbolic_shape("batch")
+    shapes = [
+        jax.ShapeDtypeStruct(
+            [batch if n == "batch" else old for n, old in zip(one.shape, array.shape, strict=True)],
+            array.dtype,
+        )
+        for one, array in zip(model.inputs, in_order(model, given), strict=True)
+    ]
+    weights = {
+        key: jax.ShapeDtypeStruct(each.shape, each.dtype) for key, each in model.weights.items()
+    }
+    exported = jax.export.export(jax.jit(model.function))(weights, *shapes)
+    assert all(str(each.shape[0]) == "batch" for each in exported.out_avals)
+
+
+@needs_recorded
+def test_weights_have_their_paths_as_names_and_seeds_are_none() -> None:
+    layers, parts = ("conv2d", "dense"), ("kernel", "bias")
+    assert {*read("augmented").weights} == {f"{one}/{part}" for one in layers for part in parts}
+
+
+@needs_recorded
+def test_models_within_a_model_keep_their_weights_apart() -> None:
+    weights = read("towers").weights
+    assert {"first/kernel", "first/kernel:2"} < {*weights}
+    assert len(weights) == 8  # of two encoders, one of which is called twice
+
+
+@needs_recorded
+def test_a_file_names_its_inputs_dtypes_and_framework() -> None:
+    model = read("several")
+    assert {each.name: (each.dtype.name, each.shape) for each in model.inputs} == {
+        "image": ("float32", ("batch", 8, 8, 3)),
+        "price": ("float32", ("batch", 1)),
+        "words": ("int64", ("batch", 5)),
+    }
+    assert model.narrowed == ("words",)
+    assert model.producer["framework"] == "Keras"
+    assert {*model.producer} == {"framework", "keras", "converter"}
+
+
+def aotc(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "aotc.cli.main", *arguments],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not TENSORFLOW, reason="run make test-keras")
+def test_the_walk_of_the_documentation(tmp_path: Path) -> None:
+    """Keras saves a model on TensorFlow; aotc makes a bundle of it, twice; the loader gives what
+    TensorFlow gave.
+    """
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Keras\n")[2].partition("\n## ")[0]
+    blocks = dict(re.findall(r"```(python|toml|sh)\n(.*?)```", section, re.DOTALL))
+    there = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([TENSORFLOW, "-c", blocks["python"]], cwd=tmp_path, env=there, check=True)
+    (tmp_path / "classifier.toml").write_text(blocks["toml"], encoding="utf-8")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", blocks["sh"]],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "KERAS_BACKEND": "torch"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    inspected = json.loads(aotc(tmp_path, "inspect", "--json", "classifier.aotb"))
+    told = json.dumps(inspected)
+    assert "expected.npz" in told
+    assert "Keras" in told
+    building = ["build", "classifier.toml", "--key", "ci.key", "--output"]
+    again = aotc(tmp_path, *building, "again.aotb", "--explain")
+    root = re.compile(r"^root +(sha256:[0-9a-f]{64})", re.MULTILINE)
+    assert {*root.findall(done.stdout)} == {*root.findall(again)}
+    assert again.count("  cached ") == 4
+    assert "its result is never kept" not in again
+    code = (
+        "import aotc_runtime, numpy as np, sys;"
+        "bundle = aotc_runtime.load('classifier.aotb', trust='trust.toml');"
+        "given, wanted = np.load('inputs.npz'), np.load('expected.npz');"
+        "found = bundle['classify'](**given);"
+        "assert np.abs(found - wanted['result[batch=8]']).max() < 1e-5;"
+        "assert not {'jax', 'keras'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)

@@ -1,0 +1,351 @@
+"""Parts of `.pt2` files that no whole file of torch's shows: ends of ranges, kinds of arguments."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from aotc.frontends import archive
+from aotc.frontends.archive import Damaged
+from aotc.frontends.pytorch import plan, results, schema, weights
+from aotc.frontends.pytorch.plan import DTypeNumber, Ref, Step
+from tests.unit.frontends.pytorch.test_hostile_files import (
+    PROGRAM,
+    changed,
+    code,
+    graph,
+    members,
+    read,
+    zipped,
+)
+
+END = 22
+ENTRY = 46
+
+
+def test_a_file_that_begins_otherwise_is_refused() -> None:
+    made = io.BytesIO(b"#!/bin/sh\n")
+    made.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(made, "a", zipfile.ZIP_STORED) as file:
+        for name, data in members().items():
+            file.writestr(f"tied/{name}", data)
+    assert code(made.getvalue()) == "AOTC-E843"
+
+
+def test_entries_that_nobody_counts_are_refused() -> None:
+    data = bytearray(zipped(members()))
+    for at in (8, 10):
+        (count,) = struct.unpack_from("<H", data, len(data) - END + at)
+        struct.pack_into("<H", data, len(data) - END + at, count - 1)
+    with pytest.raises(Damaged):
+        archive.read_archive(bytes(data))
+
+
+def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06") -> bytes:
+    """A file whose end has records of 64 bits. gap: how far the locator misses."""
+    data = zipped(members())
+    _, _, _, _, count, size, start, _ = struct.unpack("<4s4H2LH", data[-END:])
+    at = len(data) - END
+    record = struct.pack("<4sQ2H2L4Q", magic, 44, 45, 45, 0, 0, count, count, size, start)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, at + gap, 1)
+    return data[:-END] + record + locator + data[-END:]
+
+
+def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
+    found = archive.in_one_folder(archive.read_archive(of_64_bits()))
+    assert found.members.keys() == members().keys()
+    for bad in (of_64_bits(gap=1), of_64_bits(gap=-56), of_64_bits(magic=b"PK\x06\x00")):
+        with pytest.raises(Damaged):
+            archive.read_archive(bad)
+
+
+def entries(data: bytes) -> list[int]:
+    """Where each entry of the directory begins."""
+    _, size, count = archive._directory(data)
+    at, found = len(data) - END - size, []
+    for _ in range(count):
+        found.append(at)
+        at += ENTRY + sum(struct.unpack_from("<3H", data, at + 28))
+    return found
+
+
+def test_a_member_that_begins_with_other_bytes_is_refused() -> None:
+    data = bytearray(zipped(members()))
+    (offset,) = struct.unpack_from("<L", data, entries(bytes(data))[1] + 42)
+    assert data[offset : offset + 4] == b"PK\x03\x04"
+    data[offset + 3] ^= 1
+    with pytest.raises(Damaged):
+        archive.read_archive(bytes(data))
+
+
+def test_a_member_whose_header_reaches_beyond_the_file_is_refused() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("tied/a", b"1")
+        info = zipfile.ZipInfo("tied/b")
+        info.comment = b"PK\x03\x04"
+        file.writestr(info, b"2")
+    data = bytearray(made.getvalue())
+    struct.pack_into("<L", data, entries(bytes(data))[1] + 42, len(data) - END - 4)
+    with pytest.raises(Damaged):
+        archive.read_archive(bytes(data))
+
+
+def test_a_member_that_reaches_into_the_directory_is_refused_whatever_its_checksum() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("tied/a", b"1")
+    data = bytearray(made.getvalue())
+    (at,) = entries(bytes(data))
+    struct.pack_into("<3L", data, at + 16, zlib.crc32(b"1PK\x01\x02"), 5, 5)
+    with pytest.raises(Damaged):
+        archive.read_archive(bytes(data))
+
+
+def argument(**kind: Any) -> Any:
+    return plan._value(msgspec.convert(kind, schema.Argument), 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ({"as_int": 3}, 3),
+        ({"as_ints": [1, 2]}, (1, 2)),
+        ({"as_int_lists": [[1], [2, 3]]}, ((1,), (2, 3))),
+        ({"as_bool": True}, True),
+        ({"as_bools": [True, False]}, (True, False)),
+        ({"as_string": "same"}, "same"),
+        ({"as_none": True}, None),
+        ({"as_device": {"type": "cpu"}}, None),
+        ({"as_layout": 7}, None),
+        ({"as_memory_format": 1}, None),
+        ({"as_tensor": {"name": "x"}}, Ref("x")),
+        ({"as_tensors": [{"name": "x"}, {"name": "y"}]}, (Ref("x"), Ref("y"))),
+        ({"as_float": 0.5}, 0.5),
+        ({"as_float": "-Infinity"}, float("-inf")),
+        ({"as_floats": [0.5, "Infinity"]}, (0.5, float("inf"))),
+        ({"as_sym_int": {"as_int": 4}}, 4),
+        ({"as_sym_int": {"as_name": "s"}}, Ref("s")),
+        ({"as_sym_bool": {"as_bool": False}}, False),
+        ({"as_sym_float": {"as_float": "2.5"}}, 2.5),
+        ({"as_sym_ints": [{"as_int": 4}, {"as_name": "s"}]}, (4, Ref("s"))),
+        ({"as_sym_floats": [{"as_float": 1.5}]}, (1.5,)),
+        ({"as_scalar_type": 7}, DTypeNumber(7)),
+        (
+            {"as_optional_tensors": [{"as_none": True}, {"as_tensor": {"name": "x"}}]},
+            (None, Ref("x")),
+        ),
+        ({"as_optional_tensor": {"as_none": True}}, None),
+        ({"as_optional_tensor": {"as_tensor": {"name": "x"}}}, Ref("x")),
+        ({"as_complex": {"real": 1.0, "imag": "2"}}, 1 + 2j),
+    ],
+)
+def test_every_kind_of_argument_is_read(kind: dict[str, Any], expected: Any) -> None:
+    found = argument(**kind)
+    assert found == expected and type(found) is type(expected)
+
+
+def test_a_size_of_no_known_kind_is_refused() -> None:
+    with pytest.raises(Damaged):
+        argument(as_sym_int={})
+
+
+def step(target: str, *inputs: Any, outputs: tuple[Any, ...] = ()) -> Step:
+    return Step("s", target, tuple((f"a{i}", value) for i, value in enumerate(inputs)), outputs, "")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("aten.add_.Tensor", "aten.add.Tensor"),
+        ("aten.__ior__.Tensor", "aten.__or__.Tensor"),
+        ("aten.__or__.Tensor", None),
+        ("aten.add.Tensor", None),
+        ("other.add_.Tensor", None),
+    ],
+)
+def test_an_operator_that_writes_is_known_by_its_name(target: str, expected: str | None) -> None:
+    assert step(target).in_place == expected
+
+
+def test_what_a_step_views_or_writes_is_its_first_tensor() -> None:
+    assert step("t", Ref("x"), Ref("y")).first == "x"
+    assert step("t", (Ref("x"), Ref("y"))).first == "x"
+    for inputs in ((), (3,), ((),), ((3, Ref("x")),)):
+        with pytest.raises(Damaged):
+            _ = step("t", *inputs).first
+
+
+@pytest.mark.parametrize(
+    ("trace", "line"),
+    [
+        ('File "/a/b/c.py", line 3, in f\n  x = 1\n', "b/c.py:3: x = 1"),
+        (
+            'File "/a/b/c.py", line 3, in f\n  x\nFile "/lib/torch/nn.py", line 9, in g\n  y\n',
+            "b/c.py:3: x",
+        ),
+        ('File "/lib/torch/nn.py", line 9, in g\n  y\n', "torch/nn.py:9: y"),
+        ("", ""),
+    ],
+)
+def test_the_line_of_a_node_is_the_innermost_that_is_not_torchs_own(trace: str, line: str) -> None:
+    node = schema.Node("t", (), (), {"stack_trace": trace})
+    assert plan._line(node) == line
+
+
+def whole(steps: list[Step], inputs: list[str], outputs: list[str]) -> plan.Plan:
+    return plan.Plan(tuple(map(Ref, inputs)), tuple(map(Ref, outputs)), tuple(steps), {})
+
+
+INNER = whole([step("t", Ref("i"), outputs=(Ref("o"),))], ["i"], ["o"])
+
+
+def called(target: str, *before: Any, given: tuple[str, ...] = ("x",)) -> plan.Plan:
+    caller = step(target, *before, INNER, *map(Ref, given), outputs=(Ref("y"),))
+    return plan._inlined(whole([caller], ["x"], ["y"]))
+
+
+def test_graphs_that_are_called_as_they_are_become_steps_of_the_caller() -> None:
+    made = called("higher_order.wrap_with_set_grad_enabled", False)
+    assert [(each.target, [*plan.used(each)]) for each in made.steps] == [("t", ["x"])]
+    assert made.outputs == made.steps[0].outputs
+    off = called("higher_order.wrap_with_autocast", "cpu", None, False, None)
+    assert [each.target for each in off.steps] == ["t"]
+    for before in (("cpu", None, True, None), ("cpu", None), ()):
+        kept = called("higher_order.wrap_with_autocast", *before)
+        assert [each.target for each in kept.steps] == ["higher_order.wrap_with_autocast"]
+
+
+def test_graphs_that_are_called_with_another_number_of_values_are_refused() -> None:
+    target = "higher_order.wrap_with_set_grad_enabled"
+    with pytest.raises(Damaged):
+        called(target, False, given=("x", "x"))
+    caller = step(target, False, INNER, Ref("x"), outputs=((Ref("y"), Ref("z")),))
+    with pytest.raises(Damaged):
+        plan._inlined(whole([caller], ["x"], ["y"]))
+
+
+def nested(depth: int) -> schema.Graph:
+    inner = schema.Graph((), (), (), {}, {}, {})
+    for _ in range(depth):
+        given = schema.Argument(as_graph=schema.GraphArgument("g", inner))
+        node = schema.Node("higher_order.cond", (schema.NamedArgument("g", given),), (), {})
+        inner = schema.Graph((), (), (node,), {}, {}, {})
+    return inner
+
+
+def test_graphs_lie_within_each_other_as_deep_as_allowed() -> None:
+    assert len(plan.plan(nested(plan.DEPTH_MAX)).steps) == 1
+    with pytest.raises(Damaged):
+        plan.plan(nested(plan.DEPTH_MAX + 1))
+
+
+@pytest.mark.parametrize(("more", "refused"), [(0, "AOTC-E844"), (1, "AOTC-E843")])
+def test_names_of_operators_are_as_long_as_allowed(more: int, refused: str) -> None:
+    target = "x" * (plan.NAMES_MAX + more)
+    data = changed(PROGRAM, lambda d: graph(d)["nodes"][-1].update(target=target))
+    assert code(data) == refused
+
+
+def test_names_of_values_are_as_long_as_allowed() -> None:
+    def rename(document: Any) -> None:
+        text = json.dumps(document).replace('"linear"', json.dumps("x" * plan.NAMES_MAX))
+        document.clear()
+        document.update(json.loads(text))
+
+    assert read(changed(PROGRAM, rename)).weights
+
+
+@pytest.mark.parametrize(
+    ("target", "outputs", "kept"),
+    [
+        ("aten.rand.default", True, False),
+        ("aten.nowhere.default", True, False),
+        ("aten._assert_async.default", False, False),
+        ("_operator.add", True, False),
+        ("aten.nowhere.default", False, True),
+        ("aten.add.out", True, True),
+        ("aten.add_.Tensor", True, True),
+        ("library.update.default", True, True),
+        ("library.update.default", False, True),
+        ("higher_order.cond", True, True),
+    ],
+)
+def test_what_may_do_more_than_return_values_is_never_left_out(
+    target: str, outputs: bool, kept: bool
+) -> None:
+    unused = step(target, Ref("x"), outputs=(Ref("y"),) if outputs else ())
+    assert plan._needed(whole([unused], ["x"], ["x"])).steps == ((unused,) if kept else ())
+
+
+LEAF = {"type": None, "context": None, "children_spec": []}
+
+
+def structure(kind: str, context: Any, count: int) -> Any:
+    spec = {"type": kind, "context": context, "children_spec": [LEAF] * count}
+    made = results.read_structure(json.dumps([1, spec]), count, {})
+    return made.build(iter(range(count)))
+
+
+def test_structures_are_built_as_torch_has_them() -> None:
+    assert structure("builtins.list", "null", 2) == [0, 1]
+    assert structure("builtins.tuple", "null", 2) == (0, 1)
+    assert structure("builtins.list", '["a", "b"]', 2) == [0, 1], "a list has no names"
+    assert structure("builtins.dict", '["a", "b"]', 2) == {"a": 0, "b": 1}
+    assert structure("a.Class", '["a.Class", ["a", "b", "c"]]', 3) == {"a": 0, "b": 1, "c": 2}
+    assert structure("a.Class", '["a"]', 2) == (0, 1)
+    assert structure("a.Class", '"ab"', 2) == (0, 1)
+    assert structure("a.Class", "7", 1) == (0,)
+
+
+@pytest.mark.parametrize("limit", ["JSON_BYTES_MAX", "MARKS_MAX"])
+def test_documents_are_as_large_as_allowed(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'{"schema_version": {"major": 8, "minor": 0}, "torch_version": "2"}'
+    most = (
+        len(text) if limit == "JSON_BYTES_MAX" else sum(map(text.count, (b",", b":", b"[", b"{")))
+    )
+    monkeypatch.setattr(schema, limit, most)
+    assert schema.decode(text, schema.Versions, "it").torch_version == "2"
+    monkeypatch.setattr(schema, limit, most - 1)
+    with pytest.raises(Damaged):
+        schema.decode(text, schema.Versions, "it")
+
+
+def tensors(*shapes: tuple[list[int], list[int]], data: bytes) -> list[np.ndarray[Any, Any]]:
+    """float32 tensors of sizes and strides over the same bytes."""
+    held = archive.Archive({"w/b": memoryview(data)})
+    places = {}
+    for number, (sizes, strides) in enumerate(shapes):
+        meta = {
+            "dtype": 7,
+            "sizes": [{"as_int": size} for size in sizes],
+            "strides": [{"as_int": stride} for stride in strides],
+            "storage_offset": {"as_int": 0},
+            "layout": 7,
+        }
+        stored = {"path_name": "b", "use_pickle": False, "tensor_meta": meta}
+        places[str(number)] = ("w", msgspec.convert(stored, schema.Payload))
+    return [each.array for each in weights.read_tensors(held, places, places).values()]
+
+
+def test_tensors_are_as_many_as_their_bytes_hold() -> None:
+    four = bytes(16)
+    assert tensors(([1] * weights.RANK_MAX, [1] * weights.RANK_MAX), data=four)
+    views = [([4], [1]), ([2, 2], [2, 1]), ([4, 1], [1, 1]), ([1, 4], [4, 1])]
+    assert len(tensors(*views, data=four)) == weights.COPIES_MAX
+    for bad, data in (
+        ([([8], [0])], four),
+        ([([1], [1])], bytes(5)),
+        ([([0, 2**61, 2**61], [0, 0, 0])], four),
+        ([*views, ([2, 1, 2], [2, 2, 1])], four),
+    ):
+        with pytest.raises(Damaged):
+            tensors(*bad, data=data)

@@ -1,0 +1,101 @@
+"""What a host has of an engine's library, told without importing it, and its only device."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+
+import pytest
+
+from aotc_runtime.engines.device import Device
+from aotc_runtime.engines.iree import engine as iree
+from aotc_runtime.engines.processor import Library, ProcessorEngine
+from aotc_runtime.errors import BackendError, ResourceError
+
+LIBRARY = Library("abacus", "abacus-base-runtime", "beads", "the abacus")
+
+
+class Abacus(Device):
+    """A device that is started, and no more."""
+
+    platform, engine = "abacus", "Abacus"
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+
+Abacus.__abstractmethods__ = frozenset()
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is looked into first."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    return tmp_path
+
+
+def engine() -> ProcessorEngine:
+    return ProcessorEngine("abacus", LIBRARY, ("beads",), Abacus)
+
+
+def test_without_the_package_there_is_nothing(packages: Path) -> None:
+    assert LIBRARY.installed() == ""
+    found = engine().facts("abacus")
+    assert found is not None
+    assert (found.platform, found.devices, found.plugin, found.kinds) == ("abacus", 0, "", ())
+
+
+def test_the_release_is_that_of_its_metadata(packages: Path) -> None:
+    (packages / "abacus").mkdir()
+    assert LIBRARY.installed() == "", "another package of this name"
+    (packages / "abacus_base_compiler-9.9.9.dist-info").mkdir()
+    assert LIBRARY.installed() == ""
+    (packages / "abacus_base_runtime-3.13.0.dist-info").mkdir()
+    found = engine().facts("abacus")
+    assert found is not None
+    assert (found.devices, found.plugin, found.kinds) == (1, "3.13.0", ("beads",))
+    assert found.memory_bytes > 0
+    assert "abacus" not in sys.modules
+
+
+def test_other_platforms_of_an_engine_are_not_known() -> None:
+    assert iree.facts("iree-vulkan") is None
+    with pytest.raises(BackendError) as caught:
+        engine().start("abacus-usb")
+    assert caught.value.code == "AOTC-E758"
+
+
+class Refusing(MetaPathFinder):
+    """A finder that lets nobody look."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        raise ModuleNotFoundError(name)
+
+
+def test_a_finder_that_refuses_it_hides_it(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (packages / "abacus").mkdir()
+    (packages / "abacus_base_runtime-3.13.0.dist-info").mkdir()
+    monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
+    assert LIBRARY.installed() == ""
+
+
+def test_there_is_one_device_with_the_threads_that_the_first_asked_for() -> None:
+    one = engine()
+    first = one.start("abacus", 3)
+    assert one.start("abacus") is first and first.threads == 3
+    with pytest.raises(ResourceError) as caught:
+        one.start("abacus", 2)
+    assert caught.value.code == "AOTC-E552"
+
+
+def test_a_library_that_cannot_be_imported_is_told_with_what_installs_it() -> None:
+    def absent(threads: int) -> Device:
+        raise ModuleNotFoundError("No module named 'abacus'")
+
+    with pytest.raises(BackendError) as caught:
+        ProcessorEngine("abacus", LIBRARY, ("beads",), absent).start("abacus")
+    finding = caught.value.findings[0]
+    assert finding.code == "AOTC-E758"
+    assert "pip install abacus-base-runtime" in finding.hint and "`beads`" in finding.hint
