@@ -150,9 +150,10 @@ test-device: ## Run the examples on this machine's GPU (PYTHON=python3 BUNDLES=D
 	python="$(PYTHON)"; $${python:-out/device-venv/bin/python} -m benchmarks.device \
 	    $(if $(BUNDLES),--bundles $(BUNDLES))
 
-test-registry: $(STAMP) ## Share a cache through an OCI registry (unpacks docker-registry in out/registry)
+test-registry: $(STAMP) ## Share a cache and carry a bundle through an OCI registry (unpacks docker-registry and skopeo in out/registry)
 	scripts/registry $(REGISTRY)
-	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry $(BIN)/python -m pytest -m registry tests/unit/workshops/remote
+	AOTC_REGISTRY=$(CURDIR)/$(REGISTRY)/usr/bin/docker-registry AOTC_SKOPEO=$(CURDIR)/$(REGISTRY)/skopeo \
+	    $(BIN)/python -m pytest -m registry tests/unit/workshops/remote tests/registries
 
 test-stores: ## Share a cache through s3://, gs:// and az:// (installs servers in out/stores; az:// needs npm)
 	$$(scripts/find-python) -m venv $(STORES)

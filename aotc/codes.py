@@ -151,6 +151,13 @@ USAGE = {
         hint="name who holds it, such as ci; for a key that takes another's place, the same "
         "holder as that one",
     ),
+    "AOTC-E026": Code(
+        "`aotc sign --timestamp`: the authority gave no timestamp of this signature",
+        "check the URL or the command; `pip install 'aotc[timestamps]'`",
+        expected="an RFC 3161 timestamp of the signature",
+        hint="check the URL, or that the command reads a query and writes the answer; it needs "
+        "`pip install 'aotc[timestamps]'`",
+    ),
     "AOTC-E030": Code(
         "not a readable tuning file",
         "correct the path, or tune again",

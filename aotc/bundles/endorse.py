@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 
 from aotc.errors import finding, raise_if
-from aotc.packing.attestations import with_attestation
+from aotc.packing.attestations import with_attestation, with_attestations
 from aotc.packing.files import tidy
 from aotc.review.opened import opened
 from aotc.signing.attest import attest
 from aotc.signing.provenance import endorsement
 from aotc.signing.signer import Signer
+from aotc.signing.timestamping import timestamped
 from aotc.stages import Attestation
 from aotc_runtime.errors import BundleFormatError, Finding
 from aotc_runtime.schema.policy import TrustPolicy
@@ -42,13 +43,18 @@ class Endorsed:
 
 
 def endorse(
-    path: Path, signer: Signer, policy: TrustPolicy | None = None, now: datetime | None = None
+    path: Path,
+    signer: Signer,
+    policy: TrustPolicy | None = None,
+    now: datetime | None = None,
+    timestamp: str = "",
 ) -> Endorsed:
     """Add this signer's attestation to a bundle, after checking every digest in it.
 
     policy: has to accept what others have signed before, except for its rules on the host, as if
     this signature were there; None takes a bundle as it is, signed or not.  now: the time of
-    checking, or None for this host's clock.
+    checking, or None for this host's clock.  timestamp: an authority that says when this key's
+    signatures were made, all of those in the bundle that have no timestamp; none if it is empty.
     A bundle that this key has signed the same way before is left as it is. Raises
     BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
     E058 more attestations than readers take, and what the signer raises).
@@ -63,8 +69,16 @@ def endorse(
     raise_if(_check_whole(path, read.contents))
     attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
     added = not any(_is_attested(envelope, attestation, signer) for envelope in read.envelopes)
-    if added:
-        with_attestation(path, attestation.envelope)
+    new = [attestation.envelope] if added else []
+    if not timestamp:
+        if added:
+            with_attestation(path, attestation.envelope)
+        return Endorsed(attestation, added, read.name, read.version, earlier)
+    ours = [envelope for envelope in read.envelopes if _is_by(envelope, signer)]
+    stamped = {old: timestamped(old, signer.key_id, timestamp) for old in [*ours, *new]}
+    changed = {old for old, now_ in stamped.items() if old != now_}
+    if changed:
+        with_attestations(path, [stamped[old] for old in sorted(changed)], changed.__contains__)
     return Endorsed(attestation, added, read.name, read.version, earlier)
 
 
@@ -109,6 +123,15 @@ def _check_whole(path: Path, contents: Contents) -> Iterator[Finding]:
     """AOTC-E052: a signature of the root vouches for every target, and some cannot be looked at."""
     if contents.absent:
         yield finding("AOTC-E052", str(path), "one without " + ", ".join(contents.absent))
+
+
+def _is_by(envelope: bytes, signer: Signer) -> bool:
+    """Whether one of its signatures is this key's."""
+    try:
+        found = open_envelope(envelope, "attestation")
+    except BundleFormatError:
+        return False
+    return is_signed_by(found, load_public_key(signer.public_pem(), "", "signer"))
 
 
 def _is_attested(envelope: bytes, attestation: Attestation, signer: Signer) -> bool:

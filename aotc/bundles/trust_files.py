@@ -98,16 +98,25 @@ def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str
         )
 
 
-def revoke(path: Path, keys: Sequence[str], roots: Sequence[str], blobs: Sequence[str]) -> Changed:
+def revoke(
+    path: Path,
+    keys: Sequence[str],
+    roots: Sequence[str],
+    blobs: Sequence[str],
+    since: datetime | None = None,
+) -> Changed:
     """Revoke in a policy, in place. keys: files or ids, in full or 16 digits and more of a listed
-    one.  roots: digests, or paths of bundles.  blobs: digests.
+    one.  roots: digests, or paths of bundles.  blobs: digests.  since: from when on the keys are
+    revoked, or None for whatever they signed.
 
     Raises UsageError: AOTC-E003 not writable, E023 for what is none of these, E024; TrustError:
     AOTC-E308 to E310; BundleFormatError and IntegrityError for a bundle that cannot be read.
     """
     text, policy = _read(path)
+    ids = [_key_id(value, policy, path) for value in keys]
+    dated = dict.fromkeys(ids, since) if since else {}
     wanted = {
-        "keys": [_key_id(value, policy, path) for value in keys],
+        "keys": [] if since else ids,
         "roots": [_root(value) for value in roots],
         "blobs": [_blob(value) for value in blobs],
     }
@@ -118,8 +127,11 @@ def revoke(path: Path, keys: Sequence[str], roots: Sequence[str], blobs: Sequenc
         unique = dict.fromkeys(values)
         added[kind] = [value for value in unique if value not in there]
         already += [value for value in unique if value in there]
-    if any(added.values()):
-        policy = _write(path, with_revoked(text, **added))
+    later = {id: at for id, at in dated.items() if at and policy.revoked.since.get(id) != at}
+    if any(added.values()) or later:
+        policy = _write(path, with_revoked(text, **added, since=later))
+        added["keys"] += later
+    already += [id for id in dated if id not in later]
     return Changed(policy, added, already)
 
 

@@ -18,9 +18,20 @@ from aotc.cli.key_option import key_options, signer_of
     type=click.Path(path_type=Path),
     help="A policy that has to accept what others signed before, so that nothing else is signed.",
 )
+@click.option(
+    "--timestamp",
+    default="",
+    metavar="URL|COMMAND",
+    help="Have an RFC 3161 authority say when this key's signatures were made.",
+)
 @command
 def sign(
-    out: Output, bundle: Path, key: str, passphrase_file: Path | None, trust: Path | None
+    out: Output,
+    bundle: Path,
+    key: str,
+    passphrase_file: Path | None,
+    trust: Path | None,
+    timestamp: str,
 ) -> None:
     """Add a signature to a bundle; its content stays as it is.
 
@@ -33,7 +44,7 @@ def sign(
     from aotc_runtime.verification.trust import read_policy
 
     policy = read_policy(trust) if trust is not None else None
-    made = endorse(bundle, signer_of(key, passphrase_file), policy)
+    made = endorse(bundle, signer_of(key, passphrase_file), policy, timestamp=timestamp)
     attestation = made.attestation
     document = {
         "bundle": str(bundle),

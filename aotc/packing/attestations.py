@@ -8,10 +8,11 @@ from pathlib import Path
 
 from aotc.packing.bundle import Blob, add_attestation, form_of, write
 from aotc.packing.files import cannot_write
+from aotc.packing.index_json import layout_index
 from aotc.temporaries import locked
 from aotc_runtime.digest import sha256
 from aotc_runtime.formats import oci
-from aotc_runtime.formats.oci import Descriptor, Entry, Index
+from aotc_runtime.formats.oci import Descriptor, Entry
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
@@ -50,16 +51,16 @@ def with_attestations(
                 kept[entry] = sha256(envelope)
         gone -= {*(entry.digest for entry in kept), *kept.values()}
         blobs = {d: Blob(source.blob(d) or b"", types.get(d, "")) for d in source.digests() - gone}
-        root = _descriptor(old.entry, oci.BUNDLE_TYPE)
+        root = _descriptor(old.entry)
         added = [add_attestation(root, envelope, blobs) for envelope in envelopes]
         new = {reference.digest for reference in added}
         others = [_descriptor(entry, oci.ATTESTATION_TYPE) for entry in kept]
         references = [d for d in others if d.digest not in new] + added
-        index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
+        index = layout_index(root, references, contents.manifests)
         write(path.resolve(), form_of(path), index, blobs)
 
 
-def _descriptor(entry: Entry, artifact_type: str) -> Descriptor:
+def _descriptor(entry: Entry, artifact_type: str = "") -> Descriptor:
     return Descriptor(
         mediaType=entry.mediaType,
         digest=entry.digest,

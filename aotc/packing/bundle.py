@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -26,6 +26,7 @@ from aotc.packing.files import (
     write_atomically,
     write_folder_atomically,
 )
+from aotc.packing.index_json import layout_index
 from aotc.packing.places import BUNDLE, require_file_place, require_folder_place
 from aotc.stages import Bundle
 from aotc_runtime import canonical
@@ -42,7 +43,7 @@ from aotc_runtime.formats.oci import (
     RootIndex,
 )
 from aotc_runtime.formats.tar import BLOCK
-from aotc_runtime.schema.manifest import BlobRef, BundleManifest
+from aotc_runtime.schema.manifest import TYPED_ROOTS, BlobRef, BundleManifest
 from aotc_runtime.system.passing import look_into
 from aotc_runtime.verification.contents import read_envelopes, read_root
 from aotc_runtime.verification.examine import read_unverified
@@ -131,7 +132,7 @@ def assemble(targets: Sequence[TargetParts]) -> Assembled:
         images.append(
             descriptors.image_descriptor(
                 document,
-                artifactType=oci.BUNDLE_TYPE,
+                artifactType=_root_type([parts.manifest]),
                 platform=_platform(parts.manifest),
                 annotations={oci.TARGET_ANNOTATION: parts.manifest.target.name},
             )
@@ -148,12 +149,20 @@ def rooted(
     index = RootIndex(
         schemaVersion=2,
         mediaType=oci.INDEX_TYPE,
-        artifactType=oci.BUNDLE_TYPE,
+        artifactType=_root_type(manifests.values()),
         manifests=tuple(images),
     )
     data = canonical.encode(index)
-    root = descriptors.descriptor(data, oci.INDEX_TYPE, artifactType=oci.BUNDLE_TYPE)
+    root = descriptors.descriptor(data, oci.INDEX_TYPE)
     return Assembled(root, {**blobs, root.digest: Blob(data, oci.INDEX_TYPE)}, manifests)
+
+
+def _root_type(manifests: Iterable[BundleManifest]) -> str:
+    """What a root index says of its kind: tools that know OCI 1.0 alone drop it, and with it the
+    digest that was signed, so that newer formats say nothing.
+    """
+    typed = any(manifest.format_version in TYPED_ROOTS for manifest in manifests)
+    return oci.BUNDLE_TYPE if typed else ""
 
 
 def _members(files: Mapping[str, Data], blobs: Mapping[str, Blob]) -> Iterator[tuple[str, Data]]:
@@ -273,7 +282,7 @@ def pack(
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
     references = [add_attestation(root, envelope, blobs) for envelope in envelopes]
-    index = Index(schemaVersion=2, mediaType=oci.INDEX_TYPE, manifests=(root, *references))
+    index = layout_index(root, references, manifests)
     require_place(path, form)
     size = write(path, form, index, blobs, reading_back(root.digest, manifests), before)
     return Bundle(path=path, root_digest=root.digest, manifests=manifests, size_bytes=size)

@@ -24,7 +24,7 @@ from aotc_runtime.formats import oci
 from aotc_runtime.formats.tensors import read_tensors
 from aotc_runtime.schema.labels import ExecutableKey, executable_key
 from aotc_runtime.schema.manifest import (
-    FIRST_FORMAT,
+    CARRIED_FORMAT,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -112,7 +112,7 @@ class Assembler:
         mesh = UNSET if program.mesh is None else program.mesh
         manifest = BundleManifest(
             format_version=max(
-                (each.format_version for each in entry_points.values()), default=FIRST_FORMAT
+                CARRIED_FORMAT, *(each.format_version for each in entry_points.values())
             ),
             name=self._manifest.name,
             version=self._manifest.version,

@@ -11,7 +11,7 @@ from aotc.stages import CompileJob, Module
 from aotc_runtime.engines.survey import detect_all
 from aotc_runtime.errors import Finding
 from aotc_runtime.schema.manifest import (
-    FIRST_FORMAT,
+    CARRIED_FORMAT,
     BuiltWith,
     BundleManifest,
     Requirements,
@@ -87,7 +87,7 @@ def _module(platform: str) -> Module:
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
     """What every bundle for the target requires, whatever is in it."""
     return BundleManifest(
-        format_version=FIRST_FORMAT,
+        format_version=CARRIED_FORMAT,
         name="any",
         version="bundle",
         target=target,

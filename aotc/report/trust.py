@@ -26,7 +26,9 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
     head = {"policy": path, "name": policy.name, "threshold": policy.threshold, "valid": valid}
     keys = [_key(key, state) for key in state.keys]
     certifiers = [_key(key, state) for key in state.certifiers]
-    return {**head, "keys": keys, "certifiers": certifiers, **rules}
+    authorities = [each.name or None for each in policy.timestamp_authorities]
+    named = {"keys": keys, "certifiers": certifiers, "timestamp_authorities": authorities}
+    return {**head, **named, **rules}
 
 
 def _key(key: PublicKey, state: PolicyState) -> dict[str, Any]:
@@ -58,6 +60,8 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield from _key_table("key", keys)
     if document["certifiers"]:
         yield from _key_table("certifier", document["certifiers"])
+    for name in document["timestamp_authorities"]:
+        yield f"timestamps by {name or 'an authority without a name'}"
     rules = [*_rules(document)]
     if rules:
         yield ""
@@ -91,6 +95,10 @@ def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "engines", ", ".join(document["engines"])
     for table in _TABLES:
         for name, value in document[table].items():
+            if isinstance(value, dict):
+                for key, since in value.items():
+                    yield f"{table}.{name}", f"{key} {since}"
+                continue
             for item in value if isinstance(value, list | tuple) else [value]:
                 if item is not None:
                     yield f"{table}.{name}", str(item)

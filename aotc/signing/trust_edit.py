@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import tomlkit
@@ -66,9 +67,15 @@ def with_key(
 
 
 def with_revoked(
-    text: str, *, keys: Sequence[str] = (), roots: Sequence[str] = (), blobs: Sequence[str] = ()
+    text: str,
+    *,
+    keys: Sequence[str] = (),
+    roots: Sequence[str] = (),
+    blobs: Sequence[str] = (),
+    since: Mapping[str, datetime] = MappingProxyType({}),
 ) -> str:
-    """The policy with these key ids and digests under `revoked`. text: a valid policy.
+    """The policy with these key ids and digests under `revoked`. text: a valid policy.  since: ids
+    of keys that are revoked from a time on.
 
     Raises UsageError (AOTC-E024) where this cannot be done in place.
     """
@@ -87,6 +94,12 @@ def with_revoked(
                 revoked[name].extend(values)
             else:
                 revoked[name] = _list(values)
+    if since:
+        wanted.setdefault("revoked", {}).setdefault("since", {}).update(since)
+        if "since" not in revoked:
+            revoked["since"] = tomlkit.inline_table()
+        for key, moment in since.items():
+            revoked["since"][key] = moment
     return _checked(document, wanted)
 
 

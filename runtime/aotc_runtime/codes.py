@@ -135,8 +135,9 @@ BUNDLE_FORMAT = {
     "AOTC-E113": Code(
         "`index.json` or the root index does not describe exactly one bundle, or lists something "
         "twice",
-        "fetch or build the bundle again",
-        hint="the bundle is damaged, or not aotc's: fetch or build it again",
+        "fetch or build the bundle again; one of a later format may need a later `aotc-runtime`",
+        hint="the bundle is damaged, not aotc's, or of a later format: fetch or build it again, or "
+        "update aotc-runtime",
     ),
     "AOTC-E114": Code(
         "an attestation is not one envelope about this root, or has that of another one",
@@ -146,7 +147,7 @@ BUNDLE_FORMAT = {
     "AOTC-E115": Code(
         "a bundle format that this runtime does not read",
         "update `aotc-runtime`, or rebuild the bundle",
-        hint="update aotc-runtime here; a bundle that says nothing new is written as before",
+        hint="update aotc-runtime here, or build with the aotc that it came with",
     ),
     "AOTC-E116": Code(
         "targets of one bundle contradict each other",
@@ -330,6 +331,18 @@ TRUST = {
         "deploy what the builder's own key describes, or add the builder to the key's `builders`",
         hint="have the builder's own key sign its provenance (`aotc build --key`), or add the "
         "builder to this key's builders in the policy; other keys endorse with `aotc sign`",
+    ),
+    "AOTC-E324": Code(
+        "a timestamp of a trusted signature that is damaged, of something else or of the future",
+        "fetch the bundle again, or have it signed anew",
+        expected="an RFC 3161 timestamp of this signature",
+        hint="fetch the bundle again; or sign it anew with `aotc sign --timestamp`",
+    ),
+    "AOTC-E325": Code(
+        "a policy with timestamp authorities where rfc3161-client is not installed",
+        "`pip install 'aotc-runtime[timestamps]'`",
+        expected="rfc3161-client, which verifies timestamps for the policy's timestamp_authorities",
+        hint="`pip install 'aotc-runtime[timestamps]'`",
     ),
 }
 

@@ -56,6 +56,9 @@ TRIAL_BYTES = 2**16
 """What a trial counts for beside its message: arithmetic on the curve takes as long as hashing
 this."""
 
+TIMESTAMP_CHARACTERS_MAX = 2**16
+"""The timestamp of a signature in base64: with a chain of certificates they have 4 to 8 kB."""
+
 TREE_DEPTH_MAX = 256
 """Levels of a tree of arguments or results: they are walked by recursion, which Python ends at 1000
 frames."""

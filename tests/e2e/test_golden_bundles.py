@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,11 +21,19 @@ from aotc.signing.signer import LocalSigner
 from aotc.signing.trust_file import policy_text
 from aotc_runtime import LoadedBundle
 from aotc_runtime.system.store import open_bundle
+from aotc_runtime.verification.contents import read_root
 from aotc_runtime.verification.examine import read_unverified
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = {"digits": "1.0", "trees": "1.0", "sizes": "1.0", "layers": "1.1"}
+NAMES = {"digits": "1.0", "trees": "1.0", "sizes": "1.0", "layers": "1.1", "layers-1.2": "1.2"}
+OLDEST = GOLDEN / "golden.pub"
 JAXLIB = "0.12.0.1"
+
+
+def program_of(name: str) -> str:
+    """What a golden bundle was built from; those of later formats say so in their names."""
+    return name.partition("-")[0]
+
 
 runs = pytest.mark.skipif(
     jaxlib.__version__ != JAXLIB, reason=f"these executables were built with jaxlib {JAXLIB}"
@@ -48,13 +57,14 @@ def program() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     folder = tmp_path_factory.mktemp("golden")
-    key = (GOLDEN / "golden.pub").read_text("utf-8")
     loaded: dict[str, LoadedBundle] = {}
 
     def opened(name: str) -> LoadedBundle:
         if name not in loaded:
             policy = folder / f"{name}.toml"
-            policy.write_text(f'furthest_fallback = "compile"\n{policy_text(name, [key])}')
+            key = (GOLDEN / f"golden{name.removeprefix('layers')}.pub") if "-" in name else OLDEST
+            trusted = policy_text(program_of(name), [key.read_text("utf-8")])
+            policy.write_text(f'furthest_fallback = "compile"\n{trusted}')
             loaded[name] = aotc_runtime.load(GOLDEN / f"{name}.aotb", trust=policy)
         return loaded[name]
 
@@ -69,6 +79,17 @@ def test_a_bundle_is_read_whatever_its_format(name: str, version: str) -> None:
     (manifest,) = contents.manifests.values()
     assert manifest.format_version == version
     assert len(envelopes) == 2
+
+
+def test_formats_before_1_2_have_a_root_that_states_its_type_and_later_ones_have_none() -> None:
+    for name, version in NAMES.items():
+        source = open_bundle(GOLDEN / f"{name}.aotb")
+        root = json.loads(bytes(source.blob(read_root(source).entry.digest) or b""))
+        kinds = {
+            root.get("artifactType"),
+            *(each.get("artifactType") for each in root["manifests"]),
+        }
+        assert kinds == ({"application/vnd.aotc.bundle.v1"} if version < "1.2" else {None}), name
 
 
 @runs
@@ -105,9 +126,10 @@ def test_trees_answer_as_plain_jax(load: Load, program: Any) -> None:
 
 
 @runs
-def test_layers_answer(load: Load) -> None:
+@pytest.mark.parametrize("name", ["layers", "layers-1.2"])
+def test_layers_answer(load: Load, name: str) -> None:
     state = {10: {"k": np.ones(2, "f4")}, 2: {"k": np.ones(2, "f4")}, -1: 7}
-    found = load("layers")["grow"](state, np.array([1, 2], "f4"))
+    found = load(name)["grow"](state, np.array([1, 2], "f4"))
     assert {key: np.asarray(value).tolist() for key, value in found[10].items()} == {"k": [11, 12]}
     assert (found[2]["k"].tolist(), int(found[-1])) == ([3, 4], 8)
 
@@ -127,7 +149,7 @@ def test_the_same_sources_still_give_the_same_code_and_numbers(
     name: str, built: Callable[[str], tuple[Path, Path]], once: Any, program: Any
 ) -> None:
     def fill(folder: Path) -> None:
-        manifest = GOLDEN / f"{name}.toml"
+        manifest = GOLDEN / f"{program_of(name)}.toml"
         build(manifest, output=folder / f"{name}.aotb", signer=LocalSigner.ephemeral())
 
     fresh = built(name)[0] if name == "digits" else once(f"golden-{name}", fill) / f"{name}.aotb"
@@ -135,13 +157,13 @@ def test_the_same_sources_still_give_the_same_code_and_numbers(
 
 
 def told(bundle: Path) -> Any:
-    """What a bundle says, all blobs but the evidence included, without how it was proven: what is
-    tried to prove a policy may grow.
+    """What a bundle says, all blobs but the evidence included, without its format, and without how
+    it was proven: what is tried to prove a policy may grow.
     """
     contents, _ = read_unverified(open_bundle(bundle))
     (manifest,) = contents.manifests.values()
     found = msgspec.to_builtins(manifest)
-    del found["evidence"]
+    del found["evidence"], found["format_version"]
     for entry_point in found["entry_points"].values():
         for policy in entry_point["out_of_profile"].values():
             policy.pop("proof", None)

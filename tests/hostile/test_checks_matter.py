@@ -152,6 +152,26 @@ def other_weights(arms: Arms) -> str:
     return code_of(bad, arms.policy, arms.host)
 
 
+def an_artifact_of_a_target(arms: Arms) -> str:
+    arms.documents.root["manifests"][0]["artifactType"] = "application/vnd.aotc.bundle.v1"
+    return arms.signed()
+
+
+def an_artifact_as_ever(arms: Arms) -> str:
+    arms.documents.root["artifactType"] = "application/vnd.aotc.bundle.v1"
+    arms.documents.manifest["format_version"] = "1.0"
+    return arms.signed()
+
+
+def a_root_of_no_type(arms: Arms) -> str:
+    arms.documents.manifest["format_version"] = "1.1"
+    return arms.signed()
+
+
+def signed_as_it_is(arms: Arms) -> str:
+    return arms.signed()
+
+
 def another_artifact(arms: Arms) -> str:
     arms.documents.root["artifactType"] = "application/x"
     return arms.signed()
@@ -280,8 +300,17 @@ VERIFY = [
           "AOTC-E114"),
     Check(contents.read_envelopes, ("total > limits.ATTESTATIONS_BYTES_MAX", "False"),
           two_large_envelopes, "AOTC-E111"),
-    Check(contents.begin_contents, ("index.artifactType != oci.BUNDLE_TYPE", "False"),
-          another_artifact, "AOTC-E113"),
+    Check(contents.begin_contents, ("_check_root(index, source.name)", "pass"), another_artifact,
+          "AOTC-E113"),
+    Check(contents._check_root, ('stated != {""}', "False"), another_artifact, "AOTC-E113"),
+    Check(contents._check_root, ("*(ref.artifactType for ref in index.manifests)", ""),
+          an_artifact_of_a_target, "AOTC-E113"),
+    Check(contents._check_root, ("index.artifactType != oci.BUNDLE_TYPE and", ""),
+          an_artifact_as_ever, ACCEPTED, "AOTC-E113"),
+    Check(contents.begin_contents, ("not index.artifactType and", "False and"), a_root_of_no_type,
+          "AOTC-E113"),
+    Check(contents.begin_contents, ("and manifest.format_version in TYPED_ROOTS", ""),
+          signed_as_it_is, ACCEPTED, "AOTC-E113"),
     Check(contents.begin_contents, ("manifest.target.name in manifests", "False"), a_target_twice,
           "AOTC-E116"),
     Check(contents.begin_contents, ("len(identities) != 1", "False"), two_versions, "AOTC-E116"),

@@ -11,14 +11,23 @@ import pytest
 
 from aotc.signing.signer import LocalSigner
 from aotc_runtime.errors import raise_if
-from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
+from aotc_runtime.schema.policy import (
+    Accepts,
+    Revoked,
+    SizeLimits,
+    TimestampAuthority,
+    TrustedKey,
+    TrustPolicy,
+)
 from aotc_runtime.verification import (
+    authorities,
     engine_rule,
     keys,
     provenance,
     roles,
     rules,
     signatures,
+    timestamps,
     trust,
     unvouched,
     verify,
@@ -82,6 +91,16 @@ def windowed(**window: datetime) -> Attack:
 def by_a_revoked_key(arms: Arms) -> str:
     policy = policy_for(arms.ours, revoked=Revoked(keys=(arms.ours.key_id,)))
     return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+
+def since(moment: datetime) -> Attack:
+    """The key is revoked from then on, and nobody says when it signed."""
+
+    def attack(arms: Arms) -> str:
+        policy = policy_for(arms.ours, revoked=Revoked(since={arms.ours.key_id: moment}))
+        return code_of(signed(arms.documents, arms.ours), policy, arms.host)
+
+    return attack
 
 
 def a_revoked_root(arms: Arms) -> str:
@@ -200,7 +219,7 @@ def an_expired_report(arms: Arms) -> str:
 
 FIRST, LAST = datetime(1999, 1, 1, tzinfo=UTC), datetime(2999, 1, 1, tzinfo=UTC)
 FUTURE = LAST
-CLOCK = 'keys[id].state(now) == "valid"'
+CLOCK = 'key.state(moment.at) == "valid"'
 BLOBS = "rules.check_revoked_blobs(roles, policy)"
 BUILDS = "provenance.check_builds(signed.vouchers, policy, where, signed.now)"
 ROLES = [
@@ -237,7 +256,7 @@ RULES = [
           "AOTC-E304"),
     Check(signatures.vouchers_for, ("statement.predicateType == PROVENANCE_TYPE", "True"),
           a_certificate_instead, "AOTC-E304"),
-    Check(keys.PublicKey.state, ("self.revoked", "False"), by_a_revoked_key, "AOTC-E312"),
+    Check(keys.PublicKey.state, ("self.revoked or", "False or"), by_a_revoked_key, "AOTC-E312"),
     Check(keys.PublicKey.state, ("now < self.not_before.timestamp()", "False"),
           windowed(not_before=LAST), "AOTC-E311"),
     Check(keys.PublicKey.state, ("now > self.not_after.timestamp()", "False"),
@@ -246,6 +265,10 @@ RULES = [
           windowed(not_before=LAST), "AOTC-E311"),
     Check(trust._distinct, ("not_after=stated.not_after", "not_after=None"),
           windowed(not_after=FIRST), "AOTC-E311"),
+    Check(trust._distinct, ("policy.revoked.since.get(key.id)", "None"), since(FIRST), "AOTC-E312"),
+    Check(keys.PublicKey.state, ("now >= since.timestamp()", "False"), since(FIRST), "AOTC-E312"),
+    Check(keys.PublicKey.state, ("now >= since.timestamp()", "True"), since(LAST), ACCEPTED,
+          "AOTC-E312"),
     Check(trust._distinct, ("revoked=key.id in policy.revoked.keys", "revoked=False"),
           by_a_revoked_key, "AOTC-E312"),
     *(Check(trust._distinct, ("_role(other) != _role(key)", "False"), twice(**stated), "AOTC-E309")
@@ -343,8 +366,19 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     """A field that decides nothing would promise what nobody keeps."""
     source = "".join(
         Path(module.__file__ or "").read_text("utf-8")
-        for module in (engine_rule, keys, provenance, rules, signatures, trust, unvouched, verify)
+        for module in (
+            authorities,
+            engine_rule,
+            keys,
+            provenance,
+            rules,
+            signatures,
+            timestamps,
+            trust,
+            unvouched,
+            verify,
+        )
     )
-    for table in (TrustPolicy, TrustedKey, Revoked, Accepts, SizeLimits):
+    for table in (TrustPolicy, TrustedKey, TimestampAuthority, Revoked, Accepts, SizeLimits):
         for field in table.__struct_fields__:
             assert re.search(rf"\.{field}\b", source) or field == "schema", field

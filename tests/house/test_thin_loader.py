@@ -13,7 +13,7 @@ import pytest
 
 Bundle = tuple[Path, Path]
 
-MODULES_MAX, LINES_MAX = 45, 6_920
+MODULES_MAX, LINES_MAX = 45, 7_010
 
 LAZY = (
     "aotc_runtime.codes",

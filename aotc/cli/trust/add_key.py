@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from aotc.cli.common import Output, command, print_notes
-
-
-def _instant(context: click.Context, option: click.Parameter, value: str | None) -> datetime | None:
-    """2027-01-01T00:00:00Z, or a date for its first moment in UTC."""
-    if value is None:
-        return None
-    try:
-        if len(value) == len("2027-01-01"):
-            day = date.fromisoformat(value)
-            return datetime(day.year, day.month, day.day, tzinfo=UTC)
-        moment = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter(f"no time: {error}", context, option) from error
-    if moment.tzinfo is None:
-        stated = f"{value!r} has no offset from UTC, such as Z or +02:00"
-        raise click.BadParameter(stated, context, option)
-    return moment
+from aotc.cli.trust.instant import instant
 
 
 @click.command("add-key")
@@ -43,8 +27,8 @@ def _instant(context: click.Context, option: click.Parameter, value: str | None)
     help="A builder whose builds it may describe; may be given several times.",
 )
 @click.option("--endorses-only", is_flag=True, help="It may describe no build.")
-@click.option("--not-before", callback=_instant, metavar="TIME", help="Does not count before.")
-@click.option("--not-after", callback=_instant, metavar="TIME", help="Does not count after.")
+@click.option("--not-before", callback=instant, metavar="TIME", help="Does not count before.")
+@click.option("--not-after", callback=instant, metavar="TIME", help="Does not count after.")
 @command
 def add_key(
     out: Output,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 
 from aotc.cli.common import Output, command, print_notes
+from aotc.cli.trust.instant import instant
 
 
 @click.command(short_help="Refuse keys, bundles or blobs from now on.")
@@ -14,6 +16,12 @@ from aotc.cli.common import Output, command, print_notes
 @click.option("--key", "keys", multiple=True, metavar="FILE|ID", help="A public key, or its id.")
 @click.option(
     "--root", "roots", multiple=True, metavar="BUNDLE|DIGEST", help="A bundle, or its root digest."
+)
+@click.option(
+    "--since",
+    callback=instant,
+    metavar="TIME",
+    help="Revoke the keys for what was signed then or later, as timestamps say.",
 )
 @click.option("--blob", "blobs", multiple=True, metavar="DIGEST", help="A blob, in any bundle.")
 @command
@@ -23,6 +31,7 @@ def revoke(
     keys: tuple[str, ...],
     roots: tuple[str, ...],
     blobs: tuple[str, ...],
+    since: datetime | None,
 ) -> None:
     """Refuse keys, bundles or blobs from now on, whoever signed; each option may be repeated.
 
@@ -31,12 +40,13 @@ def revoke(
     """
     if not (keys or roots or blobs):
         raise click.UsageError("name what to revoke: --key, --root or --blob")
-    from datetime import UTC, datetime, timedelta
+    if since and not keys:
+        raise click.UsageError("--since says when a key was revoked: name it with --key")
 
     from aotc.bundles import trust_files
     from aotc.signing.trust_state import check_reachable, state_of
 
-    changed = trust_files.revoke(policy, keys, roots, blobs)
+    changed = trust_files.revoke(policy, keys, roots, blobs, since)
     state = state_of(changed.policy, datetime.now(UTC), str(policy))
     left = [finding.found for finding in check_reachable(state, timedelta(), str(policy))]
     notes = [f"too few keys count now, so every bundle is refused: {found}" for found in left]

@@ -14,11 +14,14 @@ from aotc_runtime.errors import refusal
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
-class Signature(Struct, frozen=True, kw_only=True):
-    """sig: base64.  keyid: which key made it, by its own account; nobody signs this field."""
+class Signature(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """sig: base64.  keyid: which key made it, by its own account; nobody signs this field.
+    timestamp: an RFC 3161 answer about the signature, DER in base64; its authority signs it.
+    """
 
     sig: str
     keyid: str = ""
+    timestamp: str = ""
 
 
 class Envelope(Struct, frozen=True, kw_only=True):

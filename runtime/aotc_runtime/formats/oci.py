@@ -29,6 +29,9 @@ ATTESTATION_TYPE: Final = "application/vnd.in-toto+json"
 TARGET_ANNOTATION = "vnd.aotc.target"
 """The annotation of a target's image manifest in the root index: its name. Decides nothing."""
 
+NAME_ANNOTATION = "org.opencontainers.image.ref.name"
+"""The annotation by which tools choose an entry of index.json. Decides nothing."""
+
 LAYOUT_FILE = "oci-layout"
 INDEX_FILE = "index.json"
 BLOB_FOLDER = "blobs/sha256/"

@@ -7,8 +7,9 @@ docs/bundle-format.md.
 Versions of the format:
     1.0  2026-11  first version.
     1.1  2026-11  dicts with integer keys in trees of arguments and results.
+    1.2  2026-11  root indexes that registries' tools carry as they are: without artifactType.
 A reader takes its own major version and any minor version it knows. A writer states the lowest
-version that can say what it has to say (`EntryPoint.format_version`).
+version that can say what it has to say (`EntryPoint.format_version`), from 1.2 on.
 """
 
 from enum import StrEnum
@@ -18,8 +19,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.tree import INTEGER_MAX, Tree, has_integer_keys
 
-FORMAT_VERSION = "1.1"
-FIRST_FORMAT = "1.0"
+FORMAT_VERSION = "1.2"
+FIRST_FORMAT, INTEGER_KEYS_FORMAT, CARRIED_FORMAT = "1.0", "1.1", "1.2"
+
+TYPED_ROOTS = (FIRST_FORMAT, INTEGER_KEYS_FORMAT)
+"""Formats whose root index states an artifact type, which tools drop that know OCI 1.0 alone."""
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -505,7 +509,7 @@ class EntryPoint(_Part, frozen=True):
     def format_version(self) -> str:
         """The lowest version of the format that can describe it."""
         trees = (*(parameter.tree for parameter in self.parameters), self.result)
-        return FORMAT_VERSION if any(map(has_integer_keys, trees)) else FIRST_FORMAT
+        return INTEGER_KEYS_FORMAT if any(map(has_integer_keys, trees)) else FIRST_FORMAT
 
 
 class Dimension(_Part, frozen=True):

@@ -51,10 +51,24 @@ class TrustedKey(_Table, frozen=True):
     not_after: Instant | None = None
 
 
+class TimestampAuthority(_Table, frozen=True):
+    """Whose RFC 3161 timestamps tell when a signature was made. certificates: PEM text, the root
+    and what else is needed to verify its answers.
+    """
+
+    name: str = ""
+    certificates: str = ""
+    certificates_file: str = ""
+
+
 class Revoked(_Table, frozen=True):
-    """What is refused whoever signed it. keys: ids.  roots, blobs: digests."""
+    """What is refused whoever signed it. keys: ids; they never count.  since: ids of keys that do
+    not count for what was signed then or later, and of which nobody says when.  roots, blobs:
+    digests.
+    """
 
     keys: tuple[KeyId, ...] = ()
+    since: dict[KeyId, Instant] = {}
     roots: tuple[Digest, ...] = ()
     blobs: tuple[Digest, ...] = ()
 
@@ -86,7 +100,8 @@ class TrustPolicy(_Table, frozen=True):
     certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
     their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
     calls whose shapes match no profile; None allows everything but compiling.  engines: whose code
-    may run, by name; None allows any.
+    may run, by name; None allows any.  timestamp_authorities: where one of them says when a
+    signature was made, its key is asked about that time.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -98,6 +113,7 @@ class TrustPolicy(_Table, frozen=True):
     furthest_fallback: OutOfProfilePolicy | None = None
     engines: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
     certifiers: tuple[TrustedKey, ...] = ()
+    timestamp_authorities: tuple[TimestampAuthority, ...] = ()
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()

@@ -31,7 +31,7 @@ from aotc_runtime.formats.oci import (
     ImageManifest,
     RootIndex,
 )
-from aotc_runtime.schema.manifest import FORMAT_VERSION, BlobRef, BundleManifest
+from aotc_runtime.schema.manifest import FORMAT_VERSION, TYPED_ROOTS, BlobRef, BundleManifest
 from aotc_runtime.verification.consistency import check_consistency
 
 
@@ -211,10 +211,7 @@ def begin_contents(
     """
     index_data = _document(source, root.entry, "root index", limits.INDEX_BYTES_MAX)
     index = canonical.decode(index_data, RootIndex, where=f"{source.name} root index")
-    if not index.manifests or index.artifactType != oci.BUNDLE_TYPE:
-        expected = f"targets, and artifactType {oci.BUNDLE_TYPE}"
-        found = f"{len(index.manifests)} targets, {index.artifactType or 'none'}"
-        raise refusal("AOTC-E113", f"{source.name} root index", found, expected=expected)
+    _check_root(index, source.name)
     reached = {root.entry.digest, *attested}
     manifests: dict[str, BundleManifest] = {}
     targets: dict[str, ImageManifest] = {}
@@ -233,6 +230,9 @@ def begin_contents(
             where = f"{source.name} root index"
             raise refusal("AOTC-E116", where, manifest.target.name, expected="each target once")
         raise_if(check_consistency(manifest, f"{source.name} {what}"))
+        if not index.artifactType and manifest.format_version in TYPED_ROOTS:
+            expected = f"artifactType {oci.BUNDLE_TYPE}, as format {manifest.format_version} has it"
+            raise refusal("AOTC-E113", f"{source.name} root index", "none", expected=expected)
         raise_if(_check_layers(image, manifest, source.name))
         manifests[manifest.target.name] = manifest
         targets[manifest.target.name] = image
@@ -250,6 +250,15 @@ def begin_contents(
     blobs, weights = _hash_layers(source, layers)
     absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
     return Contents(root.entry.digest, manifests, blobs, targets, absent), weights
+
+
+def _check_root(index: RootIndex, where: str) -> None:
+    """There are targets, and an artifact type or, from format 1.2 on, none at all."""
+    stated = {index.artifactType, *(ref.artifactType for ref in index.manifests)}
+    if not index.manifests or (index.artifactType != oci.BUNDLE_TYPE and stated != {""}):
+        expected = f"targets, and artifactType {oci.BUNDLE_TYPE} or none anywhere"
+        found = f"{len(index.manifests)} targets, {' and '.join(sorted(stated)) or 'none'}"
+        raise refusal("AOTC-E113", f"{where} root index", found, expected=expected)
 
 
 def _target_name(reference: ImageDescriptor) -> str:

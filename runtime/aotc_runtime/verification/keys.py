@@ -40,6 +40,7 @@ class PublicKey(Struct, frozen=True):
     """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
     verify: (signature, message) to whether the signature is this key's.  not_before, not_after:
     both ends of the time in which its signatures count, None for no end.  revoked: they never do.
+    revoked_since: those of then and later do not.
     holder: who counts for it; the key itself, by id, where the policy names nobody.  builders: ids
     of those that it may speak for.
     """
@@ -50,6 +51,7 @@ class PublicKey(Struct, frozen=True):
     not_before: datetime | None = None
     not_after: datetime | None = None
     revoked: bool = False
+    revoked_since: datetime | None = None
     holder: str = ""
     builders: tuple[str, ...] | None = None
 
@@ -59,8 +61,11 @@ class PublicKey(Struct, frozen=True):
         return f"{self.name} ({self.id[:16]})" if self.name else self.id[:16]
 
     def state(self, now: float) -> KeyState:
-        """Whether its signatures count. now: seconds since the epoch."""
-        if self.revoked:
+        """Whether a signature of this time counts. now: seconds since the epoch; the time of
+        checking, where nobody says when it was made.
+        """
+        since = self.revoked_since
+        if self.revoked or (since is not None and now >= since.timestamp()):
             return "revoked"
         if self.not_before is not None and now < self.not_before.timestamp():
             return "not yet valid"

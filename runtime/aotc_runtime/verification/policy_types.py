@@ -72,6 +72,11 @@ def _problems(value: Any, wanted: inspect.Type, path: KeyPath) -> Iterator[_Prob
     ):
         for index, item in enumerate(value):
             yield from _problems(item, wanted.item_type, (*path, index))
+    elif isinstance(wanted, inspect.DictType) and isinstance(value, Mapping):
+        for name, item in value.items():
+            if not _is(name, _plain(wanted.key_type)):
+                yield (*path, name), *_described(name, _plain(wanted.key_type))
+            yield from _problems(item, wanted.value_type, (*path, name))
     elif not _is(value, wanted):
         yield path, *_described(value, wanted)
 

@@ -23,12 +23,26 @@ from aotc_runtime.verification.trust import policy_keys
 
 
 class SignedPayload(Struct, frozen=True):
-    """A DSSE envelope taken apart; nothing in it is believed. where: for messages."""
+    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps: in
+    base64, by signature.
+    """
 
     payload_type: str
     payload: bytes
     signatures: tuple[tuple[str, bytes], ...]
     where: str
+    timestamps: dict[bytes, str] = {}
+
+
+class Moment(Struct, frozen=True):
+    """The time that a signature's key is asked about, seconds since the epoch. stamped: whether an
+    authority says that it was made then; else it is the time of checking.  why: in words, why a
+    timestamp does not say so.
+    """
+
+    at: float
+    stamped: bool = False
+    why: str = ""
 
 
 class Voucher(Struct, frozen=True):
@@ -64,14 +78,17 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
     # Spelled in one way each, or refused below.
     if len({signature.sig for signature in envelope.signatures}) != count:
         raise _signatures_error(where, "each signature once", "one that stands twice")
+    signatures = tuple(
+        (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
+        for signature in envelope.signatures
+    )
+    stamped = zip(signatures, envelope.signatures, strict=True)
     return SignedPayload(
         envelope.payloadType,
         in_toto.decode_base64(envelope.payload, where=f"{where} payload"),
-        tuple(
-            (signature.keyid, in_toto.decode_base64(signature.sig, where=f"{where} signature"))
-            for signature in envelope.signatures
-        ),
+        signatures,
         where,
+        {made: stated.timestamp for (_, made), stated in stamped if stated.timestamp},
     )
 
 
@@ -85,14 +102,20 @@ class Trials:
 
     def verify(self, key: PublicKey, signature: bytes, message: bytes, where: str) -> bool:
         """Whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
-        self._left -= len(message) + limits.TRIAL_BYTES
+        self.spend(len(message) + limits.TRIAL_BYTES, where)
+        return key.verify(signature, message)
+
+    def spend(self, effort: int, where: str) -> None:
+        """Count what is as much work as hashing these bytes. Raises BundleFormatError
+        (AOTC-E119).
+        """
+        self._left -= effort
         if self._left < 0:
             expected = (
                 f"signatures that take {limits.TRIED_BYTES_MAX} bytes of hashing to try with the "
                 f"policy's keys, a trial counting for {limits.TRIAL_BYTES} beside its message"
             )
             raise _signatures_error(where, expected, "more")
-        return key.verify(signature, message)
 
 
 def who_signed(
@@ -138,14 +161,17 @@ def vouchers_for(
     trials = Trials()
     number = 0
     vouchers: list[Voucher] = []
-    idle: dict[str, PublicKey] = {}
+    idle: dict[str, tuple[PublicKey, Moment]] = {}
     silent: dict[str, set[str]] = {}
     strangers: set[str] = set()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
-        signers = _signers(signed, keys, strangers, trials)
-        counted = frozenset(id for id in signers if keys[id].state(now) == "valid")
-        idle |= {id: keys[id] for id in signers - counted}
+        made = [
+            (keys[id], when_signed(signed, signature, policy, trials, now))
+            for id, signature in _signers(signed, keys, strangers, trials)
+        ]
+        counted = frozenset(key.id for key, moment in made if key.state(moment.at) == "valid")
+        idle |= {key.id: (key, moment) for key, moment in made if key.id not in counted}
         if not counted:
             continue
         # Only now is the payload worth parsing: a key that counts vouches for it.
@@ -162,8 +188,23 @@ def vouchers_for(
 
         others = {type_: signers - {*found} for type_, signers in silent.items()}
         seen = unvouched.Seen(number, found, idle, others, strangers)
-        raise TrustError(*unvouched.reasons(seen, keys, policy.threshold, where, now))
+        raise TrustError(*unvouched.reasons(seen, keys, policy.threshold, where))
     return tuple(vouchers)
+
+
+def when_signed(
+    signed: SignedPayload, signature: bytes, policy: TrustPolicy, trials: Trials, now: float
+) -> Moment:
+    """docs/trust.md 4: when one of the policy's authorities says that a signature was made, or the
+    time of checking. Raises TrustError (AOTC-E324, E325), BundleFormatError.
+    """
+    token = signed.timestamps.get(signature)
+    if token is None or not policy.timestamp_authorities:
+        return Moment(now)
+    # Imported where a policy asks for it, and there is one.
+    from aotc_runtime.verification import timestamps
+
+    return timestamps.moment_of(token, signature, policy, trials, signed.where, now)
 
 
 def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str] | None:
@@ -175,13 +216,15 @@ def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str
 
 def _signers(
     signed: SignedPayload, keys: Mapping[str, PublicKey], strangers: set[str], trials: Trials
-) -> frozenset[str]:
-    """The policy's keys whose signature verifies; unknown key ids are added to `strangers`.
+) -> list[tuple[str, bytes]]:
+    """Ids of the policy's keys whose signature verifies, each with that; unknown key ids are added
+    to `strangers`.
 
     A trusted key's id beside a signature that is not that key's is damage, and is refused.
     """
-    found = set()
-    for claimed, signer in who_signed(signed, keys, trials):
+    found = []
+    tried = zip(signed.signatures, who_signed(signed, keys, trials), strict=True)
+    for (_, signature), (claimed, signer) in tried:
         named = keys.get(claimed)
         if named is not None and signer is not named:
             raise refusal(
@@ -191,10 +234,10 @@ def _signers(
                 expected=f"a valid signature by key {named.name or named.id[:16]}",
             )
         if signer is not None:
-            found.add(signer.id)
+            found.append((signer.id, signature))
         else:
             strangers.add(claimed[:16] or "one without a key id")
-    return frozenset(found)
+    return found
 
 
 def _statement(signed: SignedPayload, root_digest: str) -> Statement:

@@ -30,7 +30,7 @@ def read_policy(path: Path) -> TrustPolicy:
 def read_policy_text(path: Path) -> str:
     """The TOML text of a policy file. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
     try:
-        return _read_text(path)
+        return read_text(path)
     except OSError as error:
         raise TrustError(_unreadable(str(path), error)) from error
     except ValueError as error:
@@ -52,10 +52,10 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
     for table, index, key in _stated_keys(policy):
         if key.public_key_file and not key.public_key:
             try:
-                pem = _read_text(folder / key.public_key_file)
+                pem = read_text(folder / key.public_key_file)
             except OSError as error:
                 place = _key_place(where, text, table, index, key)
-                findings.append(_no_key_file(f"{place} {folder / key.public_key_file}", error))
+                findings.append(unreadable_file(f"{place} {folder / key.public_key_file}", error))
                 continue
             except ValueError as error:
                 # UnicodeDecodeError, or a path with a zero byte.
@@ -63,6 +63,10 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
                 continue
             key = msgspec.structs.replace(key, public_key=pem, public_key_file="")
         tables[table].append(key)
+    if policy.timestamp_authorities:
+        from aotc_runtime.verification import authorities
+
+        policy = authorities.read_files(policy, folder, where, findings)
     if not findings and policy.threshold > (
         most := len({key.holder or key.public_key for key in tables["keys"]})
     ):
@@ -116,9 +120,10 @@ def _unreadable(where: str, error: OSError) -> Finding:
     )
 
 
-def _no_key_file(where: str, error: OSError) -> Finding:
-    expected = "a readable file with a public key"
-    hint = "check the path: public_key_file is looked for beside the policy"
+def unreadable_file(where: str, error: OSError) -> Finding:
+    """AOTC-E308 for a file that a policy names."""
+    expected = "a readable file with a public key, or certificates"
+    hint = "check the path: files are looked for beside the policy"
     return finding("AOTC-E308", where, _reason(error), expected=expected, hint=hint)
 
 
@@ -138,7 +143,10 @@ def _invalid(where: str, error: Exception) -> Finding:
     return finding("AOTC-E309", where, str(error), expected=expected, hint=_WRITE_ONE)
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A file that a policy is, or names. Raises OSError, ValueError for what is no text, and
+    TrustError (AOTC-E309) for what is too large.
+    """
     data = read_file(path, limits.POLICY_BYTES_MAX)
     if len(data) > limits.POLICY_BYTES_MAX:
         expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
@@ -214,6 +222,10 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
         raise TrustError(_invalid(where, error)) from error
     _typed(document, where)
     findings = list(_check_fields(policy, where))
+    if policy.timestamp_authorities:
+        from aotc_runtime.verification import authorities
+
+        findings += authorities.check_authorities(policy, where)
     distinct = _distinct(policy, "keys", where, findings)
     raise_if(findings)
     if policy.threshold > (most := len({key.holder for key in distinct.values()})):
@@ -251,6 +263,7 @@ def _distinct(
             not_before=stated.not_before,
             not_after=stated.not_after,
             revoked=key.id in policy.revoked.keys,
+            revoked_since=policy.revoked.since.get(key.id),
             holder=stated.holder or key.id,
             builders=stated.builders,
         )

@@ -9,24 +9,26 @@ from msgspec import Struct
 
 from aotc_runtime.errors import Finding, finding
 from aotc_runtime.verification.keys import PublicKey
+from aotc_runtime.verification.signatures import Moment
 
 
 class Seen(Struct, frozen=True):
     """What was seen of a root's attestations. count: how many there are.  found: ids of the keys
-    that vouch.  idle: by id, keys whose signatures verify and do not count: expired, not yet valid,
-    or revoked.  silent: by type of statement, ids of keys that signed one which vouches for
-    nothing, and vouch nowhere else.  strangers: key ids that the policy does not know.
+    that vouch.  idle: by id, keys whose signatures verify and do not count, with the time that they
+    were asked about: expired, not yet valid, or revoked.  silent: by type of statement, ids of keys
+    that signed one which vouches for nothing, and vouch nowhere else.  strangers: key ids that the
+    policy does not know.
     """
 
     count: int
     found: tuple[str, ...]
-    idle: Mapping[str, PublicKey]
+    idle: Mapping[str, tuple[PublicKey, Moment]]
     silent: Mapping[str, Set[str]]
     strangers: Set[str]
 
 
 def reasons(
-    seen: Seen, keys: Mapping[str, PublicKey], threshold: int, where: str, now: float
+    seen: Seen, keys: Mapping[str, PublicKey], threshold: int, where: str
 ) -> Iterator[Finding]:
     """AOTC-E301 unsigned, E302 signed by none of the policy's keys, E311 and E312 keys whose
     signatures do not count, E304 too few. keys: the policy's, by id.
@@ -45,9 +47,9 @@ def reasons(
         return
     holders = {keys[id].holder for id in seen.found}
     # Another key of somebody who has vouched would not make them more.
-    idle = [seen.idle[id] for id in sorted(seen.idle) if seen.idle[id].holder not in holders]
+    idle = [seen.idle[id] for id in sorted(seen.idle) if keys[id].holder not in holders]
     if idle:
-        yield from _idle(where, idle, now)
+        yield from _idle(where, idle)
         return
     names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
     shared = len(holders) < len(seen.found)
@@ -75,16 +77,19 @@ def _holders(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list[str]
     return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 
 
-def _idle(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding]:
+def _idle(where: str, made: Iterable[tuple[PublicKey, Moment]]) -> Iterator[Finding]:
     """Why signatures that verify did not count, one finding for each key."""
-    clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    for key in keys:
-        state = key.state(now)
+    for key, moment in made:
+        state = key.state(moment.at)
+        clock = datetime.fromtimestamp(moment.at, UTC).isoformat(timespec="seconds")
+        when = f"a signature made at {clock}" if moment.stamped else f"a check at {clock}"
+        beside = f"; {moment.why}" if moment.why else ""
         if state == "revoked":
+            table = "revoked.keys" if key.revoked else f"revoked.since, {when}{beside}"
             yield finding(
                 "AOTC-E312",
                 f"{where} key {key.label}",
-                f"one by {key.id}, which the policy lists under revoked.keys",
+                f"one by {key.id}, which the policy lists under {table}",
             )
             continue
         early = state == "not yet valid"
@@ -94,8 +99,9 @@ def _idle(where: str, keys: Iterable[PublicKey], now: float) -> Iterator[Finding
         yield finding(
             "AOTC-E311",
             f"{where} key {key.label}",
-            f"a check at {clock}: the key is {state}, and its signature does not count",
-            expected=f"a check {side} {bound.isoformat()}, the key's {limit}",
+            f"{when}: the key is {state}, and its signature does not count{beside}",
+            expected=f"{'one' if moment.stamped else 'a check'} {side} {bound.isoformat()}, the "
+            f"key's {limit}",
             hint="check again after that time, or sign with a key that is valid already"
             if early
             else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "

@@ -18,7 +18,7 @@ CHIPS = {"family": "tpu", "topology": "v5e:2x2", "kinds": ["TPU v5e"]}
 NEEDED = {"kinds": ["TPU v5e"], "memory_bytes": 1, "plugin": "libtpu", "accepts_plugin": ["1"]}
 
 
-def numbered(keys: list[int], *more: Any, items: Any = (LEAF,), version: str = "1.1") -> Any:
+def numbered(keys: list[int], *more: Any, items: Any = (LEAF,), version: str = "1.2") -> Any:
     """The first parameter as a dict with integer keys; with a leaf for an item, and more."""
 
     def change(manifest: Any, entry_point: Any, _: Any) -> None:

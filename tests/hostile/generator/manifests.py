@@ -81,7 +81,14 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E113",
         lambda d: d.root.update(artifactType="application/x"),
     ),
-    "root: artifact of no type": ("AOTC-E113", lambda d: d.root.pop("artifactType")),
+    "root: artifact of no type, which the first formats have": (
+        "AOTC-E113",
+        lambda d: d.manifest.update(format_version="1.1"),
+    ),
+    "root: artifacts of a type and itself of none": (
+        "AOTC-E113",
+        lambda d: d.root["manifests"][0].update(artifactType="application/vnd.aotc.bundle.v1"),
+    ),
     "root: no targets": ("AOTC-E113", no_targets),
     "root: schemaVersion 1": ("AOTC-E101", lambda d: d.root.update(schemaVersion=1)),
     "root: another media type": ("AOTC-E101", lambda d: d.root.update(mediaType=MANIFEST)),
@@ -162,11 +169,11 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
             "AOTC-E115",
             lambda d, version=version: d.manifest.update(format_version=version),
         )
-        for version in ("1.2", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
+        for version in ("1.3", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
     },
     "a later format with new fields": (
         "AOTC-E115",
-        lambda d: d.manifest.update(format_version="1.2", a_new_field=1),
+        lambda d: d.manifest.update(format_version="1.3", a_new_field=1),
     ),
     "a format version that is a number": (
         "AOTC-E101",

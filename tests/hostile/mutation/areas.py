@@ -61,6 +61,8 @@ AREAS = (
             "tests/hostile/test_policy_rules.py",
             "tests/hostile/test_readiness.py",
             "tests/hostile/test_shape_contradictions.py",
+            "tests/hostile/test_timestamps.py",
+            "tests/hostile/test_who_may_speak.py",
         ),
         attacks=True,
     ),

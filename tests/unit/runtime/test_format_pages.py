@@ -14,7 +14,14 @@ from aotc_runtime import limits
 from aotc_runtime.formats import oci, tar, tensors
 from aotc_runtime.schema import manifest as schema
 from aotc_runtime.schema import tree
-from aotc_runtime.schema.policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
+from aotc_runtime.schema.policy import (
+    Accepts,
+    Revoked,
+    SizeLimits,
+    TimestampAuthority,
+    TrustedKey,
+    TrustPolicy,
+)
 from aotc_runtime.verification import (
     compatibility,
     consistency,
@@ -24,6 +31,7 @@ from aotc_runtime.verification import (
     provenance,
     rules,
     signatures,
+    timestamps,
     trust,
     verify,
 )
@@ -82,6 +90,7 @@ def test_every_limit_is_stated() -> None:
         "BLOBS_MAX": "100 000",
         "ATTESTATIONS_MAX": "256",
         "SIGNATURES_MAX": "64",
+        "TIMESTAMP_CHARACTERS_MAX": "64 KiB",
         "TENSOR_HEADER_BYTES_MAX": "100 MiB",
         "TENSOR_RANK_MAX": "64",
         "TREE_DEPTH_MAX": "256",
@@ -108,7 +117,13 @@ def test_every_key_of_the_policy_is_described() -> None:
     section = TRUST[TRUST.index("## The policy file") :]
     for name in TrustPolicy.__struct_fields__:
         assert f"| `{name}` |" in section, name
-    tables = {"keys": TrustedKey, "revoked": Revoked, "accepts": Accepts, "limits": SizeLimits}
+    tables = {
+        "keys": TrustedKey,
+        "timestamp_authorities": TimestampAuthority,
+        "revoked": Revoked,
+        "accepts": Accepts,
+        "limits": SizeLimits,
+    }
     for table, struct in tables.items():
         for name in struct.__struct_fields__:
             assert f"| `{table}.{name}` |" in section, name
@@ -187,6 +202,7 @@ def test_every_code_of_the_verification_stands_at_a_step() -> None:
         compatibility,
         consistency,
         keys,
+        timestamps,
     ):
         source = Path(module.__file__ or "").read_text("utf-8")
         for code in re.findall(r'"AOTC-E(\d{3})"', source):

@@ -1,0 +1,126 @@
+"""Authorities for RFC 3161 timestamps, made here: a root, what it signed, and `openssl ts`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from aotc.signing.timestamping import timestamped
+from aotc_runtime.schema.policy import TimestampAuthority
+
+DAY = timedelta(days=1)
+CONFIG = """
+[tsa]
+default_tsa = here
+[here]
+serial = {folder}/serial
+crypto_device = builtin
+signer_cert = {folder}/tsa.pem
+signer_key = {folder}/tsa.key
+signer_digest = sha256
+default_policy = 1.2.3.4
+digests = sha256, sha512
+ordering = no
+tsa_name = no
+ess_cert_id_chain = no
+"""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """command: reads a query and writes the answer.  root: PEM of its root certificate."""
+
+    command: str
+    root: str
+
+    def trusted(self, name: str = "here") -> TimestampAuthority:
+        return TimestampAuthority(name=name, certificates=self.root)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def authority(
+    folder: Path, *, days: tuple[int, int] = (-10, 3650), root_days: tuple[int, int] | None = None
+) -> Authority:
+    """A new one. days, root_days: from when to when its certificate and its root's are valid, from
+    now.
+    """
+    folder.mkdir()
+    now = datetime.now(UTC)
+    root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+
+    def signed(subject: str, public: Any, span: Sequence[int]) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(_name(subject))
+            .issuer_name(_name("root"))
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now + span[0] * DAY)
+            .not_valid_after(now + span[1] * DAY)
+        )
+
+    root = (
+        signed("root", root_key.public_key(), root_days or (-3650, 7300))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(root_key, hashes.SHA256())
+    )
+    purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING])
+    tsa = (
+        signed("tsa", key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(purposes, critical=True)
+        .sign(root_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "tsa.pem").write_bytes(tsa.public_bytes(pem))
+    (folder / "tsa.key").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    (folder / "serial").write_text("01")
+    (folder / "ts.cnf").write_text(CONFIG.format(folder=folder))
+    reply = f"openssl ts -reply -config {folder}/ts.cnf -queryfile /dev/stdin -out /dev/stdout"
+    return Authority(reply, root.public_bytes(pem).decode())
+
+
+def stamped(envelope: bytes, authority: Authority) -> bytes:
+    """The envelope with a timestamp beside its first signature."""
+    key_id = json.loads(envelope)["signatures"][0]["keyid"]
+    return timestamped(envelope, key_id, authority.command)
+
+
+def timestamp_in(envelope: bytes) -> str:
+    found: str = json.loads(envelope)["signatures"][0]["timestamp"]
+    return found
+
+
+def with_timestamp(envelope: bytes, timestamp: str) -> bytes:
+    document = json.loads(envelope)
+    document["signatures"][0]["timestamp"] = timestamp
+    return json.dumps(document).encode()
+
+
+def answer_to(message: bytes, authority: Authority) -> str:
+    """A timestamp of any message, in base64."""
+    import rfc3161_client
+
+    query = rfc3161_client.TimestampRequestBuilder(
+        data=message, hash_algorithm=rfc3161_client.base.HashAlgorithm.SHA256
+    ).build()
+    done = subprocess.run(
+        authority.command.split(), input=query.as_bytes(), capture_output=True, check=True
+    )
+    return base64.b64encode(done.stdout).decode()

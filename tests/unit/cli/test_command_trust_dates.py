@@ -1,0 +1,98 @@
+"""`aotc trust revoke --since`: a key that is revoked from a time on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aotc_runtime.errors import AotcError
+from aotc_runtime.verification.trust import policy_keys, read_policy
+from tests.hostile.authorities import authority
+
+Run = Callable[..., Any]
+
+REVOKE = ("trust", "revoke", "trust.toml", "--key", "ci.pub")
+
+
+@pytest.fixture
+def key(aotc: Run) -> str:
+    """The id of ci.pub, which trust.toml trusts."""
+    made: str = aotc("keygen", "ci", "--plain", "--json").document["key_id"]
+    aotc("trust", "init", "--key", "ci.pub", "--name", "digits")
+    return made
+
+
+@pytest.mark.parametrize("table", ["", "[revoked]\nroots = []\n", "revoked = { blobs = [] }\n"])
+def test_a_key_is_revoked_from_a_time_on(aotc: Run, key: str, table: str) -> None:
+    text = Path("trust.toml").read_text("utf-8")
+    front = table.startswith("revoked")
+    Path("trust.toml").write_text(f"{table}{text}" if front else f"{text}{table}", "utf-8")
+    done = aotc(*REVOKE, "--since", "2999-01-01", "--json")
+    assert done.document["revoked"] == {"keys": [key], "roots": [], "blobs": []}
+    assert read_policy(Path("trust.toml")).revoked.since == {key: datetime(2999, 1, 1, tzinfo=UTC)}
+    again = aotc(*REVOKE, "--since", "2999-01-01T00:00:00Z", "--json").document
+    assert (again["revoked"]["keys"], again["already"]) == ([], [key])
+    earlier = aotc(*REVOKE, "--since", "1999-01-01", "--json").document
+    assert earlier["revoked"]["keys"] == [key] and "too few keys count now" in earlier["notes"][0]
+    (found,) = policy_keys(read_policy(Path("trust.toml"))).values()
+    assert found.revoked_since == datetime(1999, 1, 1, tzinfo=UTC)
+    assert f"revoked.since  {key} 1999-01-01T00:00:00" in aotc("trust", "show", "trust.toml").stdout
+
+
+def test_since_is_about_keys(refused: Run, key: str) -> None:
+    blob = ("--blob", "sha256:" + "0" * 64)
+    refused(["trust", "revoke", "trust.toml", *blob, "--since", "2027-01-01"], 2, "AOTC-E001")
+    refused([*REVOKE, "--since", "soon"], 2, "AOTC-E001")
+
+
+@pytest.mark.parametrize(
+    ("since", "place"),
+    [
+        ("{ ci = 2027-01-01T00:00:00Z }", "revoked.since.ci"),
+        (f"{{ {'0' * 64} = 2027-01-01T00:00:00 }}", f"revoked.since.{'0' * 64}"),
+        (f'{{ {"0" * 64} = "soon" }}', f"revoked.since.{'0' * 64}"),
+        ('["x"]', "revoked.since"),
+    ],
+)
+def test_what_is_no_key_or_no_time_is_refused_with_its_place(
+    key: str, since: str, place: str
+) -> None:
+    text = Path("trust.toml").read_text("utf-8")
+    Path("trust.toml").write_text(f"revoked.since = {since}\n{text}", "utf-8")
+    with pytest.raises(AotcError) as refused:
+        read_policy(Path("trust.toml"))
+    assert [found.code for found in refused.value.findings] == ["AOTC-E309"]
+    assert refused.value.findings[0].where.endswith(place)
+
+
+def test_show_names_authorities_that_have_certificates(
+    aotc: Run, refused: Run, key: str, tmp_path: Path
+) -> None:
+    text = Path("trust.toml").read_text("utf-8")
+    more = '[[timestamp_authorities]]\nname = "tsa"\ncertificates_file = "tsa.pem"\n'
+    Path("trust.toml").write_text(f"{text}{more}", "utf-8")
+    Path("tsa.pem").write_text("no certificate", "utf-8")
+    for command in ("show", "check"):
+        refused(["trust", command, "trust.toml"], 5, "AOTC-E309")
+    Path("tsa.pem").write_text(authority(tmp_path / "tsa").root, "utf-8")
+    assert "timestamps by tsa\n" in aotc("trust", "show", "trust.toml").stdout
+    shown = aotc("trust", "show", "trust.toml", "--json").document
+    assert shown["timestamp_authorities"] == ["tsa"]
+    assert aotc("trust", "check", "trust.toml").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["gone.pem", "binary.pem"])
+def test_a_file_of_certificates_that_cannot_be_read_is_refused(key: str, name: str) -> None:
+    Path("binary.pem").write_bytes(b"\xff\xfe")
+    text = Path("trust.toml").read_text("utf-8")
+    more = f'[[timestamp_authorities]]\nname = "tsa"\ncertificates_file = "{name}"\n'
+    Path("trust.toml").write_text(f"{text}{more}", "utf-8")
+    with pytest.raises(AotcError) as refused:
+        read_policy(Path("trust.toml"))
+    (found,) = refused.value.findings
+    assert found.code == ("AOTC-E308" if name == "gone.pem" else "AOTC-E309")
+    assert f"timestamp_authorities[0] tsa {name}" in found.where
