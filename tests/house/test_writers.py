@@ -59,6 +59,7 @@ SCRATCH = {
     "aotc/workshops/bench/bench.py": "a temporary folder of its own",
     "aotc/workshops/tensorflow/exporter.py": "the temporary folder of one import",
     "aotc/workshops/tensorflow/importing.py": "that folder: the job",
+    "aotc/backends/openvino/worker.py": "a temporary folder of its own: a graph in its two files",
     "aotc/workshops/tune/search.py": "a temporary folder of its own: bundles to start",
     "aotc/shapes/files.py": "the build's scratch folder: trials and what came of them",
     "aotc/pipeline/watching/recording.py": "the build's scratch folder: what a process read",
