@@ -220,7 +220,7 @@ class ModelOrigin(_Part, frozen=True):
     file: str
     producer: dict[str, str]
     narrowed: tuple[str, ...] = ()
-    orders: dict[str, tuple[int, ...]] = {}
+    orders: dict[str, tuple[Count, ...]] = {}
     expected: ExpectedWithin | UnsetType = UNSET
 
 

@@ -9,7 +9,7 @@ from aotc.cli.common import Output, command
 SUFFIXES = {"onnx": ".onnx", "pytorch": ".pt2"}
 
 
-@click.command(short_help="List the operators of a framework that model files may hold.")
+@click.command(short_help="List the operators that model files may hold.")
 @click.argument("framework", type=click.Choice(sorted(SUFFIXES)))
 @command
 def operators(out: Output, framework: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from aotc.cli.signals import Stops
-from aotc_runtime.system import store
+from aotc_runtime.system import passing
 from tests.waiting import SECONDS, said_at, started, until
 
 Run = Callable[..., Any]
@@ -65,7 +65,7 @@ def inspecting(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     aotc(
         "inspect", "b"
     )  # modules that are imported only afterwards would do it in later tests, too
-    return lambda instead: monkeypatch.setattr(store, "open_bundle", instead)
+    return lambda instead: monkeypatch.setattr(passing, "look_into", instead)
 
 
 def test_ctrl_c_is_one_line_or_one_document(aotc: Run, inspecting: Callable[..., None]) -> None:

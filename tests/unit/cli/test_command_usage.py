@@ -13,7 +13,7 @@ import click
 import pytest
 
 from aotc.cli.group import cli
-from aotc_runtime.system import store
+from aotc_runtime.system import passing
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -132,7 +132,7 @@ def test_an_internal_error_is_one_line_and_exit_code_1(
     def broken(path: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(store, "open_bundle", broken)
+    monkeypatch.setattr(passing, "look_into", broken)
     done = aotc("inspect", "b")
     assert (done.exit_code, done.stdout) == (1, "")
     first, advice = done.stderr.splitlines()
@@ -144,7 +144,7 @@ def test_an_internal_error_is_one_line_and_exit_code_1(
 def test_an_internal_error_is_a_json_document_as_well(
     aotc: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "open_bundle", lambda path: 1 / 0)
+    monkeypatch.setattr(passing, "look_into", lambda path: 1 / 0)
     done = aotc("inspect", "b", "--json")
     assert done.exit_code == 1
     assert done.document["ok"] is False
