@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array, lax, nn
 
 from aotc.frontends.pytorch.dtypes import as_dtype, promoted, wide
 from aotc.frontends.pytorch.operators.reductions import safe_softmax
@@ -218,9 +218,9 @@ def flash_attention(
 ) -> tuple[Array, Array]:
     grouped = query.shape[-3] != key.shape[-3]
     made, scores = _attention(query, key, value, attn_mask, is_causal, scale, grouped)
-    top = jnp.max(scores, -1)
-    top = jnp.where(jnp.isfinite(top), top, 0)
-    return made.astype(query.dtype), jnp.log(jnp.sum(jnp.exp(scores - top[..., None]), -1)) + top
+    # Of a row that attends to nothing, torch's kernel says 0.
+    sums = jnp.where(jnp.max(scores, -1) == -jnp.inf, 0, nn.logsumexp(scores, -1))
+    return made.astype(query.dtype), sums
 
 
 @op("_scaled_dot_product_attention_math.default", refuse=_dropout)
