@@ -79,6 +79,9 @@ def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
 def gather(self: Array, dim: int, index: Array, sparse_grad: bool = False) -> Array:
     if self.ndim == 0:
         return jnp.broadcast_to(self, index.shape)
+    if index.size == 0:
+        # Then it may have another number of axes.
+        return jnp.zeros(index.shape, self.dtype)
     if index.ndim == 0:
         index = index.reshape(1)
         return self.at[_grid(self, dim, index)].get(mode="fill").reshape(())
@@ -97,6 +100,13 @@ def _sources(src: Any, index: Array, x: Array) -> Array:
         return as_dtype(src, x.dtype)
     part = src[tuple(slice(0, size) for size in index.shape)]
     return as_dtype(part, x.dtype)
+
+
+def _added(places: Any, updates: Array, **mode: str) -> Array:
+    """The sums there; of truth values, as torch has it, whether one of them is true."""
+    made = places.max if updates.dtype == BOOL else places.add
+    added: Array = made(updates, **mode)
+    return added
 
 
 @op("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
@@ -118,7 +128,7 @@ def scatter(
         return at.set(updates, mode="drop")
     if reduce not in ("add", "multiply"):
         raise Unsupported(f"scatter with reduce={reduce!r}")
-    return at.add(updates, mode="drop") if reduce == "add" else at.mul(updates, mode="drop")
+    return _added(at, updates, mode="drop") if reduce == "add" else at.mul(updates, mode="drop")
 
 
 @op("scatter_add.default")
@@ -132,13 +142,14 @@ def scatter_reduce(
 ) -> Array:
     places, updates = self.at[_grid(self, dim, index)], _sources(src, index, self)
     if reduce in ("sum", "prod") and include_self:
-        return places.add(updates) if reduce == "sum" else places.mul(updates)
+        return _added(places, updates) if reduce == "sum" else places.mul(updates)
     if reduce == "amax" and include_self:
         return places.max(updates)
     if reduce == "amin" and include_self:
         return places.min(updates)
     if reduce == "sum":
-        return places.set(jnp.zeros((), self.dtype)).at[_grid(self, dim, index)].add(updates)
+        start = places.set(jnp.zeros((), self.dtype))
+        return _added(start.at[_grid(self, dim, index)], updates)
     if reduce == "mean":
         grid = _grid(self, dim, index)
         start = self if include_self else places.set(jnp.zeros((), self.dtype))
@@ -174,7 +185,7 @@ def index_put(
         mask = first.reshape(first.shape + (1,) * (self.ndim - first.ndim))
         return jnp.where(mask, values.reshape(()), self)
     at = self.at[_places(indices)]
-    return at.add(values, mode="drop") if accumulate else at.set(values, mode="drop")
+    return _added(at, values, mode="drop") if accumulate else at.set(values, mode="drop")
 
 
 def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:

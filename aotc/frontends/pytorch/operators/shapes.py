@@ -529,11 +529,18 @@ def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
 def pad(self: Array, pad: Sequence[Size], mode: str = "constant", value: Any = None) -> Array:
     if mode == "constant":
         return constant_pad(self, pad, 0 if value is None else value)
-    names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    if mode not in names:
-        raise Unsupported(f"padding mode {mode!r}")
     widths = _widths(self, pad)
     cut = self
+    if mode == "replicate":
+        # Beyond an edge stands what is nearest, also where all between was cut off.
+        for axis, (low, high) in enumerate(widths):
+            size = self.shape[axis]
+            places = jnp.clip(jnp.arange(size + low + high) - low, 0, size - 1)
+            cut = cut if low == high == 0 else jnp.take(cut, places, axis=axis)
+        return cut
+    names = {"reflect": "reflect", "circular": "wrap"}
+    if mode not in names:
+        raise Unsupported(f"padding mode {mode!r}")
     for axis, (low, high) in enumerate(widths):
         if low < 0 or high < 0:
             size = cut.shape[axis]
