@@ -14,9 +14,10 @@ from aotc.backends.refusals import LINES_SHOWN, place_of
 from aotc.backends.results import Result
 from aotc.errors import quoted, refusal
 from aotc.processes import Processes, describe_status
-from aotc.stages import CompileJob
+from aotc.stages import CompileJob, Executable
 from aotc.temporaries import temporary_folder
 from aotc.workers import parent
+from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import Cost, Memory
 
 SECONDS_MAX = 1800.0
@@ -69,6 +70,24 @@ class CompileWorkers:
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         self._processes.stop()
+
+
+def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:
+    """What another compiler than XLA made for a processor; its steps are those of the evidence."""
+    places = result.evidence.placement if result.evidence is not None else ()
+    return Executable(
+        serialized=result.serialized,
+        digest=sha256(result.serialized),
+        isa=job.target.features,
+        tuning=job.target.tuning,
+        custom_call_targets=(),
+        memory=memory_of(result.memory, len(result.serialized)),
+        cost=cost_of(result.cost),
+        thunks={kind: count for place in places for kind, count in place.steps.items()},
+        compile_seconds=result.compile_seconds,
+        diagnostics=tuple(diagnostics),
+        evidence=result.evidence,
+    )
 
 
 def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
 from aotc.backends.iree.job import DRIVER, LEVEL, LEVELS, Job
 from aotc.backends.iree.packages import COMPILER, compiler_version
 from aotc.backends.iree.processors import llvm_features
@@ -15,7 +15,6 @@ from aotc.backends.xla.compile import built_with
 from aotc.errors import CompileError, refusal
 from aotc.stages import CompileJob, Executable
 from aotc.workers import environment, parent
-from aotc_runtime.digest import sha256
 from aotc_runtime.engines.iree.names import DRIVERS
 from aotc_runtime.errors import AotcError
 from aotc_runtime.schema.manifest import BuiltWith, Target
@@ -94,7 +93,8 @@ class IreeBackend:
                 above.append(f"{level}: the compiler crashed")
                 continue
             if not result.problem:
-                return _executable(job, result, above)
+                diagnostics = [f"not compiled at {each}" for each in above]
+                return executable_of(job, result, diagnostics)
             failed = _problem(job, result, said)
             above.append(f"{level}: {complaint(said) or result.words}")
         assert failed is not None, "there is a level"
@@ -134,29 +134,6 @@ def _target_flags(target: Target) -> tuple[str, ...]:
         f"--iree-llvmcpu-target-cpu={target.cpu}",
         f"--iree-llvmcpu-target-cpu-features={llvm_features(target)}",
     )
-
-
-def _executable(job: CompileJob, result: Result, above: Sequence[str]) -> Executable:
-    """above: why the higher levels of optimization made none."""
-    serialized = result.serialized
-    return Executable(
-        serialized=serialized,
-        digest=sha256(serialized),
-        isa=job.target.features,
-        tuning=job.target.tuning,
-        custom_call_targets=(),
-        memory=memory_of(result.memory, len(serialized)),
-        cost=cost_of(result.cost),
-        thunks=_kernels(result),
-        compile_seconds=result.compile_seconds,
-        diagnostics=tuple(f"not compiled at {each}" for each in above),
-        evidence=result.evidence,
-    )
-
-
-def _kernels(result: Result) -> dict[str, int]:
-    places = result.evidence.placement if result.evidence is not None else ()
-    return {kind: count for place in places for kind, count in place.steps.items()}
 
 
 def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:

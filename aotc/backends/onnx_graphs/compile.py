@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
+from aotc.backends.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
 from aotc.backends.onnx_graphs.job import Job
 from aotc.backends.onnx_graphs.packages import versions
 from aotc.backends.refusals import place_of, refused_calls
@@ -12,7 +12,6 @@ from aotc.backends.xla.compile import built_with
 from aotc.errors import refusal
 from aotc.stages import CompileJob, Executable
 from aotc.workers import environment
-from aotc_runtime.digest import sha256
 from aotc_runtime.schema.manifest import BuiltWith
 
 
@@ -52,24 +51,7 @@ class GraphBackend:
             raise refused_calls(job, result.called, f"of {self.name} none", instead)
         if result.problem:
             raise refusal("AOTC-E916", place_of(job), result.words)
-        serialized = result.serialized
-        return Executable(
-            serialized=serialized,
-            digest=sha256(serialized),
-            isa=job.target.features,
-            tuning=job.target.tuning,
-            custom_call_targets=(),
-            memory=memory_of(result.memory, len(serialized)),
-            cost=cost_of(result.cost),
-            thunks={
-                kind: count
-                for place in (result.evidence.placement if result.evidence else ())
-                for kind, count in place.steps.items()
-            },
-            compile_seconds=result.compile_seconds,
-            diagnostics=tuple(said),
-            evidence=result.evidence,
-        )
+        return executable_of(job, result, said)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
